@@ -1,0 +1,42 @@
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench clean
+
+help: ## show this help
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv with everything in it
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or newer; set PY=python3.x")'
+	test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP) ## start the product on its embedded PostgreSQL (http://127.0.0.1:8700)
+	$(BIN)/mainspring up --app examples.hello:app $(ARGS)
+
+test: $(STAMP) ## run every test (real PostgreSQL, real processes)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## format, lint, types, floors
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## format and fix what can be fixed
+	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests examples
+
+bench: $(STAMP) ## print the figures: throughput, lag, pickup
+	$(BIN)/mainspring bench throughput
+	$(BIN)/mainspring bench lag
+	$(BIN)/mainspring bench pickup
+
+clean: ## remove .venv and caches (not your data in .mainspring)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

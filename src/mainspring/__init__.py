@@ -1,0 +1,93 @@
+"""Mainspring runs jobs on time, one run per fire time, on any number of machines.
+
+    from mainspring import Context, Mainspring
+
+    app = Mainspring()
+
+    @app.task
+    async def hello(name: str, ctx: Context) -> str:
+        return f"hello {name}"
+
+Names are loaded when they are first asked for: `import mainspring` costs next to nothing, and the command line
+starts quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainspring.domain.errors import (
+        Conflict,
+        Fenced,
+        Forbidden,
+        InvalidBatch,
+        InvalidInput,
+        MainspringError,
+        NotFound,
+        NotSupportedYet,
+        PayloadTooLarge,
+        Unauthorized,
+        Unavailable,
+        VersionMismatch,
+        WrongMediaType,
+    )
+    from mainspring.sdk.app import Mainspring
+    from mainspring.sdk.client import AsyncClient, Client
+    from mainspring.sdk.context import Context
+    from mainspring.sdk.errors import BadPayload, RunFailed
+    from mainspring.sdk.handle import AsyncHandle, Handle
+    from mainspring.sdk.task import Task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncHandle",
+    "BadPayload",
+    "Client",
+    "Conflict",
+    "Context",
+    "Fenced",
+    "Forbidden",
+    "Handle",
+    "InvalidBatch",
+    "InvalidInput",
+    "Mainspring",
+    "MainspringError",
+    "NotFound",
+    "NotSupportedYet",
+    "PayloadTooLarge",
+    "RunFailed",
+    "Task",
+    "Unauthorized",
+    "Unavailable",
+    "VersionMismatch",
+    "WrongMediaType",
+    "__version__",
+]
+
+_HOMES = {
+    "AsyncClient": "mainspring.sdk.client",
+    "AsyncHandle": "mainspring.sdk.handle",
+    "BadPayload": "mainspring.sdk.errors",
+    "Client": "mainspring.sdk.client",
+    "Context": "mainspring.sdk.context",
+    "Handle": "mainspring.sdk.handle",
+    "Mainspring": "mainspring.sdk.app",
+    "RunFailed": "mainspring.sdk.errors",
+    "Task": "mainspring.sdk.task",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "mainspring.domain.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,125 @@
+"""Who may call: a token on every route but health, our own Host and Origin, and JSON bodies only.
+
+Even on loopback: any web page can send a request there (FEATURES 7.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from mainspring.domain.errors import Forbidden, Unauthorized, WrongMediaType
+from mainspring.kernel.clock import Clock
+from mainspring.store import tokens
+from mainspring.store.pool import Store
+from mainspring.store.tokens import Principal
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_REMEMBER = 5.0  # seconds for which a token need not be looked up again
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class TokenBook:
+    """Tokens by hash, remembered for a few seconds."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[bytes, tuple[float, Principal]] = {}
+
+    async def principal(self, token: str) -> Principal | None:
+        digest = tokens.hash_token(token)
+        now = self._clock.monotonic()
+        remembered = self._known.get(digest)
+        if remembered is not None and now - remembered[0] < _REMEMBER:
+            return remembered[1]
+        async with self._store.reads.acquire() as connection:
+            principal = await tokens.find(connection, digest)
+        if principal is None:
+            self._known.pop(digest, None)
+            return None
+        if len(self._known) > 10_000:
+            self._known.clear()
+        self._known[digest] = (now, principal)
+        return principal
+
+
+class Gate:
+    """ASGI middleware in front of every route."""
+
+    def __init__(self, app: ASGIApp, book: TokenBook, allowed_hosts: Iterable[str]) -> None:
+        self._app = app
+        self._book = book
+        self._hosts = frozenset(host.lower() for host in allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP:
+            await self._check(scope)
+        await self._app(scope, receive, send)
+
+    async def _check(self, scope: Any) -> None:
+        headers = dict(scope["headers"])
+        self._check_host(headers)
+        if scope["path"] in OPEN_PATHS:
+            return
+        scope["principal"] = await self._authenticate(headers)
+        if scope["method"] in ("POST", "PUT", "PATCH"):
+            _check_json(headers)
+
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+        if "*" in self._hosts:
+            return
+        host = _host_name(headers.get(b"host", b"").decode("latin-1"))
+        if host not in self._hosts:
+            raise Forbidden(
+                f"this server does not answer to the host {host!r}", code="wrong_host", field="Host",
+                hint="use the address it was started with, or start it with --allow-host",
+            )  # fmt: skip
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).hostname not in self._hosts:
+            raise Forbidden("requests from other sites are refused", code="wrong_origin", field="Origin")
+
+    async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthorized(
+                "a token is needed", field="Authorization", hint="send 'Authorization: Bearer <token>'; see admin-token"
+            )
+        principal = await self._book.principal(token.strip())
+        if principal is None:
+            raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
+        return principal
+
+
+def hosts_for(bind_host: str, extra: Iterable[str] = ()) -> frozenset[str]:
+    """The Host names a server answers to: loopback's names and its own; any, when bound to all addresses."""
+    names = set(_LOOPBACK) | {bind_host.strip("[]").lower()} | {name.lower() for name in extra}
+    try:
+        if ip_address(bind_host.strip("[]")).is_unspecified:
+            names.add("*")
+    except ValueError:
+        pass  # a name, not an address
+    return frozenset(names)
+
+
+def _host_name(host: str) -> str:
+    """The name without its port; IPv6 without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _check_json(headers: dict[bytes, bytes]) -> None:
+    if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+        return
+    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise WrongMediaType(
+            f"the body is {kind or 'of no stated type'}", field="Content-Type", expected="application/json"
+        )

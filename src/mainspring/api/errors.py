@@ -1,0 +1,120 @@
+"""Errors to problem documents: the one place where an error becomes an HTTP status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+
+from mainspring.domain import errors
+from mainspring.kernel.logs import get_logger
+from mainspring.store.pool import AWAY
+from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
+
+log = get_logger("api")
+
+STATUS: dict[type[errors.MainspringError], int] = {
+    errors.InvalidInput: 422,
+    errors.NotSupportedYet: 422,
+    errors.PayloadTooLarge: 413,
+    errors.WrongMediaType: 415,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.VersionMismatch: 412,
+    errors.Conflict: 409,
+    errors.Unavailable: 503,
+    errors.MainspringError: 500,
+}
+_STATUS_BY_CODE = {"invalid_json": 400}
+_encode = msgspec.json.Encoder().encode
+
+
+def status_of(error: errors.MainspringError) -> int:
+    if error.code in _STATUS_BY_CODE:
+        return _STATUS_BY_CODE[error.code]
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def problem_of(error: errors.MainspringError) -> Problem:
+    return Problem(
+        type=f"urn:mainspring:problem:{error.code}",
+        title=error.code.replace("_", " "),
+        status=status_of(error),
+        code=error.code,
+        detail=error.detail,
+        field=error.field,
+        expected=error.expected,
+        hint=error.hint,
+        errors=getattr(error, "errors", []),
+    )
+
+
+def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
+    return Response(_encode(problem), status_code=problem.status, media_type=PROBLEM_MEDIA_TYPE, headers=headers or {})
+
+
+def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.MainspringError) -> Response[bytes]:
+    headers = {}
+    if isinstance(error, errors.Unavailable):
+        headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, errors.Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    return respond(problem_of(error), headers)
+
+
+def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """The framework's own refusals: no such route, wrong method, a query parameter of the wrong kind."""
+    code = {404: "no_such_route", 405: "method_not_allowed", 413: "payload_too_large", 400: "invalid_parameter"}.get(
+        error.status_code, "http_error"
+    )
+    detail, field, problems = error.detail, None, []
+    if error.status_code == 404:
+        detail = f"there is no {request.url.path}"
+    if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        problems = [
+            FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
+            for item in error.extra
+            if isinstance(item, dict)
+        ]
+        if problems:
+            field, detail = problems[0].field, f"{problems[0].field}: {problems[0].detail}"
+    return respond(
+        Problem(
+            type=f"urn:mainspring:problem:{code}",
+            title=code.replace("_", " "),
+            status=error.status_code,
+            code=code,
+            detail=detail,
+            field=field,
+            errors=problems,
+            hint="GET /schema/openapi.json lists every route" if error.status_code == 404 else None,
+        ),
+        dict(error.headers or {}),
+    )
+
+
+def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    if isinstance(error, AWAY):
+        log.warning("the database is away", path=request.url.path, error=repr(error))
+        return on_mainspring_error(request, errors.Unavailable("the database is away", hint="try again shortly"))
+    if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError):
+        return on_mainspring_error(
+            request,
+            errors.InvalidInput(
+                f"a value cannot be stored: {error}", code="unstorable_value", hint="check the payload"
+            ),
+        )
+    log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
+    return respond(
+        Problem(
+            type="urn:mainspring:problem:internal",
+            title="internal error",
+            status=500,
+            code="internal",
+            detail="something went wrong on our side; the server's log has it",
+        )
+    )

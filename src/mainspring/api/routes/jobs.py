@@ -1,0 +1,191 @@
+"""/v1/jobs, also at /jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, Router, delete, get, patch, post, put
+from litestar.params import Parameter
+
+from mainspring.api.bodies import BatchBody, JobBatch, JobBody, PatchBody
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.services import services_of, tenant_of
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.operations.reader import JobQuery
+from mainspring.wire.jobs import (
+    BatchCreated,
+    JobCreated,
+    JobList,
+    JobPatch,
+    JobRequest,
+    JobView,
+    MissedRange,
+    RunNowAccepted,
+    Upcoming,
+)
+from mainspring.wire.runs import JobStatus, RunView
+
+Http = Request[Any, Any, Any]
+Limit = Annotated[int, Parameter(ge=1, le=MAX_PAGE)]
+
+
+@post("/", dto=JobBody, return_dto=None, summary="Create a job")
+async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
+    done = await services_of(request).submitter.submit(tenant_of(request), data)
+    job_id = done.job_ids[0]
+    return Response(
+        JobCreated(job_id), status_code=200 if done.repeated[0] else 201, headers={"Location": f"/v1/jobs/{job_id}"}
+    )
+
+
+@post(
+    ["/v1/jobs:batch", "/jobs:batch"], dto=BatchBody, return_dto=None, summary="Create up to 10,000 jobs, all or none"
+)
+async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
+    done = await services_of(request).submitter.submit_batch(tenant_of(request), data.jobs)
+    return BatchCreated(len(done.job_ids), done.job_ids)
+
+
+@get("/", summary="Jobs that have yet to fire or will fire again")
+async def list_jobs(
+    request: Http,
+    status: list[str] | None = None,
+    label: str | None = None,
+    queue: str | None = None,
+    owner: str | None = None,
+    q: str | None = None,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+) -> Response[JobList]:
+    query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit)
+    page = await services_of(request).reader.jobs(tenant_of(request), query)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/{job_id:str}", summary="One job")
+async def get_job(request: Http, job_id: str) -> Response[JobView]:
+    return _with_version(await services_of(request).reader.job(tenant_of(request), job_id))
+
+
+@patch("/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change any subset of a job's fields")
+async def patch_job(
+    request: Http,
+    job_id: str,
+    data: JobPatch,
+    if_match: Annotated[str | None, Parameter(header="If-Match")] = None,
+) -> Response[JobView]:
+    return await _change(request, job_id, data, if_match)
+
+
+@put("/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change any subset of a job's fields")
+async def put_job(
+    request: Http,
+    job_id: str,
+    data: JobPatch,
+    if_match: Annotated[str | None, Parameter(header="If-Match")] = None,
+) -> Response[JobView]:
+    return await _change(request, job_id, data, if_match)
+
+
+@delete("/{job_id:str}", status_code=200, summary="Cancel a job and its live runs")
+async def delete_job(request: Http, job_id: str) -> Response[JobView]:
+    services = services_of(request)
+    await services.amender.cancel_job(tenant_of(request), job_id)
+    return _with_version(await services.reader.job(tenant_of(request), job_id))
+
+
+@post("/{job_and_verb:str}", status_code=200, summary="job_id:pause, job_id:resume, job_id:runNow")
+async def act_on_job(request: Http, job_and_verb: str) -> Response[Any]:
+    job_id, colon, verb = job_and_verb.rpartition(":")
+    if not colon:
+        raise NotFound(
+            f"POST /v1/jobs/{job_and_verb} does nothing", code="no_such_route", hint="add :pause, :resume or :runNow"
+        )
+    return await _act(request, job_id, verb)
+
+
+@post("/{job_id:str}/{verb:str}", status_code=200, summary="The same verbs, as a path")
+async def act_on_job_by_path(request: Http, job_id: str, verb: str) -> Response[Any]:
+    return await _act(request, job_id, verb)
+
+
+@get("/{job_id:str}/status", summary="A job's status and its latest run")
+async def job_status(request: Http, job_id: str) -> JobStatus:
+    return await services_of(request).reader.status(tenant_of(request), job_id)
+
+
+@get("/{job_id:str}/runs", summary="A job's runs, newest first")
+async def job_runs(
+    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[list[RunView]]:
+    page = await services_of(request).reader.runs_of_job(tenant_of(request), job_id, cursor, limit)
+    return Response(page.runs, headers=link_header(request, page.next))
+
+
+@get("/{job_id:str}/upcoming", summary="The next fire times")
+async def job_upcoming(request: Http, job_id: str, n: Annotated[int, Parameter(ge=1, le=1000)] = 20) -> Upcoming:
+    return await services_of(request).reader.upcoming(tenant_of(request), job_id, n)
+
+
+@get("/{job_id:str}/missed", summary="Fires that were not run, as ranges, newest first")
+async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
+    return await services_of(request).reader.missed(tenant_of(request), job_id, limit)
+
+
+async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
+    services = services_of(request)
+    await services.amender.update(tenant_of(request), job_id, data, _version(if_match))
+    return _with_version(await services.reader.job(tenant_of(request), job_id))
+
+
+async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
+    services, tenant = services_of(request), tenant_of(request)
+    match verb:
+        case "pause":
+            await services.amender.pause(tenant, job_id)
+        case "resume":
+            await services.amender.resume(tenant, job_id)
+        case "runNow" | "run-now":
+            ran = await services.amender.run_now(tenant, job_id)
+            return Response(RunNowAccepted(str(ran.run_id), job_id), status_code=202)
+        case _:
+            raise NotFound(
+                f"a job has no verb {verb!r}", code="no_such_route", hint="there are :pause, :resume and :runNow"
+            )
+    return _with_version(await services.reader.job(tenant, job_id))
+
+
+def _with_version(view: JobView) -> Response[JobView]:
+    return Response(view, status_code=200, headers={"ETag": f'"{view.version}"'})
+
+
+def _version(if_match: str | None) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    text = if_match.strip().removeprefix("W/").strip('"')
+    if not text.isdigit():
+        raise InvalidInput("If-Match is not a version", field="If-Match", expected='a number such as "3"')
+    return int(text)
+
+
+def _label(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    for separator in (":", "="):
+        name, found, value = text.partition(separator)
+        if found and name:
+            return name, value
+    raise InvalidInput("a label filter has a name and a value", field="label", expected="label=team:bi")
+
+
+HANDLERS = [
+    create_job, list_jobs, get_job, patch_job, put_job, delete_job, act_on_job, act_on_job_by_path,
+    job_status, job_runs, job_upcoming, job_missed,
+]  # fmt: skip
+
+
+def job_routers() -> list[Router]:
+    return [
+        Router("/v1/jobs", route_handlers=HANDLERS, tags=["jobs"]),
+        Router("/jobs", route_handlers=HANDLERS, include_in_schema=False),
+    ]

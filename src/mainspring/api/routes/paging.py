@@ -1,0 +1,24 @@
+"""Keyset pages: the next page's address in the Link header."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from litestar import Request
+
+DEFAULT_PAGE = 50
+MAX_PAGE = 1000
+
+
+def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str, str]:
+    if cursor is None:
+        return {}
+    parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    address = f"{request.url.path}?{urlencode([*parameters, ('cursor', cursor)])}"
+    return {"Link": f'<{address}>; rel="next"'}
+
+
+def several(values: list[str] | None) -> list[str]:
+    """`?status=a&status=b` and `?status=a,b` mean the same."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]

@@ -1,0 +1,33 @@
+"""What the routes call: the operations of this server, put together once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from litestar import Request
+
+from mainspring.api.readiness import ReadinessCheck
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.amend import Amender
+from mainspring.operations.exchange import Exchanger
+from mainspring.operations.reader import Reader
+from mainspring.operations.submit import Submitter
+from mainspring.store.tokens import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    submitter: Submitter
+    amender: Amender
+    reader: Reader
+    exchanger: Exchanger
+    readiness: ReadinessCheck
+
+
+def services_of(request: Request[Any, Any, Any]) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+def tenant_of(request: Request[Any, Any, Any]) -> TenantId:
+    return cast(Principal, request.scope["principal"]).tenant  # type: ignore[typeddict-item]

@@ -1,0 +1,58 @@
+"""`mainspring cancel`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_json, show_line
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
+    from mainspring.wire.runs import RunView
+
+EXAMPLES = ("mainspring cancel daily_report", "mainspring cancel 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11")
+
+
+def command(
+    any_id: Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a job's.")],
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Cancel a run; or a job, with all its live runs and all its future. Says which it was."""
+    with connect(url, token_file, data) as client:
+        run = _cancelled_run(client, any_id)
+        if run is not None:
+            if as_json:
+                show_json(run)
+            else:
+                show_line(_words(run))
+            return
+        job = client.cancel_job(any_id)
+    if as_json:
+        show_json(job)
+    else:
+        show_line(f"job {job.job_id} is {job.status}")
+
+
+def _cancelled_run(client: Client, any_id: str) -> RunView | None:
+    """The run after the request, or None when the id is not a run's. Run ids are UUIDs, so other ids are jobs'."""
+    from mainspring.domain.errors import NotFound
+    from mainspring.kernel.ids import parse_uuid
+
+    if parse_uuid(any_id) is None:
+        return None
+    try:
+        return client.cancel_run(any_id)
+    except NotFound:
+        return None
+
+
+def _words(run: RunView) -> str:
+    if run.status == "CANCELLED":
+        return f"run {run.run_id} is CANCELLED"
+    return f"run {run.run_id} is asked to stop ({run.status}); it counts as cancelled when it is gone"

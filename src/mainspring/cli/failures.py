@@ -1,0 +1,70 @@
+"""How the command line says that something went wrong: one or two lines on stderr, and an exit code by class."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from mainspring.cli.exit_codes import BAD_INPUT, CONFLICT, FAILURE, NOT_ALLOWED, NOT_FOUND, UNAVAILABLE
+from mainspring.cli.wording import clean
+from mainspring.domain.errors import (
+    Conflict,
+    Forbidden,
+    InvalidBatch,
+    InvalidInput,
+    MainspringError,
+    NotFound,
+    NotSupportedYet,
+    PayloadTooLarge,
+    Unauthorized,
+    Unavailable,
+    WrongMediaType,
+)
+
+_EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
+    (InvalidInput, BAD_INPUT),
+    (NotSupportedYet, BAD_INPUT),
+    (PayloadTooLarge, BAD_INPUT),
+    (WrongMediaType, BAD_INPUT),
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (Unauthorized, NOT_ALLOWED),
+    (Forbidden, NOT_ALLOWED),
+    (Unavailable, UNAVAILABLE),
+)
+_TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or call from the folder where `mainspring up` runs"
+
+
+def exit_code_of(error: MainspringError) -> int:
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILURE)
+
+
+def report(error: MainspringError, *, as_json: bool) -> int:
+    """Say it on stderr; gives the exit code."""
+    text = _as_json(error) if as_json else "\n".join(_as_lines(error))
+    sys.stderr.write(text + "\n")
+    return exit_code_of(error)
+
+
+def _as_lines(error: MainspringError) -> list[str]:
+    place = f"{error.field}: " if error.field and error.field != "$" and error.field not in error.detail else ""
+    lines = [f"error: {place}{error.detail}"]
+    hint = error.hint or (_TOKEN_HINT if isinstance(error, Unauthorized) else None)
+    advice = [f"expected {error.expected}"] if error.expected else []
+    advice += [hint] if hint else []
+    if advice:
+        lines.append("hint: " + "; ".join(advice))
+    return [" ".join(clean(line).split("\n")) for line in lines]
+
+
+def _as_json(error: MainspringError) -> str:
+    problem = {
+        "code": error.code,
+        "detail": error.detail,
+        "field": error.field,
+        "expected": error.expected,
+        "hint": error.hint,
+        "errors": error.errors if isinstance(error, InvalidBatch) else None,
+    }
+    return msgspec.json.encode({name: value for name, value in problem.items() if value is not None}).decode()

@@ -1,0 +1,73 @@
+"""`mainspring job`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_fields, show_json
+from mainspring.cli.wording import both, relative, span
+
+if TYPE_CHECKING:
+    from mainspring.wire.jobs import JobView
+    from mainspring.wire.runs import RunView
+
+EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcoming 10")
+
+
+def command(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    fires: Annotated[int, typer.Option("--upcoming", metavar="N", min=0, help="How many coming fires to show.")] = 3,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Show a job: its definition, its next fires, its latest run."""
+    with connect(url, token_file, data) as client:
+        job = client.job(job_id)
+        if as_json:
+            show_json(job)
+            return
+        latest = client.job_status(job_id).latest_run
+        recurring = job.cron_expression is not None or job.every is not None
+        coming = client.upcoming(job_id, fires).fires if recurring and fires else []
+    now = datetime.now(UTC)
+    show_fields(_definition(job, now))
+    show_fields(("upcoming" if index == 0 else "", both(fire, now)) for index, fire in enumerate(coming))
+    if latest is not None:
+        show_fields([("latest run", _latest(latest, now))])
+
+
+def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
+    import msgspec
+
+    command_line = job.command if isinstance(job.command, str | None) else " ".join(job.command)
+    retry = job.retry
+    return [
+        ("job", job.job_id),
+        ("name", job.name),
+        ("status", job.status),
+        ("task", job.task),
+        ("command", command_line),
+        ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
+        ("schedule", job.schedule),
+        ("next fire", both(job.next_fire_at, now) if job.next_fire_at is not None else None),
+        ("queue", f"{job.queue}, priority {job.priority}"),
+        ("timeout", span(job.timeout)),
+        ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
+        ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
+        ("owner", job.owner),
+        ("description", job.description),
+        ("created", f"{both(job.created_at, now)}, version {job.version}"),
+    ]
+
+
+def _latest(run: RunView, now: datetime) -> str:
+    when = relative(run.end_time or run.start_time or run.scheduled_for, now)
+    note = run.error_message or run.reason
+    return f"{run.status} {when}, attempt {run.attempt_number} (run {run.run_id})" + (f": {note}" if note else "")

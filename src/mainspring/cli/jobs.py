@@ -1,0 +1,59 @@
+"""`mainspring jobs`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import Column, say, show_json, show_rows
+from mainspring.cli.wording import relative
+
+EXAMPLES = ("mainspring jobs --status paused", "mainspring jobs --label team=bi --queue heavy --json")
+_COLUMNS = (
+    Column("JOB"),
+    Column("NAME"),
+    Column("TASK"),
+    Column("SCHEDULE"),
+    Column("STATUS", whole=True),
+    Column("NEXT", whole=True),
+    Column("QUEUE"),
+)
+
+
+def command(
+    status: Annotated[
+        str | None, typer.Option("--status", help="scheduled, paused, cancelled or completed.", show_default=False)
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="K=V", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
+    owner: Annotated[str | None, typer.Option("--owner", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", "-q", help="Part of a name or id.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1)] = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """List jobs that have yet to fire or will fire again. What has run is in `mainspring runs`."""
+    wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
+    with connect(url, token_file, data) as client:
+        page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
+    if as_json:
+        show_json(page)
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (job.job_id, job.name, job.task, job.schedule, job.status, relative(job.next_fire_at, now), job.queue)
+        for job in page.jobs
+    ]
+    show_rows(_COLUMNS, rows, nothing="no jobs; those that have run are in: mainspring runs")
+    if page.next is not None:
+        say(f"more: mainspring jobs --cursor {page.next}")

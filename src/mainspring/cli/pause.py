@@ -1,0 +1,28 @@
+"""`mainspring pause`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_json, show_line
+
+EXAMPLES = ("mainspring pause daily_report",)
+
+
+def command(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Stop firing a job until `mainspring resume`. Runs that are under way go on."""
+    with connect(url, token_file, data) as client:
+        job = client.pause(job_id)
+    if as_json:
+        show_json(job)
+    else:
+        show_line(f"job {job.job_id} is {job.status}")

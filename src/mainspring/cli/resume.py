@@ -1,0 +1,31 @@
+"""`mainspring resume`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_json, show_line
+from mainspring.cli.wording import both
+
+EXAMPLES = ("mainspring resume daily_report",)
+
+
+def command(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Fire a paused job again, and say when."""
+    with connect(url, token_file, data) as client:
+        job = client.resume(job_id)
+    if as_json:
+        show_json(job)
+    else:
+        coming = f", next fire {both(job.next_fire_at, datetime.now(UTC))}" if job.next_fire_at is not None else ""
+        show_line(f"job {job.job_id} is {job.status}{coming}")

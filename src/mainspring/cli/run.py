@@ -1,0 +1,62 @@
+"""`mainspring run`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_fields, show_json
+from mainspring.cli.waiting import wait_and_show
+from mainspring.cli.wording import both, span
+
+if TYPE_CHECKING:
+    from mainspring.wire.runs import RunView
+
+EXAMPLES = ("mainspring run 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --watch",)
+
+
+def command(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end; exit 0 on SUCCESS only.")] = False,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Show a run: its state, times, error and result."""
+    with connect(url, token_file, data) as client:
+        run = client.run(run_id)
+        if watch:
+            raise typer.Exit(wait_and_show(client.handle(run.job_id, run_id), timeout=None, as_json=as_json))
+    if as_json:
+        show_json(run)
+    else:
+        show_fields(_fields(run, datetime.now(UTC)))
+
+
+def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
+    import msgspec
+
+    return [
+        ("run", run.run_id),
+        ("job", run.job_id),
+        ("name", run.name),
+        ("status", run.status),
+        ("reason", run.reason),
+        ("task", f"{run.task}, queue {run.queue}, priority {run.priority}"),
+        ("trigger", run.trigger),
+        ("due", both(run.scheduled_for, now)),
+        ("next try", both(run.ready_at, now) if run.ready_at is not None and run.ready_at > now else None),
+        ("started", both(run.start_time, now) if run.start_time is not None else None),
+        ("ended", both(run.end_time, now) if run.end_time is not None else None),
+        ("took", span(run.duration) if run.duration is not None else None),
+        ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
+        ("worker", run.executor_id),
+        ("error", run.error_message),
+        ("result", msgspec.json.encode(run.result).decode() if run.result is not None else None),
+        ("payload", msgspec.json.encode(run.payload).decode() if run.payload else None),
+        ("log", run.log_url),
+    ]

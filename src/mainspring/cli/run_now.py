@@ -1,0 +1,38 @@
+"""`mainspring run-now`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import say, show_json, show_line
+from mainspring.cli.waiting import wait_and_show
+
+EXAMPLES = ("mainspring run-now daily_report --wait",)
+
+
+def command(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 0 on SUCCESS only.")] = False,
+    timeout_wait: Annotated[
+        str | None, typer.Option("--timeout-wait", metavar="D", help="Wait no longer than this: 30s.")
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Run a job once, now, besides its schedule; a paused one too. Prints the run's id."""
+    with connect(url, token_file, data) as client:
+        accepted = client.run_now(job_id)
+        if wait:
+            if not as_json:
+                say(f"run {accepted.run_id}")
+            handle = client.handle(accepted.job_id, accepted.run_id)
+            raise typer.Exit(wait_and_show(handle, timeout=timeout_wait, as_json=as_json))
+    if as_json:
+        show_json(accepted)
+    else:
+        show_line(accepted.run_id)

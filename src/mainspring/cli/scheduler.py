@@ -1,0 +1,19 @@
+"""`mainspring scheduler`"""
+
+from __future__ import annotations
+
+import typer
+
+from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level, needed_database_url
+
+EXAMPLES = ("mainspring scheduler --database-url postgresql://mainspring@db/mainspring",)
+
+
+def command(database_url: DatabaseUrlOption = None, log_level: LogLevelOption = "info") -> None:
+    """Fire due jobs, without an API. A second one shares the work and takes over within seconds if the first dies."""
+    import uvloop
+
+    from mainspring.roles.scheduler import SchedulerOptions, run_scheduler
+
+    options = SchedulerOptions(database_url=needed_database_url(database_url), log_level=checked_log_level(log_level))
+    raise typer.Exit(uvloop.run(run_scheduler(options)))

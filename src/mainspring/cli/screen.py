@@ -1,0 +1,129 @@
+"""What the command line shows: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mainspring.cli.wording import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+NARROW = 80
+_NOT_A_TERMINAL = 10_000  # nobody reads the width of a pipe: never fold an id that grep looks for
+_STYLES = {
+    "SUCCESS": "green",
+    "LIVE": "green",
+    "COMPLETED": "green",
+    "FAILED": "bold red",
+    "LOST": "bold red",
+    "CANCELLED": "magenta",
+    "SKIPPED": "dim",
+    "STOPPED": "dim",
+    "RUNNING": "cyan",
+    "QUEUED": "yellow",
+    "PAUSED": "yellow",
+    "DRAINING": "yellow",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`whole`: an id of known width, which gives way last. Others fold; nothing is ever cut."""
+
+    title: str
+    whole: bool = False
+    right: bool = False
+
+
+def stdout() -> Console:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _NOT_A_TERMINAL
+    return Console(width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    """The wire message, indented for a terminal and on one line for a pipe."""
+    import msgspec
+
+    text = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        text = msgspec.json.format(text, indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def show_line(text: str) -> None:
+    """One line of data on stdout, never folded."""
+    sys.stdout.write(clean(text) + "\n")
+
+
+def say(text: str) -> None:
+    """A remark on stderr."""
+    sys.stderr.write(clean(text) + "\n")
+
+
+def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
+    """A table; on a narrow terminal one block per row instead. `nothing` is said when there are no rows."""
+    found = [[cell(text) for text in row] for row in rows]
+    if not found:
+        say(nothing)
+        return
+    console = stdout()
+    if console.width < NARROW:
+        _show_blocks(console, [column.title for column in columns], found)
+    else:
+        _show_table(console, columns, found)
+
+
+def show_fields(fields: Iterable[tuple[str, str | None]]) -> None:
+    """Names and values below each other; what is None is left out."""
+    console = stdout()
+    kept = [(name, value) for name, value in fields if value is not None]
+    width = max((len(name) for name, _ in kept), default=0)
+    for name, value in kept:
+        console.print(_label(name.ljust(width)), cell(value), sep="  ", soft_wrap=True)
+
+
+def cell(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(clean(text), style=_STYLES.get(text, ""))
+
+
+def _label(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style="dim")
+
+
+def _show_table(console: Console, columns: Sequence[Column], rows: list[list[Text]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        justify: Any = "right" if column.right else "left"
+        table.add_column(column.title, no_wrap=column.whole or column.right, overflow="fold", justify=justify)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _show_blocks(console: Console, titles: list[str], rows: list[list[Text]]) -> None:
+    width = max(len(title) for title in titles)
+    for index, row in enumerate(rows):
+        if index:
+            console.print()
+        for title, value in zip(titles, row, strict=True):
+            console.print(_label(title.lower().ljust(width)), value, sep="  ", soft_wrap=True)

@@ -1,0 +1,41 @@
+"""`mainspring server`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level, needed_database_url
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
+
+EXAMPLES = ("mainspring server --database-url postgresql://mainspring@db/mainspring --host 0.0.0.0",)
+
+
+def command(
+    database_url: DatabaseUrlOption = None,
+    host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
+    scheduler: Annotated[
+        bool, typer.Option("--scheduler/--no-scheduler", help="Fire jobs here too, or serve the API alone.")
+    ] = True,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Where the admin token is kept.")
+    ] = Path(DEFAULT_DATA_FOLDER),
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Serve the HTTP API and fire due jobs, on a PostgreSQL that you run. Start as many of these as you like."""
+    import uvloop
+
+    from mainspring.roles.server import ServerOptions, run_server
+
+    options = ServerOptions(
+        database_url=needed_database_url(database_url),
+        host=host,
+        port=port,
+        scheduler=scheduler,
+        data=data,
+        log_level=checked_log_level(log_level),
+    )
+    raise typer.Exit(uvloop.run(run_server(options)))

@@ -1,0 +1,58 @@
+"""`mainspring up`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
+
+EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
+
+
+def command(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Where everything is kept.")
+    ] = Path(DEFAULT_DATA_FOLDER),
+    host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
+    database_url: DatabaseUrlOption = None,
+    app: Annotated[
+        str | None, typer.Option("--app", metavar="MODULE:APP", help="Your tasks, such as examples.hello:app.")
+    ] = None,
+    postgres_bin: Annotated[
+        Path | None, typer.Option("--postgres-bin", metavar="DIR", help="Use the PostgreSQL programs in this folder.")
+    ] = None,
+    slots: Annotated[int | None, typer.Option("--slots", min=1, help="Runs at a time.", show_default=False)] = None,
+    queues: Annotated[
+        str | None, typer.Option("--queues", metavar="A,B", help="Queues to serve.", show_default="default")
+    ] = None,
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops it and keeps the data.
+
+    It brings its own PostgreSQL unless --database-url names one. The admin token lies in the data folder, where the
+    other commands find it.
+    """
+    import uvloop
+
+    from mainspring.kernel.logs import configure_logs
+    from mainspring.roles.up import UpOptions, run_up
+
+    level = checked_log_level(log_level)
+    configure_logs(role="up", level=level)
+    options = UpOptions(
+        data=data,
+        host=host,
+        port=port,
+        database_url=database_url or None,
+        app=app,
+        postgres_bin=postgres_bin,
+        slots=slots,
+        queues=queues,
+        log_level=level,
+    )
+    raise typer.Exit(uvloop.run(run_up(options)))

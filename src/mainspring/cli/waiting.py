@@ -1,0 +1,66 @@
+"""`--wait`: show a run's state until it ends, then its result or its error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
+from mainspring.cli.screen import cell, say, show_json, show_line, stderr
+from mainspring.cli.wording import span
+
+if TYPE_CHECKING:
+    from mainspring.sdk.handle import Handle
+    from mainspring.wire.runs import JobStatus, RunView
+
+
+def wait_and_show(handle: Handle, *, timeout: str | None, as_json: bool) -> int:
+    """Wait for the end and show it; gives the exit code: 0 for SUCCESS, 1 for any other end or for no end in time."""
+    from mainspring.domain.durations import parse_duration
+
+    seconds = None if timeout is None else parse_duration(timeout, "timeout_wait")
+    try:
+        run = _watched(handle, seconds, quiet=as_json)
+    except TimeoutError as error:
+        say(f"error: {error}\nhint: the job goes on; see: mainspring job {handle.job_id}")
+        return FAILURE
+    except KeyboardInterrupt:
+        say(f"\nno longer waiting; the job goes on. To stop it: mainspring cancel {handle.run_id or handle.job_id}")
+        return INTERRUPTED
+    if as_json:
+        show_json(run)
+    else:
+        show_end(run)
+    return 0 if run.status == "SUCCESS" else FAILURE
+
+
+def show_end(run: RunView) -> None:
+    """The result on stdout, and how it ended on stderr."""
+    took = f" after {span(run.duration)}" if run.duration is not None else ""
+    tries = f", attempt {run.attempt_number} of {run.max_attempts}" if run.attempt_number > 1 else ""
+    say(f"{run.status}{took}{tries} (run {run.run_id})")
+    if run.status == "SUCCESS":
+        show_result(run.result)
+    elif run.error_message or run.reason:
+        say(f"error: {run.error_message or run.reason}")
+
+
+def show_result(result: Any) -> None:
+    if isinstance(result, str):
+        show_line(result)
+    elif result is not None:
+        show_json(result)
+
+
+def _watched(handle: Handle, seconds: float | None, *, quiet: bool) -> RunView:
+    console = stderr()
+    if quiet or not console.is_terminal:
+        return handle.wait(seconds)
+    with console.status("submitted") as spinner:
+        return handle.wait(seconds, seen=lambda status: spinner.update(cell(_state(status))))
+
+
+def _state(status: JobStatus) -> str:
+    run = status.latest_run
+    if run is None:
+        return status.status
+    return f"{run.status} ({run.reason})" if run.reason else run.status

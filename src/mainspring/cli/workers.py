@@ -1,0 +1,45 @@
+"""`mainspring workers`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.cli.wording import relative
+
+EXAMPLES = ("mainspring workers",)
+_COLUMNS = (
+    Column("WORKER", whole=True),
+    Column("NAME"),
+    Column("STATE", whole=True),
+    Column("RUNNING", right=True),
+    Column("QUEUES"),
+    Column("TASKS"),
+    Column("LAST BEAT", whole=True),
+)
+
+
+def command(
+    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+) -> None:
+    """List workers: whether they live, how busy they are, what they can run."""
+    with connect(url, token_file, data) as client:
+        answer = client.workers()
+    if as_json:
+        show_json(answer)
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            worker.worker_id,
+            worker.name,
+            worker.state,
+            f"{worker.running}/{worker.slots}",
+            ", ".join(worker.queues),
+            ", ".join(worker.tasks),
+            relative(worker.last_beat_at, now),
+        )
+        for worker in answer.workers
+    ]
+    show_rows(_COLUMNS, rows, nothing="no workers; start one with: mainspring worker")

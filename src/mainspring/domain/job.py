@@ -1,0 +1,89 @@
+"""A job's definition: what to run and how, after intake and before storage."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from mainspring.domain.misfire import DEFAULT_MISFIRE, MisfirePolicy
+from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
+from mainspring.domain.schedule import NOW, Schedule
+from mainspring.kernel.config import DEFAULT_QUEUE
+
+DEFAULT_TIMEOUT = 3600.0
+SHELL_TASK = "shell"
+
+
+class Priority(IntEnum):
+    """low, normal and high age towards each other; critical is a band of its own."""
+
+    LOW = 0
+    NORMAL = 1
+    HIGH = 2
+    CRITICAL = 3
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Overlap(IntEnum):
+    """What happens when a job fires while a run of it is alive."""
+
+    SKIP = 0
+    ALLOW = 1
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Delivery(StrEnum):
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a definition that SQL never looks into. Stored as JSON, and as NULL when all of it is default."""
+
+    timeout: float = DEFAULT_TIMEOUT
+    retry: RetryPolicy = DEFAULT_RETRY
+    misfire: MisfirePolicy = DEFAULT_MISFIRE
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    command: str | list[str] | None = None
+    owner: str | None = None
+    description: str | None = None
+    labels: dict[str, str] | None = None
+    idempotency_key: str | None = None
+
+
+DEFAULT_SPEC = Spec()
+_encode_spec = msgspec.json.Encoder().encode
+_decode_spec = msgspec.json.Decoder(Spec).decode
+
+
+def spec_to_text(spec: Spec) -> str | None:
+    if spec is DEFAULT_SPEC:
+        return None
+    text = _encode_spec(spec).decode()
+    return None if text == "{}" else text
+
+
+def spec_from_text(text: str | None) -> Spec:
+    return DEFAULT_SPEC if text is None else _decode_spec(text)
+
+
+class JobDefinition(msgspec.Struct, frozen=True):
+    """Everything about a job that its owner decides."""
+
+    task: str
+    name: str | None = None
+    payload: str | None = None
+    queue: str = DEFAULT_QUEUE
+    priority: int = Priority.NORMAL
+    schedule: Schedule = NOW
+    overlap: Overlap = Overlap.SKIP
+    spec: Spec = DEFAULT_SPEC
+    job_id: str | None = None
+    idempotency_key: str | None = None

@@ -1,0 +1,114 @@
+"""The only place that says what may follow what. SQL guards, API errors, the diagram in the docs and the tests
+come from here.
+
+A run that backs off is stored as QUEUED with a `ready_at` ahead, and *called* SCHEDULED until that moment: so no
+statement is needed to promote it, and the name can never be out of date.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum, StrEnum
+
+
+class RunState(StrEnum):
+    SCHEDULED = "SCHEDULED"
+    WAITING = "WAITING"
+    HELD = "HELD"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+
+
+class StoredState(IntEnum):
+    """The number in `runs.state` and `run_history.state`."""
+
+    QUEUED = 1
+    RUNNING = 2
+    WAITING = 3
+    HELD = 4
+    SUCCESS = 10
+    FAILED = 11
+    CANCELLED = 12
+    SKIPPED = 13
+
+
+class JobStatus(StrEnum):
+    SCHEDULED = "SCHEDULED"
+    PAUSED = "PAUSED"
+    CANCELLED = "CANCELLED"
+    COMPLETED = "COMPLETED"
+
+
+class StoredJobStatus(IntEnum):
+    """The number in `jobs.status`."""
+
+    SCHEDULED = 1
+    PAUSED = 2
+    CANCELLED = 3
+    COMPLETED = 4
+
+
+ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})
+LIVE = frozenset(StoredState) - ENDED
+
+_S = StoredState
+TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
+    _S.WAITING: {
+        _S.QUEUED: "the last dependency is met",
+        _S.SKIPPED: "a dependency failed",
+        _S.CANCELLED: "cancelled while waiting",
+    },
+    _S.HELD: {
+        _S.QUEUED: "the limit has room",
+        _S.CANCELLED: "cancelled while held",
+    },
+    _S.QUEUED: {
+        _S.RUNNING: "claimed by a worker",
+        _S.HELD: "a limit is full",
+        _S.CANCELLED: "cancelled before it started",
+    },
+    _S.RUNNING: {
+        _S.QUEUED: "failed with tries left, rescued from a lost worker, or handed back unstarted",
+        _S.SUCCESS: "reported",
+        _S.FAILED: "reported without tries left, or lost under at-most-once",
+        _S.CANCELLED: "its worker confirmed that it is gone",
+    },
+}
+BIRTH_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
+
+_J = StoredJobStatus
+JOB_TRANSITIONS: dict[StoredJobStatus, dict[StoredJobStatus, str]] = {
+    _J.SCHEDULED: {_J.PAUSED: "pause", _J.CANCELLED: "delete", _J.COMPLETED: "its schedule has ended"},
+    _J.PAUSED: {_J.SCHEDULED: "resume", _J.CANCELLED: "delete"},
+    _J.COMPLETED: {_J.SCHEDULED: "a new schedule", _J.CANCELLED: "delete"},
+    _J.CANCELLED: {},
+}
+
+
+def may_follow(before: StoredState, after: StoredState) -> bool:
+    return after in TRANSITIONS.get(before, {})
+
+
+def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
+    return after in JOB_TRANSITIONS[before]
+
+
+def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunState:
+    """The state's name as users see it."""
+    if state == StoredState.QUEUED and ready_at is not None and ready_at > now:
+        return RunState.SCHEDULED
+    return RunState(StoredState(state).name)
+
+
+def mermaid() -> str:
+    """The state diagram for the docs."""
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {state.name}" for state in sorted(BIRTH_STATES)]
+    for before, following in TRANSITIONS.items():
+        lines += [f"    {before.name} --> {after.name}: {why}" for after, why in following.items()]
+    lines += [f"    {state.name} --> [*]" for state in sorted(ENDED)]
+    return "\n".join(lines)

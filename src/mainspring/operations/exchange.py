@@ -1,0 +1,236 @@
+"""The exchange: heartbeat, report, claim and cancel in one call. Safe to repeat, also at another server.
+
+Every exchange carries a sequence number that rises. The transaction locks the worker's row and takes the number, so
+an old copy of an exchange that turns up late changes nothing. A claim is written in `runs` with the incarnation and
+the number, never in a server's memory: a worker that missed an answer says so (`recover`) and lists what it holds, and
+whatever the rows give it besides is handed out again. Outcomes match run, fence and incarnation; one that was recorded
+before is acknowledged again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from uuid import UUID
+
+from mainspring.domain.errors import Conflict, Fenced
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.ids import TenantId
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.beats import Beats
+from mainspring.operations.claim import Claimer
+from mainspring.operations.parking import Parking, Spot
+from mainspring.operations.report import Random, settle
+from mainspring.operations.signals import Signals
+from mainspring.store import runs, workers
+from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.workers import WorkerState
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, RunOrder
+
+log = get_logger("exchange")
+
+_STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
+
+
+class _Known:
+    """What this server remembers of a worker; a cache that may be lost at any time."""
+
+    __slots__ = ("lane_ids", "lanes", "queues", "revision", "state", "stop_looked_at", "tasks", "told")
+
+    def __init__(self, queues: list[str], tasks: list[str], state: int) -> None:
+        self.queues = queues
+        self.tasks = tasks
+        self.state = state
+        self.revision = -1
+        self.lanes: list[Lane] = []
+        self.lane_ids: frozenset[int] = frozenset()
+        self.stop_looked_at = float("-inf")
+        self.told: dict[UUID, float] = {}
+
+
+class Exchanger:
+    def __init__(
+        self,
+        store: Store,
+        lanes: LaneBook,
+        signals: Signals,
+        parking: Parking,
+        beats: Beats,
+        clock: Clock,
+        timing: Timing,
+        random: Random,
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._parking = parking
+        self._beats = beats
+        self._clock = clock
+        self._timing = timing
+        self._random = random
+        self._claimer = Claimer(lanes, clock)
+        self._known: dict[UUID, _Known] = {}
+        self._seen_revision = -1
+        self._looking: set[asyncio.Task[None]] = set()
+        signals.on_ready(self._ready)
+        signals.on_stop(parking.stop)
+
+    def _ready(self, born: Mapping[int, int]) -> None:
+        if any(self._lanes.peek(lane_id) is None for lane_id in born):
+            task = asyncio.create_task(self._look_at_new_lanes(born))  # another process made them
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+            return
+        if self._lanes.revision != self._seen_revision:
+            self._seen_revision = self._lanes.revision
+            self._parking.see_lanes()
+        self._parking.ready(born)
+
+    async def _look_at_new_lanes(self, born: Mapping[int, int]) -> None:
+        try:
+            await self._lanes.refresh()
+        except AWAY as error:
+            log.warning("new lanes not read yet; the poll will", error=repr(error))
+            return
+        self._parking.see_lanes()
+        self._parking.ready(born)
+
+    async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
+        known = await self._know(tenant, request)
+        spot = self._parking.arrive(request.worker_id)
+        try:
+            beat = asyncio.ensure_future(self._beats.record(request.worker_id))
+            try:
+                reply = await self._serve(tenant, request, known, spot)
+            finally:
+                await beat  # the answer is the acknowledgement of the beat, so it waits for the beat's commit
+            return reply
+        finally:
+            self._parking.leave(spot)
+
+    async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
+        deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
+        must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
+        again = False
+        while True:
+            spot.event.clear()
+            self._see_lanes(tenant, known, spot, request)
+            spot.see_lanes = partial(self._see_lanes, tenant, known, spot, request)
+            reply = ExchangeReply(seq=request.seq)
+            if must_write or (request.free > 0 and known.lanes):
+                await self._transact(tenant, request, known, reply, first=not again)
+                again = True
+            if spot.stop or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
+                await self._look_for_stops(request.worker_id, known, spot, reply)
+            remaining = deadline - self._clock.monotonic()
+            if must_write or reply.runs or reply.stop or remaining <= 0:
+                return reply
+            try:
+                await asyncio.wait_for(spot.event.wait(), remaining)
+            except TimeoutError:
+                return reply
+            if spot.superseded:
+                reply.superseded = True
+                return reply
+
+    async def _transact(
+        self, tenant: TenantId, request: ExchangeRequest, known: _Known, reply: ExchangeReply, *, first: bool
+    ) -> None:
+        requeued: list[tuple[int, float]] = []
+        async with self._store.hot.acquire() as connection, connection.transaction():
+            if not await workers.advance(connection, tenant, request.worker_id, request.seq, again=not first):
+                await self._refuse(connection, tenant, request)
+            if first and request.outcomes:
+                settled = await settle(connection, request.worker_id, request.outcomes, self._random)
+                reply.acked = len(request.outcomes)
+                reply.fenced = settled.fenced
+                requeued = settled.requeued
+            if first and request.recover:
+                reply.runs = await self._redeliver(connection, request)
+            free = request.free - len(reply.runs)
+            if free > 0 and not request.draining:
+                reply.runs += await self._claimer.claim(connection, known.lanes, free, request.worker_id, request.seq)
+            if first and (request.stopped or request.draining):
+                state = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
+                await workers.set_state(connection, request.worker_id, state)
+        for lane_id, delay in requeued:
+            self._signals.ready_later(lane_id, delay)
+        if request.stopped:
+            self._known.pop(request.worker_id, None)
+            self._beats.forget(request.worker_id)
+
+    async def _redeliver(self, connection: Connection, request: ExchangeRequest) -> list[RunOrder]:
+        held = [item.run_id for item in request.inventory] + [item.run_id for item in request.outcomes]
+        rows = await runs.redeliver(connection, request.worker_id, request.seq, held, 10_000)
+        if rows:
+            log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
+        return [await self._claimer.order(row) for row in rows]
+
+    async def _refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> None:
+        row = await workers.look(connection, tenant, request.worker_id)
+        self._known.pop(request.worker_id, None)
+        self._beats.forget(request.worker_id)
+        if row is None:
+            raise _unknown()
+        if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
+            raise _gone(WorkerState(row["state"]))
+        raise Conflict(
+            f"exchange {request.seq} is not newer than {row['last_seq']}",
+            code="stale_exchange",
+            field="seq",
+            hint="send the next number with recover and your inventory",
+        )
+
+    async def _know(self, tenant: TenantId, request: ExchangeRequest) -> _Known:
+        known = self._known.get(request.worker_id)
+        if request.hello is not None:
+            async with self._store.reads.acquire() as connection:
+                if not await workers.register(connection, tenant, request.worker_id, request.hello):
+                    raise _gone(WorkerState.LOST)
+            known = _Known(request.hello.queues, request.hello.tasks, WorkerState.LIVE)
+            self._known[request.worker_id] = known
+            log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
+        elif known is None or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
+            async with self._store.reads.acquire() as connection:
+                row = await workers.look(connection, tenant, request.worker_id)
+            if row is None:
+                raise _unknown()
+            if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
+                self._known.pop(request.worker_id, None)
+                raise _gone(WorkerState(row["state"]))
+            if known is None:
+                known = self._known[request.worker_id] = _Known(row["queues"], row["tasks"], row["state"])
+        return known
+
+    def _see_lanes(self, tenant: TenantId, known: _Known, spot: Spot, request: ExchangeRequest) -> None:
+        if known.revision != self._lanes.revision:
+            known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks)
+            known.lane_ids = frozenset(lane.lane_id for lane in known.lanes)
+            known.revision = self._lanes.revision
+        spot.free = 0 if request.draining else request.free
+        spot.lanes = known.lane_ids
+
+    async def _look_for_stops(self, worker_id: UUID, known: _Known, spot: Spot, reply: ExchangeReply) -> None:
+        spot.stop = False
+        known.stop_looked_at = self._clock.monotonic()
+        async with self._store.hot.acquire() as connection:
+            wanted = await runs.to_stop(connection, worker_id)
+        # Said once, and again every beat until the run has ended: the answer may have been lost.
+        now = known.stop_looked_at
+        reply.stop = [run_id for run_id in wanted if now - known.told.get(run_id, 0.0) >= self._timing.beat]
+        known.told = {run_id: known.told.get(run_id, 0.0) for run_id in wanted}
+        known.told.update(dict.fromkeys(reply.stop, now))
+
+
+def _unknown() -> Conflict:
+    return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
+
+
+def _gone(state: WorkerState) -> Fenced:
+    return Fenced(
+        f"this worker incarnation is {state.name}; its runs have been given to others",
+        hint="end what you run, and send hello under a new worker_id",
+    )

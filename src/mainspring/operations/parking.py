@@ -1,0 +1,87 @@
+"""Parked exchanges: workers that wait at this server for something to run or to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from uuid import UUID
+
+
+class Spot:
+    """One parked exchange. It is woken for a reason: ready, stop or superseded."""
+
+    __slots__ = ("event", "free", "lanes", "see_lanes", "stop", "superseded", "worker_id")
+
+    def __init__(self, worker_id: UUID) -> None:
+        self.worker_id = worker_id
+        self.event = asyncio.Event()
+        self.free = 0
+        self.lanes: Collection[int] = ()
+        self.see_lanes: Callable[[], None] = lambda: None
+        self.superseded = False
+        self.stop = False
+
+
+class Parking:
+    """Who is parked here, and whom to wake. One spot a worker: a newer exchange supersedes the older."""
+
+    def __init__(self) -> None:
+        self._spots: dict[UUID, Spot] = {}
+        self._stops: set[UUID] = set()
+
+    def __len__(self) -> int:
+        return len(self._spots)
+
+    def arrive(self, worker_id: UUID) -> Spot:
+        """A new exchange of this worker: it takes the spot, and the exchange that held it ends."""
+        before = self._spots.get(worker_id)
+        if before is not None:
+            before.superseded = True
+            before.event.set()
+        spot = Spot(worker_id)
+        spot.stop = worker_id in self._stops
+        self._stops.discard(worker_id)
+        self._spots[worker_id] = spot
+        return spot
+
+    def leave(self, spot: Spot) -> None:
+        if self._spots.get(spot.worker_id) is spot:
+            del self._spots[spot.worker_id]
+
+    def see_lanes(self) -> None:
+        """There are new lanes: let every parked exchange see which of them it may take from."""
+        for spot in self._spots.values():
+            spot.see_lanes()
+
+    def ready(self, born: Mapping[int, int]) -> None:
+        """Lanes got runs: wake as many waiting workers as it takes to have room for them all."""
+        for lane_id, count in born.items():
+            wanted = count
+            for spot in self._spots.values():
+                if wanted <= 0:
+                    break
+                if spot.free > 0 and not spot.event.is_set() and lane_id in spot.lanes:
+                    wanted -= spot.free
+                    spot.event.set()
+
+    def wake_all(self) -> None:
+        """The poll that backs up the hints."""
+        for spot in self._spots.values():
+            if spot.free > 0:
+                spot.event.set()
+
+    def stop(self, worker_id: UUID) -> None:
+        """This worker has runs to stop; remembered until its next exchange if it is not parked."""
+        spot = self._spots.get(worker_id)
+        if spot is None:
+            if len(self._stops) < 10_000:  # a hint: the regular look finds it anyway
+                self._stops.add(worker_id)
+            return
+        spot.stop = True
+        spot.event.set()
+
+    def close(self) -> None:
+        """The server stops: end every parked exchange with an empty answer."""
+        for spot in self._spots.values():
+            spot.superseded = True
+            spot.event.set()

@@ -1,0 +1,396 @@
+"""Reading what is and what was: one job, lists of jobs and runs, queues, workers, dead letters, and why."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.schedule import Schedule, fires
+from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
+from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.operations.views import (
+    dead_letter_view,
+    fired_job_view,
+    job_id_of,
+    job_view,
+    run_view,
+    worker_view,
+)
+from mainspring.store import history, jobs, workers
+from mainspring.store.history import RunFilter
+from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.pool import Connection, Record, Store
+from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
+from mainspring.wire.runs import (
+    DeadLetterList,
+    DeadLetterView,
+    JobStatus,
+    QueueList,
+    QueueView,
+    RunList,
+    RunView,
+    Why,
+    WorkerList,
+)
+
+
+class RunQuery(msgspec.Struct, frozen=True):
+    """The parameters of `GET /v1/runs`."""
+
+    statuses: Sequence[str] = ()
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class JobQuery(msgspec.Struct, frozen=True):
+    """The parameters of `GET /v1/jobs`."""
+
+    statuses: Sequence[str] = ()
+    queue: str | None = None
+    owner: str | None = None
+    label: tuple[str, str] | None = None
+    text: str | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class Reader:
+    def __init__(self, store: Store, lanes: LaneBook) -> None:
+        self._store = store
+        self._lanes = lanes
+
+    # --- jobs
+
+    async def job(self, tenant: TenantId, job_id: str) -> JobView:
+        """A job wherever it lies: in jobs, in runs, or in the history."""
+        async with self._store.reads.acquire() as connection:
+            row = await jobs.get(connection, tenant, job_id)
+            if row is not None:
+                return job_view(row, await self._lanes.get(row["lane_id"]))
+            fired = await self._newest_runs(connection, tenant, job_id, None, 1)
+            if not fired:
+                raise NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
+            return fired_job_view(fired[0], await self._lanes.get(fired[0]["lane_id"]))
+
+    async def jobs(self, tenant: TenantId, query: JobQuery) -> JobList:
+        lane_ids = await self._lane_ids(tenant, query.queue, None)
+        before = None if query.cursor is None else _job_cursor(query.cursor)
+        async with self._store.reads.acquire() as connection:
+            rows = await jobs.list_jobs(
+                connection,
+                tenant,
+                before=before,
+                statuses=job_statuses(query.statuses),
+                lane_ids=lane_ids,
+                owner=query.owner,
+                label=query.label,
+                text=query.text,
+                limit=query.limit + 1,
+            )
+        page = rows[: query.limit]
+        following = None
+        if len(rows) > query.limit:
+            last = page[-1]
+            following = _encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
+        return JobList([job_view(row, await self._lanes.get(row["lane_id"])) for row in page], following)
+
+    async def status(self, tenant: TenantId, job_id: str) -> JobStatus:
+        async with self._store.reads.acquire() as connection:
+            newest = await self._newest_runs(connection, tenant, job_id, None, 1)
+            latest = await self._run_view(connection, tenant, newest[0]) if newest else None
+        view = await self.job(tenant, job_id)
+        return JobStatus(job_id, view.status, latest)
+
+    async def runs_of_job(self, tenant: TenantId, job_id: str, cursor: str | None, limit: int) -> RunList:
+        before = None if cursor is None else _run_cursor(cursor)
+        async with self._store.reads.acquire() as connection:
+            rows = await self._newest_runs(connection, tenant, job_id, before, limit + 1)
+            if not rows and before is None and await jobs.get(connection, tenant, job_id) is None:
+                raise NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
+            return await self._run_list(connection, tenant, rows, limit)
+
+    async def upcoming(self, tenant: TenantId, job_id: str, count: int) -> Upcoming:
+        async with self._store.reads.acquire() as connection:
+            row = await jobs.get(connection, tenant, job_id)
+            if row is None:
+                await self.job(tenant, job_id)  # a one-time job that has fired has nothing ahead; others are 404
+                return Upcoming(job_id, [])
+        schedule = jobs.schedule_from_text(row["schedule_text"])
+        first: datetime | None = row["next_fire_at"] or row["paused_from"]
+        return Upcoming(job_id, _ahead(schedule, first, count))
+
+    async def missed(self, tenant: TenantId, job_id: str, limit: int) -> list[MissedRange]:
+        async with self._store.reads.acquire() as connection:
+            rows = await jobs.list_missed(connection, tenant, job_id, limit)
+        if not rows:
+            await self.job(tenant, job_id)
+        return [
+            MissedRange(row["first_at"], row["last_at"], row["count"], row["reason"], row["recorded_at"])
+            for row in rows
+        ]
+
+    # --- runs
+
+    async def run(self, tenant: TenantId, run_id: UUID) -> RunView:
+        async with self._store.reads.acquire() as connection:
+            row = await self._run_row(connection, tenant, run_id)
+            return await self._run_view(connection, tenant, row)
+
+    async def runs(self, tenant: TenantId, query: RunQuery) -> RunList:
+        live, ended, backing_off = run_states(query.statuses)
+        chosen = RunFilter(
+            job_id=query.job,
+            lane_ids=await self._lane_ids(tenant, query.queue, query.task),
+            live_states=live,
+            ended_states=ended,
+            backing_off=backing_off,
+            error=query.error,
+            since=query.since,
+            until=query.until,
+        )
+        before = None if query.cursor is None else _run_cursor(query.cursor)
+        rows: list[Record] = []
+        async with self._store.reads.acquire() as connection:
+            if live is None or live:
+                rows += await history.live_runs(connection, tenant, chosen, before, query.limit + 1)
+            if ended is None or ended:
+                rows += await history.ended_runs(connection, tenant, chosen, before, query.limit + 1)
+            rows.sort(key=lambda row: row["run_id"], reverse=True)
+            return await self._run_list(connection, tenant, rows[: query.limit + 1], query.limit)
+
+    async def why(self, tenant: TenantId, run_id: UUID) -> Why:
+        """One sentence on why a run is not running, or what became of it."""
+        async with self._store.reads.acquire() as connection:
+            row = await self._run_row(connection, tenant, run_id)
+            view = await self._run_view(connection, tenant, row)
+            ahead = 0
+            if view.status == RunState.QUEUED:
+                ahead = await history.ahead_of(connection, row["lane_id"], row["ready_at"])
+        return Why(view.run_id, view.status, _sentence(view, ahead))
+
+    # --- queues, workers, dead letters
+
+    async def queues(self, tenant: TenantId) -> QueueList:
+        await self._lanes.refresh()
+        async with self._store.reads.acquire() as connection:
+            depths = {row["lane_id"]: row for row in await history.queue_depths(connection, tenant)}
+            ended = await history.ended_last_minute(connection, tenant)
+            offers = await workers.offers_by_queue(connection, tenant)
+        grouped = self._lanes.queues(tenant)
+        for queue in offers:
+            grouped.setdefault(queue, [])
+        return QueueList(
+            [_queue_view(name, lanes, depths, ended, offers.get(name, 0)) for name, lanes in sorted(grouped.items())]
+        )
+
+    async def queue(self, tenant: TenantId, name: str) -> QueueView:
+        for view in (await self.queues(tenant)).queues:
+            if view.name == name:
+                return view
+        raise NotFound(f"there is no queue {name!r}", hint="a queue comes to be with its first job or worker")
+
+    async def workers(self, tenant: TenantId) -> WorkerList:
+        async with self._store.reads.acquire() as connection:
+            return WorkerList([worker_view(row) for row in await workers.list_workers(connection, tenant)])
+
+    async def dead_letters(self, tenant: TenantId, cursor: str | None, limit: int) -> DeadLetterList:
+        before = None if cursor is None else _run_cursor(cursor)
+        async with self._store.reads.acquire() as connection:
+            rows = await history.dead_letters(connection, tenant, before, limit + 1)
+        following = _encode_cursor(str(rows[limit - 1]["run_id"])) if len(rows) > limit else None
+        return DeadLetterList(
+            [dead_letter_view(row, await self._lanes.get(row["lane_id"])) for row in rows[:limit]], following
+        )
+
+    async def dead_letter(self, tenant: TenantId, run_id: UUID) -> DeadLetterView:
+        async with self._store.reads.acquire() as connection:
+            row = await history.dead_letter(connection, tenant, run_id)
+        if row is None:
+            raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+        return dead_letter_view(row, await self._lanes.get(row["lane_id"]))
+
+    # --- inside
+
+    async def _run_row(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
+        row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
+        # It may have ended between the two looks, but never the other way round.
+        if row is None:
+            raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+        return row
+
+    async def _newest_runs(
+        self, connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
+    ) -> list[Record]:
+        """Runs of a job, newest first; a one-time job with an id of ours is its own and only run."""
+        rows = await history.runs_of_job(connection, tenant, job_id, before, limit)
+        run_id = parse_uuid(job_id)
+        if rows or run_id is None or before is not None:
+            return rows
+        row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
+        return [row] if row is not None and job_id_of(row) == str(run_id) else []
+
+    async def _run_view(self, connection: Connection, tenant: TenantId, row: Record) -> RunView:
+        lane = await self._lanes.get(row["lane_id"])
+        offered = True
+        if "ended_at" not in row and row["state"] == StoredState.QUEUED:
+            offered = _offered(lane, await workers.offers(connection, tenant))
+        return run_view(row, lane, offered=offered)
+
+    async def _run_list(self, connection: Connection, tenant: TenantId, rows: list[Record], limit: int) -> RunList:
+        page = rows[:limit]
+        waiting = any("ended_at" not in row and row["state"] == StoredState.QUEUED for row in page)
+        offers = await workers.offers(connection, tenant) if waiting else []
+        views = []
+        for row in page:
+            lane = await self._lanes.get(row["lane_id"])
+            views.append(run_view(row, lane, offered=not waiting or _offered(lane, offers)))
+        following = _encode_cursor(str(page[-1]["run_id"])) if len(rows) > limit else None
+        return RunList(views, following)
+
+    async def _lane_ids(self, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
+        if queue is None and task is None:
+            return None
+        await self._lanes.refresh()
+        sets = []
+        if queue is not None:
+            sets.append(set(self._lanes.of_queue(tenant, queue)))
+        if task is not None:
+            sets.append(set(self._lanes.of_task(tenant, task)))
+        return sorted(set.intersection(*sets))
+
+
+def job_statuses(names: Sequence[str]) -> list[int] | None:
+    """The stored numbers of job statuses, in any case; None for any."""
+    found = []
+    for name in names:
+        folded = name.upper()
+        if folded == "PENDING":
+            folded = "SCHEDULED"
+        if folded not in StoredJobStatus.__members__:
+            raise InvalidInput(
+                f"{name!r} is not a job status", field="status", expected=", ".join(StoredJobStatus.__members__)
+            )
+        found.append(int(StoredJobStatus[folded]))
+    return found or None
+
+
+def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None, bool | None]:
+    """Live states, ended states, and whether QUEUED means backing off (True), ready (False) or either (None)."""
+    if not names:
+        return None, None, None
+    wanted: set[RunState] = set()
+    for name in names:
+        match name.upper():
+            case "PENDING":
+                wanted |= {RunState.SCHEDULED, RunState.WAITING, RunState.QUEUED}
+            case "COMPLETED":
+                wanted.add(RunState.SUCCESS)
+            case folded if folded in RunState.__members__:
+                wanted.add(RunState(folded))
+            case _:
+                raise InvalidInput(
+                    f"{name!r} is not a run status",
+                    field="status",
+                    expected=", ".join(RunState) + ", pending, completed",
+                )
+    stored = {StoredState.QUEUED if state is RunState.SCHEDULED else StoredState[state.name] for state in wanted}
+    backing_off: bool | None = None
+    if (RunState.SCHEDULED in wanted) != (RunState.QUEUED in wanted):
+        backing_off = RunState.SCHEDULED in wanted
+    live = sorted(int(state) for state in stored & LIVE)
+    return live, sorted(int(state) for state in stored - LIVE), backing_off
+
+
+def _offered(lane: Lane, offers: Sequence[tuple[set[str], set[str]]]) -> bool:
+    return any(lane.queue in queues and lane.task in tasks for queues, tasks in offers)
+
+
+def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:
+    if first is None:
+        return []
+    moments = [first]
+    if schedule.recurring:
+        for moment in fires(schedule, first):
+            if len(moments) >= count:
+                break
+            moments.append(moment)
+    return moments[:count]
+
+
+def _queue_view(
+    name: str, lanes: Sequence[int], depths: dict[int, Record], ended: dict[int, int], offering: int
+) -> QueueView:
+    rows = [depths[lane] for lane in lanes if lane in depths]
+    ages = [row["oldest"] for row in rows if row["oldest"] is not None]
+    return QueueView(
+        name=name,
+        depth=sum(row["depth"] for row in rows),
+        scheduled=sum(row["scheduled"] for row in rows),
+        running=sum(row["running"] for row in rows),
+        oldest_seconds=max(ages) if ages else None,
+        rate=round(sum(ended.get(lane, 0) for lane in lanes) / 60, 3),
+        workers=offering,
+    )
+
+
+def _sentence(view: RunView, ahead: int) -> str:
+    match view.status:
+        case "QUEUED":
+            if ahead and view.reason == "waiting for a free slot":
+                return f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
+            return f"It is queued: {view.reason}."
+        case "SCHEDULED":
+            assert view.ready_at is not None
+            error = f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
+            return f"It is {view.reason}, until {view.ready_at:%Y-%m-%dT%H:%M:%SZ}.{error}"
+        case "RUNNING":
+            if view.reason:
+                return f"It runs on worker {view.executor_id}: {view.reason}."
+            return f"It is running on worker {view.executor_id}, attempt {view.attempt_number} of {view.max_attempts}."
+        case "SUCCESS":
+            return f"It ran and succeeded on attempt {view.attempt_number}."
+        case _:
+            error = f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
+            return f"It ended {view.status}: {view.reason or 'no reason was recorded'}.{error}"
+
+
+def _encode_cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode_cursor(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise _bad_cursor() from None
+
+
+def _run_cursor(cursor: str) -> UUID:
+    run_id = parse_uuid(_decode_cursor(cursor))
+    if run_id is None:
+        raise _bad_cursor()
+    return run_id
+
+
+def _job_cursor(cursor: str) -> tuple[datetime, str]:
+    moment, _, job_id = _decode_cursor(cursor).partition(" ")
+    try:
+        return datetime.fromisoformat(moment), job_id
+    except ValueError:
+        raise _bad_cursor() from None
+
+
+def _bad_cursor() -> InvalidInput:
+    return InvalidInput("not a cursor of ours", field="cursor", hint="take it from `next` or the Link header")

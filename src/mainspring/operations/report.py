@@ -1,0 +1,151 @@
+"""Report: take back what became of attempts. The only place that decides what follows an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.job import Delivery, spec_from_text
+from mainspring.domain.transitions import StoredState
+from mainspring.store import runs
+from mainspring.store.pool import Connection, Record
+from mainspring.wire.exchange import Outcome
+
+Random = Callable[[], float]
+
+
+class Settled(msgspec.Struct):
+    """What a batch of outcomes led to. `requeued` are (lane, seconds until ready)."""
+
+    fenced: list[UUID] = []
+    requeued: list[tuple[int, float]] = []
+
+
+class _Following(msgspec.Struct):
+    """The rows to write, gathered."""
+
+    endings: list[runs.Ending] = []
+    requeues: list[runs.Requeue] = []
+    tries: list[runs.FailedTry] = []
+
+
+async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Settled:
+    """Record outcomes inside the caller's transaction. Each matches run, fence AND incarnation, or is fenced."""
+    successes = [outcome for outcome in outcomes if outcome.status == "SUCCESS"]
+    others = [outcome for outcome in outcomes if outcome.status != "SUCCESS"]
+    settled = Settled()
+    unmatched: list[Outcome] = []
+    if successes:
+        unmatched += await _settle_successes(connection, worker_id, successes)
+    if others:
+        unmatched += await _settle_others(connection, worker_id, others, random, settled)
+    if unmatched:
+        before = await runs.reported_before(
+            connection, worker_id, [item.run_id for item in unmatched], [item.fence for item in unmatched]
+        )
+        settled.fenced = [item.run_id for item in unmatched if item.run_id not in before]
+    return settled
+
+
+async def rescue(connection: Connection, held: Sequence[Record], random: Random) -> Settled:
+    """Take runs from a lost worker: the next attempt, or FAILED when at most once, or CANCELLED when asked for."""
+    following = _Following()
+    for row in held:
+        _decide(
+            row,
+            Outcome(row["run_id"], row["fence"], "FAILED", error="worker lost"),
+            row["worker_id"],
+            random,
+            following,
+        )
+    settled = Settled()
+    await _write(connection, following, settled)
+    return settled
+
+
+async def _settle_successes(connection: Connection, worker_id: UUID, successes: list[Outcome]) -> list[Outcome]:
+    rows = await runs.report_successes(
+        connection,
+        worker_id,
+        [item.run_id for item in successes],
+        [item.fence for item in successes],
+        [item.held_ms for item in successes],
+        [item.ran_ms for item in successes],
+        [str(item.result, "utf-8") or None for item in successes],
+    )
+    if len(rows) == len(successes):
+        return []
+    recorded = {row[0] for row in rows}
+    return [item for item in successes if item.run_id not in recorded]
+
+
+async def _settle_others(
+    connection: Connection, worker_id: UUID, others: list[Outcome], random: Random, settled: Settled
+) -> list[Outcome]:
+    locked: Mapping[UUID, Record] = {
+        row["run_id"]: row
+        for row in await runs.lock_reported(
+            connection, worker_id, [item.run_id for item in others], [item.fence for item in others]
+        )
+    }
+    following = _Following()
+    for item in others:
+        if item.run_id in locked:
+            _decide(locked[item.run_id], item, worker_id, random, following)
+    await _write(connection, following, settled)
+    return [item for item in others if item.run_id not in locked]
+
+
+def _decide(row: Record, outcome: Outcome, worker_id: UUID, random: Random, following: _Following) -> None:
+    """What follows an attempt that did not succeed."""
+    run_id, fence, attempt = row["run_id"], row["fence"], row["attempt"]
+    error = None if outcome.error is None else clean_text(outcome.error)
+
+    def end(state: StoredState, reason: str) -> None:
+        following.endings.append(
+            runs.Ending(
+                run_id, fence, int(state), reason, error, int(StoredState.RUNNING), outcome.ran_ms, outcome.held_ms
+            )
+        )
+
+    if row["cancel_requested_at"] is not None or outcome.status == "CANCELLED":
+        end(StoredState.CANCELLED, "cancelled on request" if row["cancel_requested_at"] else "cancelled by its worker")
+        return
+    if outcome.status == "RETURNED":
+        following.requeues.append(runs.Requeue(run_id, fence, 0.0, given_back=1))
+        return
+
+    spec = spec_from_text(row["spec"])
+    lost = outcome.error == "worker lost"
+    if lost and spec.delivery is Delivery.AT_MOST_ONCE:
+        end(StoredState.FAILED, "worker lost, and the job is at most once")
+    elif not outcome.retry:
+        end(StoredState.FAILED, "failed and asked not to be retried")
+    elif attempt >= row["max_attempts"]:
+        end(StoredState.FAILED, f"failed {attempt} time(s), no tries left")
+    else:
+        delay = 0.0 if lost else spec.retry.delay(attempt, random)
+        if outcome.retry_after is not None:
+            delay = max(delay, outcome.retry_after)
+        following.requeues.append(runs.Requeue(run_id, fence, delay, error=error))
+        following.tries.append(
+            runs.FailedTry(run_id, attempt, fence, worker_id, row["claimed_at"], "LOST" if lost else "FAILED", error)
+        )
+
+
+async def _write(connection: Connection, following: _Following, settled: Settled) -> None:
+    if following.endings:
+        await runs.end(connection, following.endings)
+    if following.tries:
+        await runs.record_attempts(connection, following.tries)
+    if following.requeues:
+        delays = {item.run_id: item.delay for item in following.requeues}
+        for row in await runs.requeue(connection, following.requeues):
+            settled.requeued.append((row["lane_id"], delays[row["run_id"]]))
+
+
+def clean_text(text: str) -> str:
+    """Text that PostgreSQL can store: no NUL, no lone surrogates, not endless."""
+    return text[:65536].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

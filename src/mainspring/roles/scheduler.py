@@ -1,0 +1,53 @@
+"""A scheduler by itself: leases, fire and upkeep, without the API."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+
+from mainspring.kernel.clock import DatabaseClock, SystemClock
+from mainspring.kernel.config import DEFAULT_TIMING
+from mainspring.kernel.lifecycle import Loops
+from mainspring.kernel.logs import configure_logs, get_logger
+from mainspring.operations.signals import Signals
+from mainspring.roles.keeping import ClockKeeper, upkeep_duties
+from mainspring.scheduler.node import SchedulerNode
+from mainspring.store.migrate import migrate
+from mainspring.store.pool import open_store
+
+log = get_logger("scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    database_url: str
+    log_level: str = "info"
+
+
+async def run_scheduler(options: SchedulerOptions) -> int:
+    configure_logs(role="scheduler", level=options.log_level)
+    await migrate(options.database_url)
+    clock, timing = SystemClock(), DEFAULT_TIMING
+    database_clock = DatabaseClock(clock)
+    store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)
+    loops = Loops()
+    signals = Signals(store)
+    keeper = ClockKeeper(store, clock, database_clock)
+    await keeper.run_once()
+    node = SchedulerNode(store, signals, clock, database_clock, timing)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    loops.start(keeper, *upkeep_duties(store, signals, clock, timing))
+    loops.start_task("signals_out", signals.send_forever)
+    loops.start_task("signals_in", signals.listen_forever)
+    await node.start(loops)
+    log.info("scheduling", node=str(node.node_id))
+    try:
+        await stopping.wait()
+    finally:
+        await node.stop()
+        await loops.stop()
+        await store.close()
+    return 0

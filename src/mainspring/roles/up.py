@@ -1,0 +1,260 @@
+"""`mainspring up`: everything on one machine. PostgreSQL, one server and one worker, kept alive until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+
+from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_TIMING, TOKEN_FILE_NAME
+from mainspring.kernel.logs import get_logger
+from mainspring.roles.supervisor import Program, Supervisor, start_postgres
+from mainspring.roles.token import ensure_admin_token
+from mainspring.sdk.connection import SERVER_FILE_NAME
+from mainspring.store.embedded import EmbeddedPostgres, FolderLock
+from mainspring.store.migrate import migrate
+
+log = get_logger("up")
+
+DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
+
+_HEALTH_PATIENCE = 60.0
+_HEALTH_POLL = 0.05
+_PORT_PATIENCE = 10.0
+# A worker drains for itself first; we step in only when it has overstayed its own graces.
+_WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 5.0
+_FROM_HERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    data: Path
+    host: str
+    port: int
+    database_url: str | None
+    app: str | None
+    postgres_bin: Path | None
+    slots: int | None
+    queues: str | None
+    log_level: str
+
+    @property
+    def folder(self) -> Path:
+        return self.data.resolve()
+
+    @property
+    def token_file(self) -> Path:
+        return self.folder / TOKEN_FILE_NAME
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine finds the server."""
+        host = _FROM_HERE.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+async def run_up(options: UpOptions) -> int:
+    """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in that order; returns the exit code."""
+    postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
+    lock = FolderLock(options.folder) if postgres is None else postgres.lock
+    lock.acquire()
+    supervisor = Supervisor()
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    try:
+        await _until_port_is_free(options)
+        with _stop_signals(supervisor, console) as stop_asked:
+            try:
+                await _serve_until(stop_asked, options, postgres, supervisor, console)
+            finally:
+                await supervisor.stop()
+    finally:
+        (options.folder / SERVER_FILE_NAME).unlink(missing_ok=True)
+        if postgres is not None:
+            postgres.stop()
+        lock.release()
+    console.print("Stopped.")
+    return 0
+
+
+async def _serve_until(
+    stop_asked: asyncio.Event,
+    options: UpOptions,
+    postgres: EmbeddedPostgres | None,
+    supervisor: Supervisor,
+    console: Console,
+) -> None:
+    """Start everything and wait for the wish to stop, which also cuts a start short; raises what spoiled the start."""
+    starting = asyncio.create_task(_start(options, postgres, supervisor, console))
+    asked = asyncio.create_task(stop_asked.wait())
+    try:
+        await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asked
+    finally:
+        for task in (starting, asked):
+            task.cancel()
+        await asyncio.gather(starting, asked, return_exceptions=True)
+
+
+async def _start(
+    options: UpOptions, postgres: EmbeddedPostgres | None, supervisor: Supervisor, console: Console
+) -> None:
+    database_url = options.database_url or ""
+    if postgres is not None:
+        await start_postgres(postgres)
+        supervisor.watch(postgres)
+        database_url = postgres.url()
+        for notice in postgres.notices:
+            console.print(f"Note: {notice}.")
+    for name in await migrate(database_url):
+        log.info("migration applied", migration=name)
+    await ensure_admin_token(database_url, options.folder)
+    write_server_file(options)
+    supervisor.start(server_program(options, database_url))
+    await _until_healthy(options.url)
+    supervisor.start(worker_program(options))
+    for line in _welcome(options):
+        console.print(line)
+
+
+def server_program(options: UpOptions, database_url: str) -> Program:
+    """The database's URL goes by environment: an argument would show its password to everybody who runs `ps`."""
+    argv = [sys.executable, "-m", "mainspring", "server", "--host", options.host, "--port", str(options.port)]
+    argv += ["--data", str(options.folder), "--log-level", options.log_level]
+    return Program("server", tuple(argv), {**os.environ, DATABASE_VARIABLE: database_url})
+
+
+def worker_program(options: UpOptions) -> Program:
+    """A worker runs other people's code, so the database's URL is not in its environment at all."""
+    argv = [sys.executable, "-m", "mainspring", "worker", "--server", options.url]
+    argv += ["--token-file", str(options.token_file), "--log-level", options.log_level]
+    chosen = {"--app": options.app, "--slots": options.slots, "--queues": options.queues}
+    for flag, value in chosen.items():
+        if value is not None:
+            argv += [flag, str(value)]
+    environment = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE)
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Say that the port is taken before anything is started, rather than in a child's traceback."""
+    if not 1 <= port <= 65535:
+        raise InvalidInput(f"Port {port} does not exist; choose one from 1 to 65535 with --port.", field="port")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"Port {port} on {host} is taken by another process. Stop it, or choose another with --port.",
+                code="port_taken",
+                field="port",
+            ) from error
+        raise InvalidInput(
+            f"Cannot listen on {host} port {port}: {error}. Choose others with --host and --port.", field="host"
+        ) from error
+
+
+async def _until_port_is_free(options: UpOptions) -> None:
+    """A file left by an `up` that was killed means that its server may still be ending; else there is no waiting."""
+    left_behind = (options.folder / SERVER_FILE_NAME).exists()
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + (_PORT_PATIENCE if left_behind else 0.0)
+    while True:
+        try:
+            return require_free_port(options.host, options.port)
+        except Conflict:
+            if loop.time() >= give_up:
+                raise
+        await asyncio.sleep(_HEALTH_POLL)
+
+
+def write_server_file(options: UpOptions) -> None:
+    """Leave word of our address for the CLI; complete or not at all, for a reader may come at any moment."""
+    path = options.folder / SERVER_FILE_NAME
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump({"url": options.url, "pid": os.getpid()}, file)
+    draft.replace(path)
+
+
+async def _until_healthy(url: str) -> None:
+    try:
+        # No proxy of the environment stands between us and our own server.
+        async with asyncio.timeout(_HEALTH_PATIENCE), httpx.AsyncClient(trust_env=False, timeout=2.0) as client:
+            while True:
+                with suppress(httpx.TransportError):
+                    if (await client.get(f"{url}/healthz")).is_success:
+                        return
+                await asyncio.sleep(_HEALTH_POLL)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"The server did not answer at {url} within {_HEALTH_PATIENCE:.0f} s. Its messages above say why."
+        ) from error
+
+
+@contextmanager
+def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.Event]:
+    """The first signal sets the event; Ctrl-C after that ends everything at once."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if not asked.is_set():
+            asked.set()
+            console.print(
+                f"Stopping. Runs have {DEFAULT_TIMING.drain_grace:.0f} s to finish; Ctrl-C again ends them now."
+            )
+        elif number == signal.SIGINT:
+            supervisor.kill()
+
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup a closed terminal is no reason to stop
+        heard.append(signal.SIGHUP)
+    for number in heard:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield asked
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+
+
+def _welcome(options: UpOptions) -> list[str]:
+    token_file = shlex.quote(str(options.token_file))
+    elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
+    prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
+    database = "your own (--database-url)" if options.database_url else f"PostgreSQL in {options.folder / 'postgres'}"
+    return [
+        f"Mainspring is up at {options.url}",
+        f"  token     {options.token_file} (the CLI finds it)",
+        f"  database  {database}",
+        "",
+        "Your first job:",
+        f"  {prefix}mainspring submit --command 'echo hello' --wait",
+        "or, without the CLI:",
+        f'  curl {options.url}/v1/jobs -H "Authorization: Bearer $(cat {token_file})"'
+        """ -H 'Content-Type: application/json' -d '{"command": "echo hello"}'""",
+        "",
+        "Ctrl-C stops everything and keeps the data.",
+    ]

@@ -1,0 +1,160 @@
+"""The fire: due jobs become runs, in batches, by compare-and-set under our leases.
+
+A job that makes its batch fail is found by bisection and set aside for a while, so that one poison job never stops
+the others of its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from mainspring.domain.job import Overlap, spec_from_text
+from mainspring.domain.misfire import FirePlan, plan_fires
+from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.ids import parse_uuid, uuid7
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.signals import Signals
+from mainspring.scheduler.due_loader import DueJob, JobKey, Wheel
+from mainspring.store import fires
+from mainspring.store.jobs import schedule_from_text
+from mainspring.store.pool import AWAY, Store
+
+log = get_logger("firer")
+
+BATCH = 500
+_SET_ASIDE = 60.0
+Fire = Callable[[Sequence[DueJob]], Awaitable[int]]
+
+
+class Firer:
+    def __init__(
+        self,
+        store: Store,
+        wheel: Wheel,
+        held: Callable[[], Mapping[int, int]],
+        node_id: UUID,
+        signals: Signals,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        look_ahead: float,
+    ) -> None:
+        self._store = store
+        self._wheel = wheel
+        self._held = held
+        self._node_id = node_id
+        self._signals = signals
+        self._clock = clock
+        self._database_clock = database_clock
+        self._look_ahead = look_ahead
+        self._firing: set[JobKey] = set()
+        self._aside: dict[JobKey, float] = {}
+
+    def in_flight(self, key: JobKey) -> bool:
+        """Being fired, or set aside for having failed."""
+        if key in self._firing:
+            return True
+        until = self._aside.get(key)
+        if until is None:
+            return False
+        if until > self._clock.monotonic():
+            return True
+        del self._aside[key]
+        return False
+
+    async def fire(self, due: Sequence[DueJob]) -> int:
+        """Fire everything in `due`; returns how many runs were born."""
+        born = 0
+        for start in range(0, len(due), BATCH):
+            batch = due[start : start + BATCH]
+            keys = [job.key for job in batch]
+            self._firing.update(keys)
+            try:
+                born += await self._fire_split(batch)
+            finally:
+                self._firing.difference_update(keys)
+        return born
+
+    async def _fire_split(self, batch: Sequence[DueJob]) -> int:
+        once = [job for job in batch if job.one_time]
+        again = [job for job in batch if not job.one_time]
+        born = 0
+        if once:
+            born += await self._bisect(once, self._fire_once)
+        if again:
+            born += await self._bisect(again, self._fire_again)
+        return born
+
+    async def _bisect(self, batch: Sequence[DueJob], fire: Fire) -> int:
+        try:
+            return await fire(batch)
+        except AWAY:
+            raise  # the database is away; the due-scan brings everything back
+        except (asyncpg.PostgresError, ValueError, OverflowError) as error:
+            if len(batch) == 1:
+                job = batch[0]
+                log.error("job set aside: it cannot be fired", job=job.job_id, error=repr(error), seconds=_SET_ASIDE)
+                self._aside[job.key] = self._clock.monotonic() + _SET_ASIDE
+                return 0
+        middle = len(batch) // 2
+        return await self._bisect(batch[:middle], fire) + await self._bisect(batch[middle:], fire)
+
+    async def _fire_once(self, batch: Sequence[DueJob]) -> int:
+        leases = self._leases_for(batch)
+        due = [
+            fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job))
+            for job in batch
+            if job.shard in leases
+        ]
+        if not due:
+            return 0
+        async with self._store.hot.acquire() as connection:
+            born = await fires.fire_one_time(connection, self._node_id, leases, due)
+        self._signals.ready(born)
+        return sum(born.values())
+
+    async def _fire_again(self, batch: Sequence[DueJob]) -> int:
+        leases = self._leases_for(batch)
+        now = self._database_clock.now()
+        planned = [(job, _plan(job, now)) for job in batch if job.shard in leases]
+        if not planned:
+            return 0
+        due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
+        async with self._store.hot.acquire() as connection:
+            if all(job.overlap == Overlap.ALLOW for job, _ in planned):
+                born = await fires.fire_recurring(connection, self._node_id, leases, due)
+            else:
+                async with connection.transaction():
+                    await fires.lock_due(connection, self._node_id, leases, due)
+                    born = await fires.fire_recurring(connection, self._node_id, leases, due)
+        self._signals.ready(born)
+        for job, plan in planned:
+            self._rearm(job, plan, now)
+        return sum(born.values())
+
+    def _leases_for(self, batch: Sequence[DueJob]) -> dict[int, int]:
+        held = self._held()
+        return {shard: held[shard] for shard in sorted({job.shard for job in batch}) if shard in held}
+
+    def _rearm(self, job: DueJob, plan: FirePlan, now: datetime) -> None:
+        """The next fire may lie inside the window, before the next scan. If the job has changed, its fire will fail."""
+        following = plan.next_fire
+        if following is not None and (following - now).total_seconds() <= self._look_ahead:
+            again = DueJob(
+                job.tenant_id, job.job_id, job.version, job.shard, following, False, job.id_generated, job.overlap,
+                job.schedule_text, job.spec_text,
+            )  # fmt: skip
+            self._wheel.add(again.key, again, following.timestamp())
+
+
+def _run_id(job: DueJob) -> UUID:
+    """A one-time job with an id of ours keeps it as its run's id."""
+    return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
+
+
+def _plan(job: DueJob, now: datetime) -> FirePlan:
+    misfire = spec_from_text(job.spec_text).misfire
+    return plan_fires(schedule_from_text(job.schedule_text), job.next_fire_at, max(now, job.next_fire_at), misfire)

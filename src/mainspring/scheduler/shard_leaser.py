@@ -1,0 +1,155 @@
+"""Which shards are ours. docs/architecture.md, "Ownership", says why this is enough.
+
+Renewal runs in a thread of its own with a connection of its own, so that a busy event loop or a drained pool cannot
+cost the node its leases. The rest of the process only reads `held()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.config import SHARD_COUNT, Timing
+from mainspring.kernel.lifecycle import backoff
+from mainspring.kernel.logs import get_logger
+from mainspring.store import leases
+from mainspring.store.pool import connect
+
+log = get_logger("shard_leaser")
+
+
+class Lease(msgspec.Struct, frozen=True):
+    epoch: int
+    trusted_until: float
+
+
+def rendezvous(shards: Sequence[int], nodes: Sequence[UUID], me: UUID) -> set[int]:
+    """The shards that are mine when every node computes the same: the highest hash of (node, shard) wins."""
+    if me not in nodes:
+        nodes = [*nodes, me]
+    return {shard for shard in shards if max(nodes, key=lambda node: _weight(node, shard)) == me}
+
+
+def _weight(node: UUID, shard: int) -> bytes:
+    return hashlib.blake2b(node.bytes + shard.to_bytes(4, "big"), digest_size=8).digest()
+
+
+class ShardLeaser:
+    """Holds this node's leases; `run_once` renews, hands over and takes."""
+
+    def __init__(self, node_id: UUID, clock: Clock, database_clock: DatabaseClock, timing: Timing) -> None:
+        self.node_id = node_id
+        self._clock = clock
+        self._database_clock = database_clock
+        self._timing = timing
+        self._leases: Mapping[int, Lease] = {}  # replaced as a whole, never changed: read by another thread
+
+    def held(self) -> dict[int, int]:
+        """{shard: epoch} of the leases we may trust at this moment."""
+        now = self._clock.monotonic()
+        return {shard: lease.epoch for shard, lease in self._leases.items() if lease.trusted_until > now}
+
+    async def run_once(self, connection: asyncpg.Connection) -> int:
+        """Renew what we hold, give away what others should have, take what is ours and free. Answers our count."""
+        ttl = self._timing.lease_ttl
+        sent = self._clock.monotonic()
+        database_time = await connection.fetchval("select clock_timestamp()")
+        self._database_clock.observe(database_time, sent, self._clock.monotonic())
+        await leases.node_seen(connection, self.node_id, socket.gethostname())
+
+        mine = {shard: lease.epoch for shard, lease in self._leases.items()}
+        sent = self._clock.monotonic()
+        kept = await leases.renew(connection, self.node_id, mine, ttl) if mine else {}
+        lost = mine.keys() - kept.keys()
+        if lost:
+            log.warning("leases lost", node=str(self.node_id), shards=sorted(lost))
+        self._leases = {shard: self._trusted(epoch, sent) for shard, epoch in kept.items()}
+
+        nodes = await leases.live_nodes(connection, ttl)
+        wanted = rendezvous(range(SHARD_COUNT), nodes, self.node_id)
+        surplus = {shard: epoch for shard, epoch in kept.items() if shard not in wanted}
+        if surplus:
+            self._leases = {shard: lease for shard, lease in self._leases.items() if shard in wanted}
+            await leases.release(connection, self.node_id, surplus)
+            log.info("shards handed over", node=str(self.node_id), shards=len(surplus))
+        missing = sorted(wanted - kept.keys())
+        if missing:
+            sent = self._clock.monotonic()
+            taken = await leases.take(connection, self.node_id, missing, ttl)
+            if taken:
+                granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
+                self._leases = {**self._leases, **granted}
+                log.info("shards taken", node=str(self.node_id), shards=len(taken))
+        return len(self._leases)
+
+    async def release_all(self, connection: asyncpg.Connection) -> None:
+        """A stopping node releases at once, so that others need not wait for the lease to lapse."""
+        mine = {shard: lease.epoch for shard, lease in self._leases.items()}
+        self._leases = {}
+        await leases.release(connection, self.node_id, mine)
+        await leases.forget_node(connection, self.node_id)
+
+    def _trusted(self, epoch: int, sent: float) -> Lease:
+        return Lease(epoch, sent + self._timing.lease_ttl - self._timing.lease_margin)
+
+
+class LeaseThread:
+    """Runs a ShardLeaser in its own thread, on its own connection."""
+
+    def __init__(self, leaser: ShardLeaser, database_url: str, timing: Timing) -> None:
+        self._leaser = leaser
+        self._url = database_url
+        self._timing = timing
+        self._stopping = threading.Event()
+        self._first_round = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="shard-leaser", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def first_round(self) -> None:
+        """Wait until leases were asked for once, so that the database's time is known."""
+        while not await asyncio.to_thread(self._first_round.wait, 0.5):
+            pass
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    def _main(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            connection = None
+            try:
+                connection = await connect(
+                    self._url,
+                    application="leases",
+                    settings={"statement_timeout": "2s", "lock_timeout": "1s"},
+                )
+                while not self._stopping.is_set():
+                    await asyncio.wait_for(self._leaser.run_once(connection), self._timing.lease_ttl)
+                    failures = 0
+                    self._first_round.set()
+                    await asyncio.to_thread(self._stopping.wait, self._timing.lease_renewal)
+                await self._leaser.release_all(connection)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                # No renewal, no trust: the leases lapse by themselves and `held` stops naming them.
+                failures += 1
+                log.warning("lease renewal failed", error=repr(error), failures=failures)
+                await asyncio.to_thread(self._stopping.wait, backoff(failures, cap=1.0))
+            finally:
+                if connection is not None:
+                    with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                        await connection.close(timeout=1)

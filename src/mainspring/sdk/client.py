@@ -1,0 +1,294 @@
+"""The two faces of the client: `Client` waits, `AsyncClient` is awaited. They differ only in how they send.
+
+    with Client() as client:
+        handle = client.submit(task="hello", payload={"name": "you"})
+        print(handle.result(timeout=30))
+
+Both find the server and the token by themselves; see `mainspring.sdk.connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
+
+import httpx
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.sdk import calls
+from mainspring.sdk.client_core import DEFAULT_PATIENCE, Answer, Call, Conversation, NoAnswer, PageT, following
+from mainspring.sdk.connection import Connection, find_connection
+from mainspring.sdk.handle import AsyncHandle, Handle
+from mainspring.sdk.job_fields import JobFields, When
+from mainspring.wire.jobs import JobView
+from mainspring.wire.runs import RunView
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_CLOCK = SystemClock()
+
+
+class _HttpSettings(TypedDict):
+    base_url: str
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    trust_env: bool
+
+
+def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
+    headers = {"accept": "application/json"}
+    if connection.token is not None:
+        headers["authorization"] = f"Bearer {connection.token}"
+    return {
+        "base_url": connection.url,
+        "headers": headers,
+        "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
+        # A proxy of the environment has no business between us and a server on this machine.
+        "trust_env": not connection.loopback,
+    }
+
+
+def _request(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
+    headers = dict(call.headers)
+    if call.body is not None:
+        headers["content-type"] = "application/json"
+    return http.build_request(call.method, call.path, params=call.params or None, content=call.body, headers=headers)
+
+
+def _answer(response: httpx.Response) -> Answer:
+    return Answer(response.status_code, response.content, response.headers)
+
+
+def _no_answer(error: httpx.TransportError) -> NoAnswer:
+    return NoAnswer(str(error) or type(error).__name__, reached=not isinstance(error, _NEVER_REACHED))
+
+
+def _blocking(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    @wraps(build)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.send(build(*args, **kwargs))
+
+    _show_self(method)
+    return method
+
+
+def _awaited(build: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.send(build(*args, **kwargs))
+
+    _show_self(method)
+    return method
+
+
+def _show_self(method: Any) -> None:
+    """Give the method its true signature: `wraps` alone would let help() drop the first real parameter."""
+    signature = inspect.signature(method)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
+
+
+class Client:
+    """A client that waits for its answers. Threads may share one.
+
+    `patience` is how many seconds a call may spend on being sent again while the server is away.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        data: str | Path | None = None,
+        patience: float = DEFAULT_PATIENCE,
+        timeout: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.patience = patience
+        self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
+
+    def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        """Send a call of `mainspring.sdk.calls` and give its result."""
+        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        while (pause := talk.take(self._send_once(call))) is not None:
+            time.sleep(pause)
+        return talk.result()
+
+    def pages(self, call: Call[PageT]) -> Iterator[PageT]:
+        """All pages from the one that `call` asks for."""
+        following_call: Call[PageT] | None = call
+        while following_call is not None:
+            page = self.send(following_call)
+            yield page
+            following_call = following(following_call, page)
+
+    def submit(self, **fields: Unpack[JobFields]) -> Handle:
+        """Create a job; see `calls.submit`."""
+        return self.handle(self.send(calls.submit(**fields)).job_id)
+
+    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
+        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
+
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+        """A handle on a job, or on one run of it; nothing is sent."""
+        return Handle(self, job_id, run_id)
+
+    def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> Iterator[JobView]:
+        """Every job that `jobs` would list, page after page."""
+        for page in self.pages(calls.jobs(**filters)):
+            yield from page.jobs
+
+    def all_runs(self, **filters: Unpack[calls.RunFilters]) -> Iterator[RunView]:
+        """Every run that `runs` would list, page after page."""
+        for page in self.pages(calls.runs(**filters)):
+            yield from page.runs
+
+    submit_batch = _blocking(calls.submit_batch)
+    job = _blocking(calls.job)
+    jobs = _blocking(calls.jobs)
+    job_status = _blocking(calls.job_status)
+    job_runs = _blocking(calls.job_runs)
+    upcoming = _blocking(calls.upcoming)
+    missed = _blocking(calls.missed)
+    update_job = _blocking(calls.update_job)
+    cancel_job = _blocking(calls.cancel_job)
+    pause = _blocking(calls.pause)
+    resume = _blocking(calls.resume)
+    run_now = _blocking(calls.run_now)
+    run = _blocking(calls.run)
+    runs = _blocking(calls.runs)
+    cancel_run = _blocking(calls.cancel_run)
+    why = _blocking(calls.why)
+    queues = _blocking(calls.queues)
+    queue = _blocking(calls.queue)
+    workers = _blocking(calls.workers)
+    dead_letters = _blocking(calls.dead_letters)
+    dead_letter = _blocking(calls.dead_letter)
+    health = _blocking(calls.health)
+    readiness = _blocking(calls.readiness)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send_once(self, call: Call[Any]) -> Answer | NoAnswer:
+        try:
+            return _answer(self._http.send(_request(self._http, call)))
+        except httpx.TransportError as error:
+            return _no_answer(error)
+
+
+class AsyncClient:
+    """A client that is awaited; otherwise the same as `Client`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        data: str | Path | None = None,
+        patience: float = DEFAULT_PATIENCE,
+        timeout: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.patience = patience
+        self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
+
+    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        """Send a call of `mainspring.sdk.calls` and give its result."""
+        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        while (pause := talk.take(await self._send_once(call))) is not None:  # noqa: ASYNC110 - a server has no Event
+            await asyncio.sleep(pause)
+        return talk.result()
+
+    async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
+        """All pages from the one that `call` asks for."""
+        following_call: Call[PageT] | None = call
+        while following_call is not None:
+            page = await self.send(following_call)
+            yield page
+            following_call = following(following_call, page)
+
+    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
+        """Create a job; see `calls.submit`."""
+        return self.handle((await self.send(calls.submit(**fields))).job_id)
+
+    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
+        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
+
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+        """A handle on a job, or on one run of it; nothing is sent."""
+        return AsyncHandle(self, job_id, run_id)
+
+    async def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> AsyncIterator[JobView]:
+        """Every job that `jobs` would list, page after page."""
+        async for page in self.pages(calls.jobs(**filters)):
+            for job in page.jobs:
+                yield job
+
+    async def all_runs(self, **filters: Unpack[calls.RunFilters]) -> AsyncIterator[RunView]:
+        """Every run that `runs` would list, page after page."""
+        async for page in self.pages(calls.runs(**filters)):
+            for run in page.runs:
+                yield run
+
+    submit_batch = _awaited(calls.submit_batch)
+    job = _awaited(calls.job)
+    jobs = _awaited(calls.jobs)
+    job_status = _awaited(calls.job_status)
+    job_runs = _awaited(calls.job_runs)
+    upcoming = _awaited(calls.upcoming)
+    missed = _awaited(calls.missed)
+    update_job = _awaited(calls.update_job)
+    cancel_job = _awaited(calls.cancel_job)
+    pause = _awaited(calls.pause)
+    resume = _awaited(calls.resume)
+    run_now = _awaited(calls.run_now)
+    run = _awaited(calls.run)
+    runs = _awaited(calls.runs)
+    cancel_run = _awaited(calls.cancel_run)
+    why = _awaited(calls.why)
+    queues = _awaited(calls.queues)
+    queue = _awaited(calls.queue)
+    workers = _awaited(calls.workers)
+    dead_letters = _awaited(calls.dead_letters)
+    dead_letter = _awaited(calls.dead_letter)
+    health = _awaited(calls.health)
+    readiness = _awaited(calls.readiness)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _send_once(self, call: Call[Any]) -> Answer | NoAnswer:
+        try:
+            return _answer(await self._http.send(_request(self._http, call)))
+        except httpx.TransportError as error:
+            return _no_answer(error)
+
+
+def _least(own: float, asked: float | None) -> float:
+    return own if asked is None else min(own, asked)

@@ -1,0 +1,122 @@
+"""Where the server is and which token opens it.
+
+Arguments come first, then MAINSPRING_URL, MAINSPRING_TOKEN and MAINSPRING_TOKEN_FILE, then the data folder that
+`mainspring up` keeps (--data, MAINSPRING_DATA, or `.mainspring` here and in the folders above), then the default
+address.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT, TOKEN_FILE_NAME
+
+SERVER_FILE_NAME = "server.json"
+DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An address without a slash at its end, and a token or none."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def loopback(self) -> bool:
+        return urlsplit(self.url).hostname in _LOOPBACK
+
+
+class _ServerFile(msgspec.Struct):
+    url: str
+
+
+def find_connection(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    token_file: str | Path | None = None,
+    data: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> Connection:
+    """The connection that the arguments, the environment and the data folder describe, in that order."""
+    env = os.environ if environ is None else environ
+    folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start)
+    written = _address_of(folder)
+    chosen = _checked_url(url or env.get("MAINSPRING_URL") or written or DEFAULT_URL)
+    if token is None and token_file is not None:
+        token = _token_of(Path(token_file))
+    if token is None:
+        token = env.get("MAINSPRING_TOKEN") or None
+    if token is None and env.get("MAINSPRING_TOKEN_FILE"):
+        token = _token_of(Path(env["MAINSPRING_TOKEN_FILE"]))
+    connection = Connection(chosen, token)
+    # The folder's token is the admin token of this machine: it never travels to an address that is not this machine's.
+    if token is None and folder is not None and (connection.loopback or chosen == written):
+        return Connection(chosen, _folder_token(folder))
+    return connection
+
+
+def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
+    if named is not None:
+        return Path(named)
+    here = Path.cwd() if start is None else start
+    for parent in (here, *here.parents):
+        folder = parent / DEFAULT_DATA_FOLDER
+        if folder.is_dir() and _is_ours(folder):
+            return folder
+    return None
+
+
+def _is_ours(folder: Path) -> bool:
+    """A folder that somebody else planted above us (in /tmp, say) must not tell us where to send jobs."""
+    if not hasattr(os, "geteuid"):
+        return True
+    me = os.geteuid()
+    return me == 0 or folder.stat().st_uid in (0, me)
+
+
+def _address_of(folder: Path | None) -> str | None:
+    if folder is None:
+        return None
+    try:
+        return msgspec.json.decode((folder / SERVER_FILE_NAME).read_bytes(), type=_ServerFile).url
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _folder_token(folder: Path) -> str | None:
+    try:
+        return (folder / TOKEN_FILE_NAME).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _token_of(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot read the token file {path}: {error.strerror}", code="no_token", field="token_file"
+        ) from None
+    if not token:
+        raise InvalidInput(f"the token file {path} is empty", code="no_token", field="token_file")
+    return token
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(
+            f"{url!r} is not a server's address", code="invalid_url", field="url", hint=f"such as {DEFAULT_URL}"
+        )
+    return url.rstrip("/")

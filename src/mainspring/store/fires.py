@@ -1,0 +1,116 @@
+"""Fire: the compare-and-set that turns due jobs into runs, under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.misfire import FirePlan
+from mainspring.kernel.ids import TenantId, uuid7_batch
+from mainspring.store.pool import Connection, Record
+from mainspring.store.queries import load
+
+_SQL = load("fire")
+
+
+class DueOnce(msgspec.Struct, frozen=True):
+    """A one-time job that is due, as the due-scan saw it, and the id its run will have."""
+
+    tenant_id: int
+    job_id: str
+    version: int
+    next_fire_at: datetime
+    run_id: UUID
+
+
+class DueAgain(msgspec.Struct, frozen=True):
+    """A recurring job that is due, as the due-scan saw it, and what shall become of its fires."""
+
+    tenant_id: int
+    job_id: str
+    version: int
+    next_fire_at: datetime
+    plan: FirePlan
+
+
+async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["due_scan"], shards, ahead, per_shard)
+    return rows
+
+
+async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | None:
+    seconds: float | None = await connection.fetchval(_SQL["oldest_due"], shards)
+    return seconds
+
+
+async def fire_one_time(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
+) -> dict[int, int]:
+    """Fire one-time jobs; answers how many runs each lane got."""
+    rows = await connection.fetch(
+        _SQL["fire_one_time"],
+        node_id,
+        list(leases),
+        list(leases.values()),
+        [job.tenant_id for job in due],
+        [job.job_id for job in due],
+        [job.version for job in due],
+        [job.next_fire_at for job in due],
+        [job.run_id for job in due],
+    )
+    return {row["lane_id"]: row["born"] for row in rows}
+
+
+async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:
+    await connection.fetch(
+        _SQL["lock_due"],
+        node_id,
+        list(leases),
+        list(leases.values()),
+        [job.tenant_id for job in due],
+        [job.job_id for job in due],
+    )
+
+
+async def fire_recurring(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
+) -> dict[int, int]:
+    """Fire recurring jobs as planned; answers how many runs each lane got. A changed job is left alone."""
+    runs = [
+        (position, moment, rank) for position, job in enumerate(due, 1) for rank, moment in enumerate(job.plan.runs)
+    ]
+    missed = [(position, gap) for position, job in enumerate(due, 1) for gap in job.plan.missed]
+    row = await connection.fetchrow(
+        _SQL["fire_recurring"],
+        node_id,
+        list(leases),
+        list(leases.values()),
+        [job.tenant_id for job in due],
+        [job.job_id for job in due],
+        [job.version for job in due],
+        [job.next_fire_at for job in due],
+        [job.plan.through for job in due],
+        [job.plan.next_fire for job in due],
+        [run[0] for run in runs],
+        uuid7_batch(len(runs)),
+        [run[1] for run in runs],
+        [run[2] for run in runs],
+        [item[0] for item in missed],
+        [item[1].first for item in missed],
+        [item[1].last for item in missed],
+        [item[1].count for item in missed],
+        [item[1].reason for item in missed],
+    )
+    born: dict[int, int] = {}
+    for lane_id in row["lanes"] or ():
+        born[lane_id] = born.get(lane_id, 0) + 1
+    return born
+
+
+async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Record | None:
+    """A manual run (lane_id, skipped); None when the job is cancelled or gone. The caller holds the job's lock."""
+    row: Record | None = await connection.fetchrow(_SQL["run_now"], tenant, job_id, run_id, trigger)
+    return row

@@ -1,0 +1,195 @@
+"""Jobs: rows that will fire or may be fired by hand, chosen ids, idempotency keys, missed fires."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, spec_to_text
+from mainspring.domain.misfire import Missed
+from mainspring.domain.schedule import Schedule
+from mainspring.kernel.config import SHARD_COUNT
+from mainspring.kernel.ids import ShardId, TenantId
+from mainspring.store.lanes import Lane
+from mainspring.store.pool import Connection, Record
+from mainspring.store.queries import load
+
+_SQL = load("jobs")
+_encode = msgspec.json.Encoder().encode
+_decode_schedule = msgspec.json.Decoder(Schedule).decode
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A jobs row to be inserted."""
+
+    job_id: str
+    id_generated: bool
+    lane_id: int
+    definition: JobDefinition
+    next_fire_at: datetime | None
+
+
+def shard_of(tenant: TenantId, job_id: str) -> ShardId:
+    """The shard of a job: stable over processes and releases."""
+    return ShardId(zlib.crc32(f"{tenant}/{job_id}".encode()) % SHARD_COUNT)
+
+
+def schedule_from_text(text: str) -> Schedule:
+    return _decode_schedule(text)
+
+
+def definition_of(row: Record, lane: Lane) -> JobDefinition:
+    """The definition that a jobs row holds."""
+    spec = spec_from_text(row["spec_text"])
+    return JobDefinition(
+        task=lane.task,
+        name=row["name"],
+        payload=row["payload_text"],
+        queue=lane.queue,
+        priority=Priority(lane.priority),
+        schedule=schedule_from_text(row["schedule_text"]),
+        overlap=Overlap(row["overlap"]),
+        spec=spec,
+        job_id=row["job_id"],
+        idempotency_key=spec.idempotency_key,
+    )
+
+
+async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]) -> None:
+    await connection.execute(
+        _SQL["insert_jobs"],
+        tenant,
+        [job.job_id for job in new],
+        [job.lane_id for job in new],
+        [shard_of(tenant, job.job_id) for job in new],
+        [int(job.definition.overlap) for job in new],
+        [job.definition.spec.retry.max_attempts for job in new],
+        [job.definition.schedule.one_time for job in new],
+        [job.id_generated for job in new],
+        [job.next_fire_at for job in new],
+        [job.definition.name for job in new],
+        [_encode(job.definition.schedule).decode() for job in new],
+        [job.definition.payload for job in new],
+        [spec_to_text(job.definition.spec) for job in new],
+    )
+
+
+async def take_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> set[str]:
+    """Take ids that clients chose; answers those that were free."""
+    return {row["job_id"] for row in await connection.fetch(_SQL["take_ids"], tenant, job_ids)}
+
+
+class KnownKey(msgspec.Struct, frozen=True):
+    body_hash: bytes
+    job_id: str
+
+
+async def take_keys(
+    connection: Connection, tenant: TenantId, keys: Sequence[tuple[str, bytes, str]]
+) -> dict[str, KnownKey]:
+    """Take idempotency keys (key, body hash, job id); answers those known before, with what they stand for."""
+    inserted = {
+        row["key"]
+        for row in await connection.fetch(
+            _SQL["insert_keys"], tenant, [k[0] for k in keys], [k[1] for k in keys], [k[2] for k in keys]
+        )
+    }
+    rest = [key[0] for key in keys if key[0] not in inserted]
+    if not rest:
+        return {}
+    rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
+    return {row["key"]: KnownKey(row["body_hash"], row["job_id"]) for row in rows}
+
+
+async def get(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
+    row: Record | None = await connection.fetchrow(_SQL["get_job"], tenant, job_id)
+    return row
+
+
+async def lock(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
+    """The jobs row under a lock that orders us against fires, with the database's time as `now`."""
+    row: Record | None = await connection.fetchrow(_SQL["lock_job"], tenant, job_id)
+    return row
+
+
+async def change(
+    connection: Connection,
+    tenant: TenantId,
+    job_id: str,
+    version: int,
+    *,
+    status: int,
+    next_fire_at: datetime | None,
+    paused_from: datetime | None,
+    lane_id: int,
+    definition: JobDefinition,
+) -> bool:
+    """Write a changed job and raise its version; False when the version is no longer `version`."""
+    changed = await connection.fetchval(
+        _SQL["change_job"],
+        tenant,
+        job_id,
+        version,
+        status,
+        next_fire_at,
+        paused_from,
+        lane_id,
+        int(definition.overlap),
+        definition.spec.retry.max_attempts,
+        definition.name,
+        _encode(definition.schedule).decode(),
+        definition.payload,
+        spec_to_text(definition.spec),
+        definition.schedule.one_time,
+    )
+    return changed is not None
+
+
+async def record_missed(connection: Connection, tenant: TenantId, job_id: str, missed: Missed) -> None:
+    await connection.execute(
+        _SQL["insert_missed"], tenant, job_id, missed.first, missed.last, missed.count, missed.reason
+    )
+
+
+async def list_missed(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["list_missed"], tenant, job_id, limit)
+    return rows
+
+
+async def list_jobs(
+    connection: Connection,
+    tenant: TenantId,
+    *,
+    before: tuple[datetime, str] | None,
+    statuses: Sequence[int] | None,
+    lane_ids: Sequence[int] | None,
+    owner: str | None,
+    label: tuple[str, str] | None,
+    text: str | None,
+    limit: int,
+) -> list[Record]:
+    rows: list[Record] = await connection.fetch(
+        _SQL["list_jobs"],
+        tenant,
+        before[0] if before else None,
+        before[1] if before else None,
+        statuses,
+        lane_ids,
+        owner,
+        label[0] if label else None,
+        label[1] if label else None,
+        contains(text),
+        limit,
+    )
+    return rows
+
+
+def contains(text: str | None) -> str | None:
+    """An ILIKE pattern that finds `text` as it stands."""
+    if text is None:
+        return None
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

@@ -1,0 +1,98 @@
+"""Lanes: interned (tenant, queue, priority, task). A process keeps all in memory; they are few and never change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mainspring.kernel.ids import LaneId, TenantId
+from mainspring.store.pool import Connection, Store
+from mainspring.store.queries import load
+
+_SQL = load("lanes")
+
+
+class Lane(msgspec.Struct, frozen=True):
+    lane_id: LaneId
+    tenant_id: TenantId
+    queue: str
+    priority: int
+    task: str
+
+
+LaneKey = tuple[TenantId, str, int, str]
+
+
+class LaneBook:
+    """All lanes known to this process. `refresh` reads only what is new."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_key: dict[LaneKey, LaneId] = {}
+        self._by_id: dict[LaneId, Lane] = {}
+        self._newest = 0
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever a lane is added."""
+        return len(self._by_id)
+
+    async def refresh(self, connection: Connection | None = None) -> None:
+        rows = await (connection or self._store.reads).fetch(_SQL["all_lanes"], self._newest)
+        for row in rows:
+            self._add(Lane(*row))
+
+    def known(self, key: LaneKey) -> LaneId | None:
+        return self._by_key.get(key)
+
+    async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, LaneId]:
+        """The ids of `keys`, interning those that are new (outside the caller's transaction: lanes are for ever)."""
+        found: dict[LaneKey, LaneId] = {}
+        for key in sorted(set(keys)):
+            lane_id = self._by_key.get(key)
+            if lane_id is None:
+                await connection.execute(_SQL["intern"], *key)
+                lane_id = LaneId(await connection.fetchval(_SQL["find"], *key))
+                self._by_key[key] = lane_id
+                if lane_id not in self._by_id:
+                    self._by_id[lane_id] = Lane(lane_id, *key)
+            found[key] = lane_id
+        return found
+
+    async def get(self, lane_id: int) -> Lane:
+        lane = self._by_id.get(LaneId(lane_id))
+        if lane is None:
+            await self.refresh()
+            lane = self._by_id[LaneId(lane_id)]
+        return lane
+
+    def peek(self, lane_id: int) -> Lane | None:
+        return self._by_id.get(LaneId(lane_id))
+
+    def eligible(self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str]) -> list[Lane]:
+        """The lanes from which a worker with these queues and tasks may take."""
+        queue_set, task_set = set(queues), set(tasks)
+        return [
+            lane
+            for lane in self._by_id.values()
+            if lane.tenant_id == tenant and lane.queue in queue_set and lane.task in task_set
+        ]
+
+    def of_queue(self, tenant: TenantId, queue: str) -> list[int]:
+        return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.queue == queue]
+
+    def of_task(self, tenant: TenantId, task: str) -> list[int]:
+        return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.task == task]
+
+    def queues(self, tenant: TenantId) -> dict[str, list[int]]:
+        grouped: dict[str, list[int]] = {}
+        for lane in self._by_id.values():
+            if lane.tenant_id == tenant:
+                grouped.setdefault(lane.queue, []).append(lane.lane_id)
+        return grouped
+
+    def _add(self, lane: Lane) -> None:
+        self._by_id[lane.lane_id] = lane
+        self._by_key[(lane.tenant_id, lane.queue, lane.priority, lane.task)] = lane.lane_id
+        self._newest = max(self._newest, lane.lane_id)

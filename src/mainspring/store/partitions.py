@@ -1,0 +1,83 @@
+"""Day partitions of run_history and attempts: created a week ahead, so that no report ever waits for one.
+
+A partition is made as a table of its own and then attached: `CREATE TABLE ... PARTITION OF` takes a lock that queues
+behind a long reader and blocks every report behind itself; ATTACH takes one that does not.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from mainspring.store.pool import Connection
+
+PARTITIONED = ("run_history", "attempts")
+DAYS_AHEAD = 7
+
+
+async def ensure_ahead(connection: Connection) -> list[str]:
+    """Create and attach the partitions of today and the week ahead; returns those that were missing."""
+    today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
+    existing = {
+        row["relname"]
+        for row in await connection.fetch(
+            """select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+               join pg_class p on p.oid = i.inhparent join pg_namespace n on n.oid = p.relnamespace
+               where n.nspname = 'mainspring' and p.relname = any($1::text[])""",
+            list(PARTITIONED),
+        )
+    }
+    made = []
+    for parent in PARTITIONED:
+        # From yesterday: a clock that is set back over midnight must find its day.
+        for offset in range(-1, DAYS_AHEAD + 1):
+            day = today + timedelta(days=offset)
+            name = f"{parent}_{day:%Y%m%d}"
+            if name not in existing:
+                await _attach(connection, parent, name, day)
+                made.append(name)
+    return made
+
+
+async def _attach(connection: Connection, parent: str, name: str, day: date) -> None:
+    low = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    high = low + timedelta(days=1)
+    bounds = f"ended_at >= '{low.isoformat()}' and ended_at < '{high.isoformat()}'"
+    async with connection.transaction():
+        await connection.execute("set local lock_timeout = '2s'")
+        await connection.execute("select pg_advisory_xact_lock(hashtext($1))", f"mainspring.{parent}")
+        if await connection.fetchval("select to_regclass($1)", f"mainspring.{name}") is not None:
+            return
+        await connection.execute(
+            f"create table mainspring.{name} (like mainspring.{parent} including defaults including constraints)"
+        )
+        # The check proves the bounds to ATTACH, which otherwise would scan; it is dropped once it has served.
+        await connection.execute(f"alter table mainspring.{name} add constraint bounds check ({bounds})")
+        await connection.execute(
+            f"alter table mainspring.{parent} attach partition mainspring.{name} "
+            f"for values from ('{low.isoformat()}') to ('{high.isoformat()}')"
+        )
+        await connection.execute(f"alter table mainspring.{name} drop constraint bounds")
+
+
+async def drop_older(connection: Connection, days: int) -> list[str]:
+    """Detach (concurrently, so that reports go on) and drop the partitions that ended more than `days` days ago."""
+    today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
+    oldest = today - timedelta(days=days)
+    dropped = []
+    for parent in PARTITIONED:
+        rows = await connection.fetch(
+            """select c.relname, i.inhdetachpending as pending from pg_inherits i join pg_class c on c.oid = i.inhrelid
+               where i.inhparent = $1::regclass""",
+            f"mainspring.{parent}",
+        )
+        for row in rows:
+            name = row["relname"]
+            day = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC).date()
+            if day >= oldest:
+                continue
+            how = "finalize" if row["pending"] else "concurrently"
+            await connection.execute(f"alter table mainspring.{parent} detach partition mainspring.{name} {how}")
+            await connection.execute("set lock_timeout = '2s'")
+            await connection.execute(f"drop table mainspring.{name}")
+            dropped.append(name)
+    return dropped

@@ -1,0 +1,207 @@
+"""Live runs: born, claimed, reported, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection, Record
+from mainspring.store.queries import load
+
+_SQL = load("runs")
+
+
+class NewRuns:
+    """Columns of runs to be inserted; columns rather than rows because that is how they travel."""
+
+    __slots__ = ("job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
+
+    def __init__(self) -> None:
+        self.run_ids: list[UUID] = []
+        self.lane_ids: list[int] = []
+        self.max_attempts: list[int] = []
+        self.job_ids: list[str | None] = []
+        self.names: list[str | None] = []
+        self.payloads: list[str | None] = []
+        self.specs: list[str | None] = []
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """An end that is not SUCCESS. `before` is the state that the caller saw under its lock."""
+
+    run_id: UUID
+    fence: int
+    state: int
+    reason: str | None
+    error: str | None
+    before: int
+    ran_ms: float | None = None
+    held_ms: float = 0.0
+
+
+class Requeue(msgspec.Struct, frozen=True):
+    """A run that goes back into its lane after `delay` seconds; `given_back` is 1 when no attempt was spent."""
+
+    run_id: UUID
+    fence: int
+    delay: float
+    given_back: int = 0
+    error: str | None = None
+
+
+class FailedTry(msgspec.Struct, frozen=True):
+    run_id: UUID
+    attempt: int
+    fence: int
+    worker_id: UUID | None
+    started_at: datetime | None
+    outcome: str
+    error: str | None
+
+
+async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None:
+    await connection.execute(
+        _SQL["insert_runs"],
+        tenant,
+        new.run_ids,
+        new.lane_ids,
+        new.max_attempts,
+        new.job_ids,
+        new.names,
+        new.payloads,
+        new.specs,
+    )
+
+
+async def claim(
+    connection: Connection,
+    lanes: Sequence[tuple[int, int, datetime]],
+    limit: int,
+    worker_id: UUID,
+    seq: int,
+) -> list[Record]:
+    """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). Answers in the order to be run."""
+    if len(lanes) == 1:
+        lane_id, _, bound = lanes[0]
+        rows: list[Record] = await connection.fetch(_SQL["claim_from_lane"], lane_id, limit, worker_id, seq, bound)
+        return rows
+    merged: list[Record] = await connection.fetch(
+        _SQL["claim_from_lanes"],
+        [lane[0] for lane in lanes],
+        limit,
+        worker_id,
+        seq,
+        [lane[2] for lane in lanes],
+        [lane[1] for lane in lanes],
+    )
+    return merged
+
+
+async def redeliver(
+    connection: Connection, worker_id: UUID, seq: int, held: Sequence[UUID], limit: int
+) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["redeliver"], worker_id, seq, held, limit)
+    return rows
+
+
+async def report_successes(
+    connection: Connection,
+    worker_id: UUID,
+    run_ids: Sequence[UUID],
+    fences: Sequence[int],
+    held_ms: Sequence[float],
+    ran_ms: Sequence[float],
+    results: Sequence[str | None],
+) -> list[Record]:
+    """Move succeeded runs to history; answers those that matched run, fence and incarnation."""
+    rows: list[Record] = await connection.fetch(
+        _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id
+    )
+    return rows
+
+
+async def lock_reported(
+    connection: Connection, worker_id: UUID, run_ids: Sequence[UUID], fences: Sequence[int]
+) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["lock_reported"], run_ids, fences, worker_id)
+    return rows
+
+
+async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Record]:
+    """Put runs back; answers (run_id, lane_id, ready_at) of those that matched."""
+    ordered = sorted(items, key=lambda item: item.run_id)
+    rows: list[Record] = await connection.fetch(
+        _SQL["requeue"],
+        [item.run_id for item in ordered],
+        [item.fence for item in ordered],
+        [item.delay for item in ordered],
+        [item.given_back for item in ordered],
+        [item.error for item in ordered],
+    )
+    return rows
+
+
+async def end(connection: Connection, endings: Sequence[Ending]) -> set[UUID]:
+    """Move runs to history with an end other than SUCCESS; answers those that matched."""
+    ordered = sorted(endings, key=lambda item: item.run_id)
+    rows = await connection.fetch(
+        _SQL["end_runs"],
+        [item.run_id for item in ordered],
+        [item.fence for item in ordered],
+        [item.state for item in ordered],
+        [item.reason for item in ordered],
+        [item.error for item in ordered],
+        [item.ran_ms for item in ordered],
+        [item.before for item in ordered],
+        [item.held_ms for item in ordered],
+    )
+    return {row["run_id"] for row in rows}
+
+
+async def record_attempts(connection: Connection, tries: Sequence[FailedTry]) -> None:
+    await connection.execute(
+        _SQL["insert_attempts"],
+        [item.run_id for item in tries],
+        [item.attempt for item in tries],
+        [item.fence for item in tries],
+        [item.worker_id for item in tries],
+        [item.started_at for item in tries],
+        [item.outcome for item in tries],
+        [item.error for item in tries],
+    )
+
+
+async def reported_before(
+    connection: Connection, worker_id: UUID, run_ids: Sequence[UUID], fences: Sequence[int]
+) -> set[UUID]:
+    rows = await connection.fetch(_SQL["reported_before"], run_ids, fences, worker_id)
+    return {row["run_id"] for row in rows}
+
+
+async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
+    return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
+
+
+async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
+    row: Record | None = await connection.fetchrow(_SQL["lock_run"], tenant, run_id)
+    return row
+
+
+async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["lock_runs_of_job"], tenant, job_id)
+    return rows
+
+
+async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
+    """The worker that must stop the run; None when it changed hands or was asked before."""
+    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence)
+    return worker_id
+
+
+async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["runs_held_by"], worker_id, limit)
+    return rows

@@ -1,0 +1,99 @@
+-- Reading runs, live and ended, as one.
+
+-- name: live_run
+select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+from mainspring.runs r
+where r.tenant_id = $1 and r.run_id = $2
+
+-- name: ended_run
+select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+from mainspring.run_history h
+where h.run_id = $2 and h.tenant_id = $1
+order by h.ended_at desc
+limit 1
+
+-- name: live_runs
+-- Keyset by run_id, newest first: UUIDv7 is in order of creation.
+select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+from mainspring.runs r
+where r.tenant_id = $1
+  and ($2::uuid is null or r.run_id < $2)
+  and ($3::text is null or r.job_id = $3 or (r.job_id is null and r.run_id::text = $3))
+  and ($4::int[] is null or r.lane_id = any ($4))
+  and ($5::smallint[] is null or r.state = any ($5))
+  and ($6::text is null or r.last_error ilike $6)
+  and ($7::timestamptz is null or r.scheduled_for >= $7)
+  and ($8::timestamptz is null or r.scheduled_for < $8)
+  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or r.state <> 1)
+order by r.run_id desc
+limit $10
+
+-- name: ended_runs
+select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+from mainspring.run_history h
+where h.tenant_id = $1
+  and ($2::uuid is null or h.run_id < $2)
+  and ($4::int[] is null or h.lane_id = any ($4))
+  and ($5::smallint[] is null or h.state = any ($5))
+  and ($6::text is null or h.error ilike $6)
+  and ($7::timestamptz is null or h.scheduled_for >= $7)
+  and ($8::timestamptz is null or h.scheduled_for < $8)
+  and ($3::text is null or h.job_id = $3 or (h.job_id is null and h.run_id::text = $3))
+order by h.run_id desc
+limit $9
+
+-- name: live_runs_of_job
+select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+from mainspring.runs r
+where r.tenant_id = $1 and r.job_id = $2 and ($3::uuid is null or r.run_id < $3)
+order by r.run_id desc
+limit $4
+
+-- name: ended_runs_of_job
+select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+from mainspring.run_history h
+where h.tenant_id = $1 and h.job_id = $2 and ($3::uuid is null or h.run_id < $3)
+order by h.run_id desc
+limit $4
+
+-- name: queue_depths
+-- What waits and what runs, by lane.
+select lane_id,
+       count(*) filter (where state = 1 and ready_at <= (select clock_timestamp())) as depth,
+       count(*) filter (where state = 1 and ready_at > (select clock_timestamp())) as scheduled,
+       count(*) filter (where state = 2) as running,
+       extract(epoch from (select clock_timestamp())
+               - min(ready_at) filter (where state = 1 and ready_at <= (select clock_timestamp())))::float8 as oldest
+from mainspring.runs
+where tenant_id = $1
+group by lane_id
+
+-- name: ended_last_minute
+select lane_id, count(*) as ended
+from mainspring.run_history
+where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 minute' and state <> 13
+group by lane_id
+
+-- name: dead_letters
+select d.*, d.payload::text as payload_text
+from mainspring.dead_letters d
+where d.tenant_id = $1 and ($2::uuid is null or d.run_id < $2)
+order by d.run_id desc
+limit $3
+
+-- name: dead_letter
+select d.*, d.payload::text as payload_text
+from mainspring.dead_letters d
+where d.tenant_id = $1 and d.run_id = $2
+
+-- name: attempts_of
+select attempt, fence, worker_id, started_at, ended_at, outcome, error
+from mainspring.attempts
+where run_id = $1
+order by attempt, fence
+
+-- name: ahead_of
+-- How many of the same lane stand before a moment; bounded, it is for a sentence.
+select count(*)::int from (
+    select from mainspring.runs where lane_id = $1 and state = 1 and ready_at < $2 limit 10000
+) as before

@@ -1,0 +1,84 @@
+-- Jobs: what will fire, or may be fired by hand.
+
+-- name: insert_jobs
+-- unguarded: an insert; the primary key and taken_ids are the guard.
+insert into mainspring.jobs
+    (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
+     created_at, updated_at, name, schedule, payload, spec)
+select $1, u.job_id, u.lane_id, u.shard, 1, u.overlap, u.max_attempts, u.one_time, u.id_generated, u.next_fire_at,
+       t.now, t.now, u.name, u.schedule, u.payload, u.spec
+from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[])
+         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
+               payload, spec),
+     (select clock_timestamp() as now) as t
+
+-- name: take_ids
+-- In sorted order, so that two batches never wait for each other in a circle; what is not returned was taken before.
+-- unguarded: insert if absent.
+insert into mainspring.taken_ids (tenant_id, job_id)
+select $1, u.job_id from unnest($2::text[]) as u (job_id) order by u.job_id
+on conflict do nothing
+returning job_id
+
+-- name: insert_keys
+-- In sorted order; the rest is read by `known_keys` in a second statement (get-or-insert in one returned nothing to
+-- the concurrent loser).
+-- unguarded: insert if absent.
+insert into mainspring.idempotency_keys (tenant_id, key, body_hash, job_id)
+select $1, u.key, u.body_hash, u.job_id
+from unnest($2::text[], $3::bytea[], $4::text[]) as u (key, body_hash, job_id)
+order by u.key
+on conflict do nothing
+returning key
+
+-- name: known_keys
+select key, body_hash, job_id from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+
+-- name: get_job
+select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text
+from mainspring.jobs j
+where tenant_id = $1 and job_id = $2
+
+-- name: lock_job
+select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text,
+       (select clock_timestamp()) as now
+from mainspring.jobs j
+where tenant_id = $1 and job_id = $2
+for no key update
+
+-- name: change_job
+-- Update, pause, resume and delete: the version rises, so that a fire prepared before it fails.
+-- guard: version; the row is locked by the caller.
+update mainspring.jobs
+set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
+    schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
+    updated_at = (select clock_timestamp())
+where tenant_id = $1 and job_id = $2 and version = $3
+returning version
+
+-- name: insert_missed
+-- unguarded: append-only; in the transaction that holds the job's row.
+insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
+values ($1, $2, $3, $4, $5, $6)
+
+-- name: list_missed
+select first_at, last_at, count, reason, recorded_at
+from mainspring.missed_fires
+where tenant_id = $1 and job_id = $2
+order by missed_id desc
+limit $3
+
+-- name: list_jobs
+-- Keyset pages, newest first.
+select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text
+from mainspring.jobs j
+where j.tenant_id = $1
+  and ($2::timestamptz is null or (j.created_at, j.job_id) < ($2, $3))
+  and ($4::smallint[] is null or j.status = any ($4))
+  and ($5::int[] is null or j.lane_id = any ($5))
+  and ($6::text is null or j.spec ->> 'owner' = $6)
+  and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
+  and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
+order by j.created_at desc, j.job_id desc
+limit $10

@@ -1,0 +1,61 @@
+-- Ownership of shards. A lease gives liveness; the compare-and-set of the fire gives safety.
+
+-- name: node_seen
+-- unguarded: a node's own row.
+insert into mainspring.nodes (node_id, host) values ($1, $2)
+on conflict (node_id) do update set seen_at = (select clock_timestamp())
+
+-- name: live_nodes
+select node_id from mainspring.nodes
+where seen_at > (select clock_timestamp()) - $1 * interval '1 second'
+order by node_id
+
+-- name: forget_node
+-- unguarded: a node's own row, or one that has been silent for an hour.
+delete from mainspring.nodes
+where node_id = $1 or seen_at < (select clock_timestamp()) - interval '1 hour'
+
+-- name: renew
+-- guard: owner and epoch and not yet expired; a lease that is not returned is lost.
+with mine as (
+    select l.shard
+    from mainspring.shard_leases l
+    join unnest($2::smallint[], $3::bigint[]) as m (shard, epoch) on l.shard = m.shard and l.epoch = m.epoch
+    where l.owner = $1 and l.expires_at > (select clock_timestamp())
+    order by l.shard
+    for no key update of l
+)
+update mainspring.shard_leases l
+set expires_at = (select clock_timestamp()) + $4 * interval '1 second'
+from mine
+where l.shard = mine.shard
+returning l.shard, l.epoch
+
+-- name: take
+-- Grants free or expired shards. FOR UPDATE waits for every fire that holds the old lease row FOR KEY SHARE, so no
+-- write under the old epoch can come after the first one under the new.
+-- guard: nobody's, or expired; the epoch rises with every grant.
+with open as (
+    select l.shard
+    from mainspring.shard_leases l
+    where l.shard = any ($2::smallint[])
+      and (l.owner is null or l.expires_at <= (select clock_timestamp()))
+    order by l.shard
+    for update skip locked
+)
+update mainspring.shard_leases l
+set owner = $1, epoch = l.epoch + 1, expires_at = (select clock_timestamp()) + $3 * interval '1 second'
+from open
+where l.shard = open.shard
+returning l.shard, l.epoch
+
+-- name: release
+-- guard: owner and epoch.
+update mainspring.shard_leases l
+set owner = null, expires_at = '-infinity'
+from unnest($2::smallint[], $3::bigint[]) as m (shard, epoch)
+where l.shard = m.shard and l.owner = $1 and l.epoch = m.epoch
+returning l.shard
+
+-- name: list_leases
+select shard, owner, epoch, expires_at from mainspring.shard_leases order by shard

@@ -1,0 +1,204 @@
+-- The life of a run: born, claimed, reported. These are the statements of the hot path.
+
+-- name: insert_runs
+-- One row per one-time job that runs now: it carries its definition, and there is no jobs row.
+-- unguarded: an insert under a fresh UUID; the primary key is the guard.
+insert into mainspring.runs
+    (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, job_id, name, payload, spec)
+select u.run_id, $1, u.lane_id, 1, u.max_attempts, t.now, t.now, u.job_id, u.name, u.payload, u.spec
+from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[])
+         as u (run_id, lane_id, max_attempts, job_id, name, payload, spec),
+     (select clock_timestamp() as now) as t
+
+-- name: claim_from_lane
+-- The head of one lane, by ctid. $5 is a lower bound that trails: it keeps dead index entries out of the way.
+-- guard: the rows are locked QUEUED in the same statement, and the state is looked at again.
+with picked as materialized (
+    select ctid as tid
+    from mainspring.runs
+    where lane_id = $1 and state = 1 and ready_at >= $5 and ready_at <= (select clock_timestamp())
+    order by ready_at
+    limit $2
+    for no key update skip locked
+)
+update mainspring.runs
+set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+    claimed_at = (select clock_timestamp())
+where ctid = any (array(select tid from picked)) and state + 0 = 1
+returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
+          payload::text as payload, spec::text as spec
+
+-- name: claim_from_lanes
+-- Several lanes: peek at each head, merge (critical first, then by ready_at less what the priority is worth), and
+-- take from each lane as many as the merge gave it. Locking what was merely peeked at would cost lanes x limit locks.
+-- guard: as above.
+with lane as (
+    select * from unnest($1::int[], $5::timestamptz[], $6::smallint[]) as l (lane_id, bound, priority)
+), share as materialized (
+    select m.lane_id, m.bound, count(*) as share
+    from (
+        select l.lane_id, l.bound
+        from lane l
+        cross join lateral (
+            select r.ready_at
+            from mainspring.runs r
+            where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
+              and r.ready_at <= (select clock_timestamp())
+            order by r.ready_at
+            limit $2
+        ) as head
+        order by (l.priority = 3) desc, head.ready_at - l.priority * interval '5 minutes'
+        limit $2
+    ) as m
+    group by m.lane_id, m.bound
+), picked as materialized (
+    select head.tid
+    from share s
+    cross join lateral (
+        select r.ctid as tid
+        from mainspring.runs r
+        where r.lane_id = s.lane_id and r.state = 1 and r.ready_at >= s.bound
+          and r.ready_at <= (select clock_timestamp())
+        order by r.ready_at
+        limit s.share
+        for no key update skip locked
+    ) as head
+)
+update mainspring.runs
+set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+    claimed_at = (select clock_timestamp())
+where ctid = any (array(select tid from picked)) and state + 0 = 1
+returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
+          payload::text as payload, spec::text as spec
+
+-- name: redeliver
+-- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory.
+select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
+       payload::text as payload, spec::text as spec
+from mainspring.runs
+where worker_id = $1 and state = 2 and claim_seq < $2 and cancel_requested_at is null
+  and not (run_id = any ($3::uuid[]))
+order by run_id
+limit $4
+
+-- name: report_successes
+-- Rows are reached by primary key only; state is hidden from the partial indexes (state + 0).
+-- guard: run, fence and worker incarnation; the caller compares what came back with what it sent.
+with outcome as (
+    select * from unnest($1::uuid[], $2::int[], $3::real[], $4::real[], $5::json[])
+        as o (run_id, fence, held_ms, ran_ms, result)
+), gone as (
+    delete from mainspring.runs r
+    using outcome o
+    where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = 2
+    returning r.*, o.held_ms, o.ran_ms, o.result
+)
+insert into mainspring.run_history
+    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
+     worker_id, job_id, trigger, name, result, spec)
+select run_id, tenant_id, lane_id, 10, attempt, max_attempts, fence, scheduled_for,
+       claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
+       worker_id, job_id, trigger, name, result, spec
+from gone
+returning run_id
+
+-- name: lock_reported
+-- The rows of outcomes other than SUCCESS, locked in key order, with what is needed to decide what follows.
+select r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.spec::text as spec
+from mainspring.runs r
+join unnest($1::uuid[], $2::int[]) as o (run_id, fence) on r.run_id = o.run_id and r.fence = o.fence
+where r.worker_id = $3 and r.state + 0 = 2
+order by r.run_id
+for no key update of r
+
+-- name: requeue
+-- A failed try with tries left, or a run handed back unstarted ($4: the attempt it gives back).
+-- guard: fence and RUNNING; the row is locked by the caller.
+update mainspring.runs r
+set state = 1, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
+    claimed_at = null, last_error = coalesce(o.error, r.last_error),
+    ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[])
+         as o (run_id, fence, delay, given_back, error)
+where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = 2
+returning r.run_id, r.lane_id, r.ready_at
+
+-- name: end_runs
+-- Ends that are not SUCCESS: into history with the payload, and FAILED ones into the dead letters as well.
+-- guard: fence and the state the caller saw ($7); ended runs are not in this table any more.
+with outcome as (
+    select * from unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[], $5::text[], $6::real[], $7::smallint[],
+                         $8::real[])
+        as o (run_id, fence, state, reason, error, ran_ms, before, held_ms)
+), gone as (
+    delete from mainspring.runs r
+    using outcome o
+    where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = o.before
+    returning r.*, o.state as end_state, o.reason as end_reason, o.error as end_error, o.ran_ms, o.held_ms
+), buried as (
+    insert into mainspring.dead_letters
+        (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec)
+    select run_id, tenant_id, lane_id, job_id, name, attempt, coalesce(end_error, last_error), scheduled_for,
+           (select clock_timestamp()), payload, spec
+    from gone
+    where end_state = 11
+)
+insert into mainspring.run_history
+    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
+     worker_id, job_id, trigger, name, reason, error, payload, spec)
+select run_id, tenant_id, lane_id, end_state, attempt, max_attempts, fence, scheduled_for,
+       claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
+       worker_id, job_id, trigger, name, end_reason, coalesce(end_error, last_error), payload, spec
+from gone
+returning run_id
+
+-- name: insert_attempts
+-- Failed tries that are followed by another one; the last try stands in the history itself.
+-- unguarded: append-only; the rows were locked and matched by the caller in this transaction.
+insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error)
+select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, (select clock_timestamp()), o.outcome, o.error
+from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[])
+         as o (run_id, attempt, fence, worker_id, started_at, outcome, error)
+
+-- name: reported_before
+-- Which of these outcomes are recorded already: a repeated report is acknowledged and changes nothing.
+select o.run_id
+from unnest($1::uuid[], $2::int[]) as o (run_id, fence)
+where exists (select from mainspring.run_history h
+              where h.run_id = o.run_id and h.fence = o.fence and h.worker_id = $3)
+   or exists (select from mainspring.attempts a
+              where a.run_id = o.run_id and a.fence = o.fence and a.worker_id = $3)
+
+-- name: to_stop
+-- Runs that this worker holds and that somebody has asked to cancel.
+select run_id from mainspring.runs where worker_id = $1 and state = 2 and cancel_requested_at is not null
+
+-- name: lock_run
+select run_id, state, fence, worker_id, cancel_requested_at
+from mainspring.runs
+where tenant_id = $1 and run_id = $2
+for no key update
+
+-- name: lock_runs_of_job
+-- All live runs of a job, in key order.
+select run_id, state, fence, worker_id, cancel_requested_at
+from mainspring.runs
+where tenant_id = $1 and job_id = $2
+order by run_id
+for no key update
+
+-- name: request_cancel
+-- guard: fence and RUNNING; asked once.
+update mainspring.runs
+set cancel_requested_at = (select clock_timestamp())
+where run_id = $1 and fence = $2 and state + 0 = 2 and cancel_requested_at is null
+returning worker_id
+
+-- name: runs_held_by
+-- For the rescuer: what a lost worker held, a batch at a time, in key order.
+select run_id, fence, attempt, max_attempts, cancel_requested_at, claimed_at, worker_id, spec::text as spec
+from mainspring.runs
+where worker_id = $1 and state = 2
+order by run_id
+limit $2
+for no key update

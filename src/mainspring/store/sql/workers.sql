@@ -1,0 +1,108 @@
+-- Workers: incarnations, their sequence numbers and their beats.
+
+-- name: register
+-- unguarded: a fresh incarnation's own row; a repeat of its hello changes nothing but what it offers.
+insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, labels, version, slots)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+on conflict (worker_id) do update
+set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
+    version = excluded.version, slots = excluded.slots
+where workers.tenant_id = excluded.tenant_id and workers.state in (1, 2)
+returning worker_id
+
+-- name: advance
+-- Locks the worker's row and takes its sequence number: of two copies of one exchange, one gets the row.
+-- $4: the same exchange looks again after it was parked, and its number must still be the newest.
+-- guard: the number must rise and the incarnation must be alive.
+update mainspring.workers
+set last_seq = $3
+where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in (1, 2)
+returning state
+
+-- name: look
+select worker_id, tenant_id, name, queues, tasks, slots, state, last_seq
+from mainspring.workers
+where worker_id = $1 and tenant_id = $2
+
+-- name: set_state
+-- guard: only from a living state.
+update mainspring.workers
+set state = $2, ended_at = case when $2 in (3, 4) then (select clock_timestamp()) end
+where worker_id = $1 and state in (1, 2) and state <> $2
+returning worker_id
+
+-- name: beat_0
+-- unguarded: append-only.
+insert into mainspring.worker_beats_0 (server_id, at, worker_ids) values ($1, (select clock_timestamp()), $2)
+
+-- name: beat_1
+-- unguarded: append-only.
+insert into mainspring.worker_beats_1 (server_id, at, worker_ids) values ($1, (select clock_timestamp()), $2)
+
+-- name: silent
+-- Workers that are thought alive and have not been heard for $1 seconds.
+with heard as materialized (
+    select distinct unnest(b.worker_ids) as worker_id
+    from (select at, worker_ids from mainspring.worker_beats_0
+          union all
+          select at, worker_ids from mainspring.worker_beats_1) as b
+    where b.at > (select clock_timestamp()) - $1 * interval '1 second'
+)
+select w.worker_id, w.name, w.tenant_id
+from mainspring.workers w
+where w.state in (1, 2)
+  and w.registered_at < (select clock_timestamp()) - $1 * interval '1 second'
+  and not exists (select from heard h where h.worker_id = w.worker_id)
+order by w.worker_id
+
+-- name: ended_with_runs
+-- Ended incarnations that still hold runs: a rescue that was interrupted, or a stop that was not clean.
+select w.worker_id
+from mainspring.workers w
+where w.state in (3, 4) and exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2)
+order by w.worker_id
+limit 100
+
+-- name: quiet_0
+select not exists (select from mainspring.worker_beats_0
+                   where at > (select clock_timestamp()) - interval '30 seconds')
+   and exists (select from mainspring.worker_beats_0)
+
+-- name: quiet_1
+select not exists (select from mainspring.worker_beats_1
+                   where at > (select clock_timestamp()) - interval '30 seconds')
+   and exists (select from mainspring.worker_beats_1)
+
+-- name: list_workers
+with heard as materialized (
+    select worker_id, max(at) as at
+    from (select at, unnest(worker_ids) as worker_id from mainspring.worker_beats_0
+          union all
+          select at, unnest(worker_ids) from mainspring.worker_beats_1) as b
+    group by worker_id
+), held as materialized (
+    select worker_id, count(*) as running from mainspring.runs where state = 2 group by worker_id
+)
+select w.*, w.labels::text as labels_text, heard.at as last_beat_at, coalesce(held.running, 0) as running
+from mainspring.workers w
+left join heard using (worker_id)
+left join held using (worker_id)
+where w.tenant_id = $1 and (w.state in (1, 2) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
+order by w.state, w.registered_at desc
+limit 1000
+
+-- name: prune_workers
+-- unguarded: rows of incarnations that ended long ago; their state never changes again.
+delete from mainspring.workers w
+where w.state in (3, 4) and w.ended_at < (select clock_timestamp()) - interval '1 day'
+  and not exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2)
+
+-- name: offers
+-- What the living workers can run.
+select distinct queues, tasks from mainspring.workers where tenant_id = $1 and state in (1, 2) limit 10000
+
+-- name: offers_by_queue
+select q.queue, count(*)::int as workers
+from mainspring.workers w cross join lateral unnest(w.queues) as q (queue)
+where w.tenant_id = $1 and w.state in (1, 2)
+group by q.queue

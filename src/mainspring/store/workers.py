@@ -1,0 +1,98 @@
+"""Workers: incarnations, sequence numbers, beats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection, Record
+from mainspring.store.queries import load
+from mainspring.wire.exchange import WorkerHello
+
+_SQL = load("workers")
+
+
+class WorkerState(IntEnum):
+    LIVE = 1
+    DRAINING = 2
+    LOST = 3
+    STOPPED = 4
+
+
+async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> bool:
+    """Write down a new incarnation; False when it is already known as lost or stopped."""
+    registered = await connection.fetchval(
+        _SQL["register"],
+        worker_id,
+        tenant,
+        hello.name,
+        hello.queues,
+        hello.tasks,
+        msgspec.json.encode(hello.labels).decode(),
+        hello.version,
+        hello.slots,
+    )
+    return registered is not None
+
+
+async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> bool:
+    """Lock the worker's row and take `seq` (`again`: this exchange has taken it before); False when it is not newer
+    or the incarnation is not alive."""
+    return await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again) is not None
+
+
+async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record | None:
+    row: Record | None = await connection.fetchrow(_SQL["look"], worker_id, tenant)
+    return row
+
+
+async def set_state(connection: Connection, worker_id: UUID, state: WorkerState) -> bool:
+    return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
+
+
+async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: Sequence[UUID]) -> None:
+    await connection.execute(_SQL[f"beat_{table}"], server_id, worker_ids)
+
+
+async def silent(connection: Connection, seconds: float) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["silent"], seconds)
+    return rows
+
+
+async def ended_with_runs(connection: Connection) -> list[UUID]:
+    return [row["worker_id"] for row in await connection.fetch(_SQL["ended_with_runs"])]
+
+
+async def truncate_beats(connection: Connection, table: int) -> bool:
+    """Empty a beat table that has been quiet for half a minute; locked first, so that no beat slips in between."""
+    if not await connection.fetchval(_SQL[f"quiet_{table}"]):
+        return False
+    async with connection.transaction():
+        await connection.execute(f"lock table mainspring.worker_beats_{table} in access exclusive mode nowait")
+        if not await connection.fetchval(_SQL[f"quiet_{table}"]):
+            return False
+        await connection.execute(f"truncate mainspring.worker_beats_{table}")
+    return True
+
+
+async def list_workers(connection: Connection, tenant: TenantId) -> list[Record]:
+    rows: list[Record] = await connection.fetch(_SQL["list_workers"], tenant)
+    return rows
+
+
+async def prune(connection: Connection) -> None:
+    await connection.execute(_SQL["prune_workers"])
+
+
+async def offers(connection: Connection, tenant: TenantId) -> list[tuple[set[str], set[str]]]:
+    """(queues, tasks) of the living workers."""
+    return [(set(row["queues"]), set(row["tasks"])) for row in await connection.fetch(_SQL["offers"], tenant)]
+
+
+async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:
+    """How many living workers subscribe to each queue."""
+    return {row["queue"]: row["workers"] for row in await connection.fetch(_SQL["offers_by_queue"], tenant)}

@@ -1,0 +1,1 @@
+"""Duties that keep the house: rescue, beats, partitions, pruning. One class per duty, each with `run_once()`."""

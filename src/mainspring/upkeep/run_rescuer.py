@@ -1,0 +1,90 @@
+"""Takes runs from lost workers. Only silence that we could have heard counts: see `_judging`."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.report import Random, rescue
+from mainspring.operations.signals import Signals
+from mainspring.store import runs, workers
+from mainspring.store.pool import Store
+from mainspring.store.workers import WorkerState
+
+log = get_logger("run_rescuer")
+
+_BATCH = 500
+_LEFTOVERS = 5.0  # seconds between looks for rescues that were interrupted
+
+
+class RunRescuer:
+    name = "run_rescuer"
+
+    def __init__(self, store: Store, signals: Signals, clock: Clock, timing: Timing, random: Random) -> None:
+        self.interval = timing.rescue_sweep
+        self._store = store
+        self._signals = signals
+        self._clock = clock
+        self._silence = timing.rescue
+        self._random = random
+        self._writable_since: float | None = None
+        self._leftovers_at = float("-inf")
+
+    async def run_once(self) -> int:
+        """Sweep once; returns how many runs were taken from lost workers."""
+        try:
+            if not await self._judging():
+                return 0
+            lost = await self._mark_lost()
+            now = self._clock.monotonic()
+            if now - self._leftovers_at >= _LEFTOVERS:
+                self._leftovers_at = now
+                async with self._store.reads.acquire() as connection:
+                    lost += [worker for worker in await workers.ended_with_runs(connection) if worker not in lost]
+            rescued = 0
+            for worker_id in lost:
+                rescued += await self._rescue(worker_id)
+            return rescued
+        except Exception:
+            self._writable_since = None
+            raise
+
+    async def _judging(self) -> bool:
+        """Workers cannot beat while the database is away: judge only after a full lease of it being writable."""
+        async with self._store.reads.acquire() as connection:
+            writable = not await connection.fetchval("select pg_is_in_recovery()")
+        now = self._clock.monotonic()
+        if not writable:
+            self._writable_since = None
+            return False
+        if self._writable_since is None:
+            self._writable_since = now
+        return now - self._writable_since >= self._silence
+
+    async def _mark_lost(self) -> list[UUID]:
+        lost: list[UUID] = []
+        async with self._store.reads.acquire() as connection:
+            for row in await workers.silent(connection, self._silence):
+                if await workers.set_state(connection, row["worker_id"], WorkerState.LOST):
+                    log.warning("worker lost", worker=str(row["worker_id"]), name=row["name"])
+                    lost.append(row["worker_id"])
+        return lost
+
+    async def _rescue(self, worker_id: UUID) -> int:
+        rescued = 0
+        while True:
+            async with self._store.hot.acquire() as connection, connection.transaction():
+                held = await runs.held_by(connection, worker_id, _BATCH)
+                if not held:
+                    break
+                settled = await rescue(connection, held, self._random)
+            born: dict[int, int] = {}
+            for lane_id, _ in settled.requeued:
+                born[lane_id] = born.get(lane_id, 0) + 1
+            self._signals.ready(born)
+            rescued += len(held)
+        if rescued:
+            log.info("runs rescued", worker=str(worker_id), runs=rescued)
+        return rescued

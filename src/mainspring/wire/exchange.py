@@ -1,0 +1,94 @@
+"""The exchange: the one call a worker makes. Long poll; heartbeat, inventory, outcomes, claims and cancels in one.
+
+Safe to repeat, also at another server: see docs/architecture.md, "The exchange".
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
+
+
+class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Who the worker is; sent with its first exchange and whenever the server does not know it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    queues: list[str]
+    tasks: list[str]
+    slots: Annotated[int, Meta(ge=1, le=100_000)]
+    labels: dict[str, str] = {}
+    version: str = ""
+
+
+class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What became of one attempt. RETURNED hands an unstarted run back (drain, recall); it spends no attempt."""
+
+    run_id: UUID
+    fence: int
+    status: OutcomeStatus = "SUCCESS"
+    held_ms: float = 0.0
+    ran_ms: float = 0.0
+    error: str | None = None
+    retry: bool = True
+    retry_after: float | None = None
+    result: msgspec.Raw = msgspec.Raw(b"")
+
+
+class Held(msgspec.Struct, array_like=True):
+    """One line of the inventory: a run that the worker holds, started or not."""
+
+    run_id: UUID
+    fence: int
+
+
+class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """ "Here are my outcomes, what I hold, and my free slots; what shall I run, and what shall I stop?"
+
+    seq rises by one with every exchange that is sent. recover says that an earlier answer may have been lost, and
+    inventory (needed with recover) lists what the worker holds, so that claims that never arrived are handed out again.
+    """
+
+    worker_id: UUID
+    seq: Annotated[int, Meta(ge=1)]
+    free: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    wait_ms: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    outcomes: list[Outcome] = []
+    inventory: list[Held] = []
+    recover: bool = False
+    draining: bool = False
+    stopped: bool = False
+    hello: WorkerHello | None = None
+
+
+class RunOrder(msgspec.Struct, omit_defaults=True):
+    """One run handed to a worker, with all that is needed to run it."""
+
+    run_id: UUID
+    fence: int
+    task: str
+    attempt: int
+    job_id: str
+    scheduled_for: datetime
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    timeout: float = 3600.0
+    max_attempts: int = 4
+    name: str | None = None
+    command: str | list[str] | None = None
+
+
+class ExchangeReply(msgspec.Struct, omit_defaults=True):
+    """acks: outcomes recorded (now or before), by position in the request; fenced: refused with 409, the run has
+    changed hands; runs: what to run; stop: runs to cancel."""
+
+    seq: int
+    acked: int = 0
+    fenced: list[UUID] = []
+    runs: list[RunOrder] = []
+    stop: list[UUID] = []
+    superseded: bool = False

@@ -1,0 +1,201 @@
+"""Messages about jobs: what a client sends to create or change one, and what it gets to see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Seconds = float | int
+DurationIn = str | int | float
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+ChosenJobId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
+
+
+class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`schedule` as an object: exactly one of at, every, cron, rrule, after."""
+
+    at: str | None = None
+    every: DurationIn | None = None
+    cron: str | None = None
+    rrule: str | None = None
+    after: list[str] | None = None
+    timezone: str | None = None
+    anchor: str | None = None
+    calendar: str | None = None
+    jitter: DurationIn | None = None
+
+
+class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """How failed attempts are repeated."""
+
+    max_attempts: int | None = None
+    backoff: str | None = None
+    base: DurationIn | None = None
+    cap: DurationIn | None = None
+    jitter: float | None = None
+
+
+class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to do about fires that became due while nobody could fire them."""
+
+    policy: str | None = None
+    grace: DurationIn | None = None
+    cap: int | None = None
+
+
+class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/jobs`: the full form and the short forms side by side."""
+
+    job_id: ChosenJobId | None = None
+    name: Name | None = None
+    task: Name | None = None
+    job_type: Name | None = None
+    command: str | list[str] | None = None
+    payload: msgspec.Raw = msgspec.Raw()
+    schedule: str | ScheduleIn | None = None
+    schedule_type: str | None = None
+    schedule_time: str | None = None
+    cron_expression: str | None = None
+    timezone: str | None = None
+    queue: Name | None = None
+    priority: str | int | None = None
+    timeout: DurationIn | None = None
+    retry: RetryIn | None = None
+    retries: int | None = None
+    max_retries: int | None = None
+    misfire: MisfireIn | None = None
+    overlap: str | None = None
+    delivery: str | None = None
+    idempotency_key: Name | None = None
+    owner: str | None = None
+    description: str | None = None
+    labels: dict[str, str] | None = None
+    depends_on: list[str] | None = None
+    dependencies: list[str] | None = None
+    notify: Any = None
+    concurrency: Any = None
+    rate_limit: Any = None
+    circuit_breaker: Any = None
+
+
+class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default."""
+
+    name: Name | UnsetType | None = UNSET
+    task: Name | UnsetType = UNSET
+    job_type: Name | UnsetType = UNSET
+    command: str | list[str] | UnsetType = UNSET
+    payload: msgspec.Raw = msgspec.Raw()
+    schedule: str | ScheduleIn | UnsetType = UNSET
+    schedule_type: str | UnsetType = UNSET
+    schedule_time: str | UnsetType = UNSET
+    cron_expression: str | UnsetType = UNSET
+    timezone: str | UnsetType = UNSET
+    queue: Name | UnsetType | None = UNSET
+    priority: str | int | UnsetType | None = UNSET
+    timeout: DurationIn | UnsetType | None = UNSET
+    retry: RetryIn | UnsetType | None = UNSET
+    retries: int | UnsetType = UNSET
+    max_retries: int | UnsetType = UNSET
+    misfire: MisfireIn | UnsetType | None = UNSET
+    overlap: str | UnsetType | None = UNSET
+    delivery: str | UnsetType | None = UNSET
+    owner: str | UnsetType | None = UNSET
+    description: str | UnsetType | None = UNSET
+    labels: dict[str, str] | UnsetType | None = UNSET
+    depends_on: list[str] | UnsetType = UNSET
+    dependencies: list[str] | UnsetType = UNSET
+    notify: Any = UNSET
+    concurrency: Any = UNSET
+    rate_limit: Any = UNSET
+    circuit_breaker: Any = UNSET
+
+
+class JobCreated(msgspec.Struct):
+    job_id: str
+
+
+class BatchCreated(msgspec.Struct):
+    """Answer to `POST /v1/jobs:batch`; job_ids stand in the order of the request."""
+
+    accepted: int
+    job_ids: list[str]
+
+
+class RetryView(msgspec.Struct):
+    max_attempts: int
+    backoff: str
+    base: float
+    cap: float
+    jitter: float
+
+
+class MisfireView(msgspec.Struct):
+    policy: str
+    grace: float | None
+    cap: int
+
+
+class JobView(msgspec.Struct):
+    """A job as clients see it. Durations are in seconds."""
+
+    job_id: str
+    name: str
+    task: str
+    command: str | list[str] | None
+    schedule_type: str
+    schedule: str
+    status: str
+    schedule_time: datetime | None
+    cron_expression: str | None
+    timezone: str | None
+    every: float | None
+    payload: Any
+    max_retries: int
+    retry: RetryView
+    timeout: float
+    misfire: MisfireView
+    overlap: str
+    delivery: str
+    idempotency_key: str | None
+    owner: str | None
+    description: str | None
+    labels: dict[str, str]
+    queue: str
+    priority: str
+    next_fire_at: datetime | None
+    last_fired_for: datetime | None
+    shard_id: int | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobList(msgspec.Struct):
+    jobs: list[JobView]
+    next: str | None = None
+
+
+class Upcoming(msgspec.Struct):
+    """The next fire times of a job, were it neither paused nor changed."""
+
+    job_id: str
+    fires: list[datetime]
+
+
+class MissedRange(msgspec.Struct):
+    """Fires that were not run, as one range."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+
+
+class RunNowAccepted(msgspec.Struct):
+    run_id: str
+    job_id: str

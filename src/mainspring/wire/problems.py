@@ -1,0 +1,29 @@
+"""Problem documents (RFC 9457): what every refused request is answered with."""
+
+from __future__ import annotations
+
+import msgspec
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+
+class FieldProblem(msgspec.Struct, omit_defaults=True):
+    """One thing that is wrong with the input. `field` is a path such as `schedule.cron` or `jobs[3].payload`."""
+
+    field: str
+    code: str
+    detail: str
+    hint: str | None = None
+    index: int | None = None
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    field: str | None = None
+    expected: str | None = None
+    hint: str | None = None
+    errors: list[FieldProblem] = []

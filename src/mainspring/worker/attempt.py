@@ -1,0 +1,115 @@
+"""One run in a worker's hands, how it may end, and the seam that executors fill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.domain.durations import format_duration
+from mainspring.wire.exchange import OutcomeStatus, RunOrder
+
+ERROR_BYTES = 8 * 1024
+NOTHING = msgspec.Raw(b"")
+
+Key = tuple[int, int]
+
+
+class Stop(StrEnum):
+    """Why a running attempt is asked to end."""
+
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+    DRAIN = "drain"
+
+
+class Heeds(StrEnum):
+    """What makes a running attempt stop, besides `on_stop`."""
+
+    CANCELLATION = "cancellation"  # the task that carries it is cancelled
+    REQUEST = "request"  # nothing else is needed: its executor ends it for certain
+    NOTHING = "nothing"  # a thread: the request may go unheard
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What became of an attempt, before it is put on the wire."""
+
+    status: OutcomeStatus = "SUCCESS"
+    error: str | None = None
+    retry: bool = True
+    result: msgspec.Raw = NOTHING
+
+
+SUCCEEDED = Ending()
+RETURNED = Ending("RETURNED")
+CANCELLED = Ending("CANCELLED")
+
+
+class Attempt(msgspec.Struct, eq=False):
+    """A run that was handed to us, from its receipt until its outcome is acknowledged.
+
+    `on_stop` is how its executor is told that it is to stop.
+    `fenced` means that the server no longer takes it for ours: whatever becomes of it is not reported.
+    """
+
+    order: RunOrder
+    key: Key
+    received: float
+    started: float = 0.0
+    deadline: float = 0.0
+    stopping: Stop | None = None
+    on_stop: Callable[[], None] | None = None
+    heeds: Heeds = Heeds.CANCELLATION
+    carrier: asyncio.Task[None] | None = None
+    reported: bool = False
+    fenced: bool = False
+
+
+Execute = Callable[[Attempt], Coroutine[Any, Any, Ending]]
+Report = Callable[[Attempt, Ending], None]
+
+
+class Executor(Protocol):
+    """Runs attempts of one kind."""
+
+    killable: bool
+    """True when `kill_all` ends attempts for certain; False when only the end of the process does."""
+
+    def offers(self) -> dict[str, Execute]:
+        """The tasks it runs. Each `Execute` returns when its attempt is gone, also after it was told to stop."""
+
+    def kill_all(self) -> None:
+        """End all that can be ended, at once and without manners."""
+
+
+def key_of(order: RunOrder) -> Key:
+    # The integer, because hashing a UUID calls back into Python: 0.3 µs for insert and delete against 0.7 µs.
+    return (order.run_id.int, order.fence)
+
+
+def failed(error: str, *, retry: bool = True) -> Ending:
+    return Ending("FAILED", clean_text(error), retry)
+
+
+def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
+    """How an attempt ends that was told to stop: the reason decides, whatever it made of the request."""
+    suffix = f": {detail}" if detail else ""
+    match attempt.stopping:
+        case Stop.TIMEOUT:
+            return failed(f"timed out after {format_duration(attempt.order.timeout)}{suffix}")
+        case Stop.DRAIN:
+            return failed(f"worker stopped{suffix}")
+        case _:
+            return CANCELLED
+
+
+def clean_text(text: str) -> str:
+    """Text that JSON and PostgreSQL take: no NUL, no lone surrogates, ERROR_BYTES at most with the end kept."""
+    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
+    if len(data) > ERROR_BYTES:
+        head, tail = data[: ERROR_BYTES // 4], data[-(ERROR_BYTES * 3 // 4 - 5) :]
+        data = head + b" ... " + tail
+    return data.decode("utf-8", "ignore")

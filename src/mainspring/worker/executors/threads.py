@@ -1,0 +1,66 @@
+"""A pool of daemon threads that reports back to the event loop in batches.
+
+concurrent.futures would do, but waits at exit for threads that never return, and wakes the loop once per call: measured
+28 µs a no-op there and 9 µs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ThreadPool(Generic[T]):
+    """At most `size` threads, each started when it is first needed."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._threads = 0
+        self._busy = 0
+        self._calls: SimpleQueue[tuple[Callable[[], T], contextvars.Context, asyncio.Future[T]]] = SimpleQueue()
+        self._done: deque[tuple[asyncio.Future[T], T]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = False
+
+    def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `call`, which must not raise, in a thread and in a copy of the present context."""
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._busy += 1
+        if self._busy > self._threads < self._size:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"mainspring-{self._threads}", daemon=True).start()
+        self._calls.put((call, contextvars.copy_context(), future))
+        return future
+
+    def _work(self) -> None:
+        while True:
+            call, context, future = self._calls.get()
+            value = context.run(call)
+            self._done.append((future, value))
+            del call, context, future, value  # an idle thread keeps nothing alive
+            self._wake()
+
+    def _wake(self) -> None:
+        # Set after the append and cleared before the drain, so a wake-up can be one too many but never one too few.
+        if not self._woken and self._loop is not None:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._hand_over)
+            except RuntimeError:  # the loop is closed: the process ends, and nobody waits for this any more
+                return
+
+    def _hand_over(self) -> None:
+        self._woken = False
+        while self._done:
+            future, value = self._done.popleft()
+            self._busy -= 1
+            if not future.done():
+                future.set_result(value)

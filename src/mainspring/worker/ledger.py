@@ -1,0 +1,211 @@
+"""What one incarnation of a worker holds and has not yet reported. No I/O and no clock: unit-testable as it stands.
+
+An exchange that is under way is a `Flight`. It lands with an answer, or it is lost; whichever comes, no outcome is
+dropped before a server said that it is settled, and no run is started twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+import msgspec
+
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, WorkerHello
+from mainspring.worker.appetite import Appetite
+from mainspring.worker.attempt import NOTHING, Attempt, Ending, Key, key_of
+
+MOST_OUTCOMES = 2000
+MOST_OUTCOME_BYTES = 4 * 1024 * 1024
+_MOST_FREE = 10_000
+
+
+class Flight(msgspec.Struct, eq=False):
+    """One exchange under way. `failures` is how many flights were lost before it was sent."""
+
+    request: ExchangeRequest
+    sent: float
+    failures: int
+
+    @property
+    def parked(self) -> bool:
+        return self.request.wait_ms > 0
+
+
+class Landing(msgspec.Struct):
+    """What an answer brought that is new to us."""
+
+    taken: list[Attempt]
+    stop: list[Attempt]
+    fenced: list[UUID]
+
+
+class Ledger:
+    def __init__(self, worker_id: UUID, hello: WorkerHello, now: float) -> None:
+        self.worker_id = worker_id
+        self.held: dict[Key, Attempt] = {}
+        self.pending: list[Outcome] = []
+        self.pending_since = 0.0
+        self.flights: list[Flight] = []
+        self.appetite = Appetite(hello.slots, now)
+        self.known = False
+        self._hello = hello
+        self._seq = 0
+        self._failures = 0
+        self._recovered = 0
+        self._completed = 0
+        self._busy = 0.0
+        self._heavy = 0
+        self._settled_meanwhile: set[Key] = set()
+
+    @property
+    def capacity(self) -> int:
+        """How many runs are worth holding at once."""
+        return self._hello.slots + self.appetite.prefetch
+
+    @property
+    def parked(self) -> Flight | None:
+        return next((flight for flight in self.flights if flight.parked), None)
+
+    @property
+    def recovering(self) -> bool:
+        """An answer may have been lost, and no later exchange has made up for it yet."""
+        return self._failures > self._recovered
+
+    def free(self, holding: int) -> int:
+        """How many more runs to ask for, with `holding` queued or running. What a flight already asks for counts as
+        taken: its answer may be on its way."""
+        asked = sum(flight.request.free for flight in self.flights)
+        return max(0, min(_MOST_FREE, self.capacity - holding - asked))
+
+    def record(self, attempt: Attempt, ending: Ending, now: float) -> None:
+        """Keep the outcome until it is acknowledged."""
+        order = attempt.order
+        started = attempt.started
+        if started:
+            ran = now - started
+            self._completed += 1
+            self._busy += ran
+        else:
+            started, ran = now, 0.0
+        outcome = Outcome(
+            order.run_id,
+            order.fence,
+            ending.status,
+            round((started - attempt.received) * 1000.0, 3),
+            round(ran * 1000.0, 3),
+            ending.error,
+            ending.retry,
+            None,
+            ending.result,
+        )
+        if not self.pending:
+            self.pending_since = now
+        self.pending.append(outcome)
+        if ending.error is not None or ending.result is not NOTHING:
+            self._heavy += _weight(outcome)
+
+    def observe_pace(self, now: float) -> None:
+        if self.appetite.observe(now, self._completed, self._busy):
+            self._completed = 0
+            self._busy = 0.0
+
+    def compose(
+        self, now: float, *, holding: int, wait_ms: int = 0, draining: bool = False, stopping: bool = False
+    ) -> Flight:
+        """The next exchange. It waits only if it has no outcome to report; `stopped` goes with the last outcome."""
+        self.observe_pace(now)
+        outcomes = self._take_pending()
+        self._seq += 1
+        request = ExchangeRequest(
+            worker_id=self.worker_id,
+            seq=self._seq,
+            free=0 if draining else self.free(holding),
+            wait_ms=0 if outcomes or not self.known or self.recovering else wait_ms,
+            outcomes=outcomes,
+            draining=draining,
+            stopped=stopping and not self.pending,
+            hello=None if self.known else self._hello,
+        )
+        if self.recovering:
+            request.recover = True
+            request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
+        flight = Flight(request, now, self._failures)
+        self.flights.append(flight)
+        return flight
+
+    def landed(self, flight: Flight, reply: ExchangeReply, now: float) -> Landing:
+        """Settle what the answer settles, and say what is new in it. Runs are taken whatever the answer's place."""
+        self.flights.remove(flight)
+        outcomes = flight.request.outcomes
+        if not reply.superseded or reply.acked >= len(outcomes) > 0:
+            self._settle(outcomes)
+        else:
+            self._put_back(outcomes, now)
+        # Runs before the mend: one that was settled while this answer was on its way must still be known as settled.
+        taken = self._take(reply, now)
+        if not reply.superseded:
+            self.known = True
+            if flight.request.recover:
+                self._recovered = max(self._recovered, flight.failures)
+                if not self.recovering:
+                    self._settled_meanwhile.clear()
+        return Landing(taken, self._to_stop(reply.stop), reply.fenced)
+
+    def lost(self, flight: Flight, now: float, *, answered: bool = False) -> None:
+        """The exchange failed. Unless a server `answered` that it refused it, it may have been carried out."""
+        self.flights.remove(flight)
+        self._put_back(flight.request.outcomes, now)
+        if not answered:
+            self._failures += 1
+
+    def _take_pending(self) -> list[Outcome]:
+        if len(self.pending) <= MOST_OUTCOMES and self._heavy <= MOST_OUTCOME_BYTES:
+            taken, self.pending, self._heavy = self.pending, [], 0
+            return taken
+        weight = 0
+        for count, outcome in enumerate(self.pending):
+            weight += _weight(outcome)
+            if count and (weight > MOST_OUTCOME_BYTES or count == MOST_OUTCOMES):
+                taken, self.pending = self.pending[:count], self.pending[count:]
+                self._heavy = sum(map(_weight, self.pending))
+                return taken
+        taken, self.pending, self._heavy = self.pending, [], 0
+        return taken
+
+    def _put_back(self, outcomes: list[Outcome], now: float) -> None:
+        if not outcomes:
+            return
+        if not self.pending:
+            self.pending_since = now
+        self.pending = outcomes + self.pending
+        self._heavy += sum(map(_weight, outcomes))
+
+    def _settle(self, outcomes: Iterable[Outcome]) -> None:
+        remember = self._settled_meanwhile.add if self.recovering else None
+        for outcome in outcomes:
+            key = (outcome.run_id.int, outcome.fence)
+            self.held.pop(key, None)
+            if remember is not None:
+                remember(key)
+
+    def _take(self, reply: ExchangeReply, now: float) -> list[Attempt]:
+        held = self.held
+        taken = []
+        for order in reply.runs:
+            key = key_of(order)
+            if key in held or key in self._settled_meanwhile:
+                continue
+            held[key] = attempt = Attempt(order, key, now)
+            taken.append(attempt)
+        return taken
+
+    def _to_stop(self, run_ids: list[UUID]) -> list[Attempt]:
+        if not run_ids:
+            return []
+        wanted = {run_id.int for run_id in run_ids}
+        return [a for a in self.held.values() if a.key[0] in wanted and not a.reported and a.stopping is None]
+
+
+def _weight(outcome: Outcome) -> int:
+    return len(outcome.error or "") + memoryview(outcome.result).nbytes

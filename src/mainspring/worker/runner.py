@@ -1,0 +1,299 @@
+"""Slots: starts what is queued, times it out, stops it.
+
+Runs are driven by *carriers*. A carrier is an asyncio task that takes queued runs one after the other for as long as
+they finish without suspending; the first that suspends keeps the carrier for itself, and another one carries on with
+the queue. So a no-op costs no task of its own, and whatever suspends is an ordinary task: current_task(), timeouts and
+cancellation work in it as anywhere. Each run has a context of its own: context variables do not leak into the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+import types
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, assert_never
+
+from mainspring.kernel.logs import get_logger
+from mainspring.worker.attempt import (
+    CANCELLED,
+    RETURNED,
+    Attempt,
+    Ending,
+    Execute,
+    Executor,
+    Heeds,
+    Report,
+    Stop,
+    ending_after_stop,
+    failed,
+)
+
+_SLICE_SECONDS = 0.003
+_SLICE_RUNS = 250
+_BLOCKED_SECONDS = 0.5
+_LONGEST_TIMER = 86400.0
+
+log = get_logger("runner")
+
+
+class Runner:
+    """`report` is given each ending once; `tell` is called when outcomes or free slots have come about."""
+
+    def __init__(
+        self, slots: int, executors: Iterable[Executor], *, kill_grace: float, report: Report, tell: Callable[[], None]
+    ) -> None:
+        self.slots = slots
+        self.active: set[Attempt] = set()
+        self.queue: deque[Attempt] = deque()
+        self._executors = tuple(executors)
+        self._offers: dict[str, Execute] = {}
+        self._unkillable: set[str] = set()
+        for executor in self._executors:
+            offers = executor.offers()
+            self._offers.update(offers)
+            if not executor.killable:
+                self._unkillable.update(offers)
+        self._kill_grace = kill_grace
+        self._report = report
+        self._tell = tell
+        self._carrying = False
+        self._context = contextvars.copy_context()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = float("inf")
+        self._abandoned = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @property
+    def tasks(self) -> list[str]:
+        return sorted(self._offers)
+
+    @property
+    def holding(self) -> int:
+        return len(self.queue) + len(self.active)
+
+    def take(self, attempts: Iterable[Attempt]) -> None:
+        """Queue runs and start as many as there are slots."""
+        self.queue.extend(attempts)
+        self._carry_on()
+
+    def stop(self, attempt: Attempt, why: Stop) -> None:
+        """End one run: an unstarted one is reported CANCELLED at once, a running one when it is gone."""
+        if attempt in self.active:
+            self._ask_to_stop(attempt, why)
+        elif attempt in self.queue:
+            self.queue.remove(attempt)
+            self._finish(attempt, CANCELLED)
+            self._tell()
+
+    def stop_all(self, why: Stop) -> None:
+        for attempt in list(self.active):
+            if attempt.stopping is None:
+                self._ask_to_stop(attempt, why)
+
+    def return_unstarted(self, keep: int = 0) -> int:
+        """Hand queued runs back, the last received first, until `keep` are left; says how many."""
+        surplus = max(0, len(self.queue) - keep)
+        for _ in range(surplus):
+            self._finish(self.queue.pop(), RETURNED)
+        if surplus:
+            self._tell()
+        return surplus
+
+    def kill_all(self) -> None:
+        for executor in self._executors:
+            executor.kill_all()
+
+    def abandon_all(self, error: str) -> None:
+        """Report all that still runs as failed: the process is about to end, and they with it."""
+        for attempt in self.active:
+            self._report_early(attempt, failed(error))
+
+    def fence_off(self) -> bool:
+        """Kill all runs and report none of them. False when some can only be ended by ending the process."""
+        self.kill_all()
+        for attempt in (*self.queue, *self.active):
+            attempt.fenced = True
+        self.queue.clear()
+        return not any(attempt.order.task in self._unkillable for attempt in self.active)
+
+    async def wait_quiet(self) -> None:
+        """Returns once nothing runs whose ending has yet to be reported."""
+        await self._quiet.wait()
+
+    def _carry_on(self) -> None:
+        if self._carrying or not self.queue or len(self.active) >= self.slots:
+            return
+        self._carrying = True
+        carrier = asyncio.get_running_loop().create_task(self._carry(), context=self._context.copy())
+        carrier.add_done_callback(self._carrier_ended)
+
+    def _carrier_ended(self, carrier: asyncio.Task[None]) -> None:
+        if not carrier.cancelled() and (error := carrier.exception()) is not None:
+            # Only a mistake of ours ends here. A worker that lives on without carrying anything would be worse.
+            log.error("a carrier failed", error=repr(error), exc_info=error)
+            self._carrying = False
+            self._carry_on()
+
+    async def _carry(self) -> None:
+        """Run what is queued until one suspends, the queue is empty, or the loop must have its turn."""
+        queue, offers, report, monotonic = self.queue, self._offers, self._report, time.monotonic
+        fresh_context = self._context.copy
+        carrier = asyncio.current_task()
+        assert carrier is not None
+        began = monotonic()
+        for _ in range(_SLICE_RUNS):
+            # A run that cancelled its own task without suspending must not have the next one cancelled for it.
+            if not queue or len(self.active) >= self.slots or carrier.cancelling():
+                break
+            attempt = queue.popleft()
+            attempt.started = started = monotonic()
+            if started - began > _SLICE_SECONDS:
+                queue.appendleft(attempt)
+                attempt.started = 0.0
+                break
+            execute = offers.get(attempt.order.task)
+            if execute is None:
+                self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
+                continue
+            context = fresh_context()
+            coroutine = execute(attempt)
+            try:
+                waits_for = context.run(coroutine.send, None)
+            except StopIteration as end:
+                attempt.reported = True
+                report(attempt, end.value)
+                continue
+            except Exception as error:  # noqa: BLE001 - an executor's own fault must not stop the others
+                self._finish(attempt, failed(f"the executor failed: {error!r}"))
+                continue
+            self._suspended(attempt, carrier, started)
+            await self._carry_to_end(attempt, coroutine, context, waits_for)
+            return
+        self._carrying = False
+        self._tell()
+        asyncio.get_running_loop().call_soon(self._carry_on)
+
+    async def _carry_to_end(
+        self, attempt: Attempt, coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
+    ) -> None:
+        ending = failed("the worker's loop was closed")
+        try:
+            ending = await _rest_of(coroutine, context, waits_for)
+        except Exception as error:  # noqa: BLE001 - an executor's own fault must not stop the others
+            ending = failed(f"the executor failed: {error!r}")
+        finally:
+            self.active.discard(attempt)
+            self._abandoned -= attempt.reported
+            self._finish(attempt, ending)
+            if len(self.active) == self._abandoned:
+                self._quiet.set()
+            self._tell()
+            self._carry_on()
+
+    def _suspended(self, attempt: Attempt, carrier: asyncio.Task[None], started: float) -> None:
+        """It will take its time: it keeps the carrier, and from now on it can be stopped and can time out."""
+        attempt.carrier = carrier
+        attempt.deadline = started + attempt.order.timeout
+        self.active.add(attempt)
+        self._quiet.clear()
+        self._carrying = False
+        self._carry_on()
+        if attempt.deadline < self._alarm_at:
+            self._set_alarm(attempt.deadline)
+        blocked = time.monotonic() - started
+        if blocked > _BLOCKED_SECONDS:
+            log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
+        self._tell()
+
+    def _finish(self, attempt: Attempt, ending: Ending) -> None:
+        if not attempt.reported:
+            attempt.reported = True
+            self._report(attempt, ending)
+
+    def _ask_to_stop(self, attempt: Attempt, why: Stop) -> None:
+        attempt.stopping = why
+        if attempt.on_stop is not None:
+            attempt.on_stop()
+        match attempt.heeds:
+            case Heeds.CANCELLATION:
+                self._cancel(attempt)
+            case Heeds.REQUEST:
+                pass
+            case Heeds.NOTHING:
+                if why is Stop.TIMEOUT:
+                    self._abandon(attempt)
+            case _:
+                assert_never(attempt.heeds)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        if attempt.carrier is not None:
+            attempt.carrier.cancel()
+        asyncio.get_running_loop().call_later(self._kill_grace, self._insist, attempt)
+
+    def _insist(self, attempt: Attempt) -> None:
+        """A coroutine caught its cancellation and went on: ask again, and do not let it hide a timeout."""
+        if attempt not in self.active or attempt.fenced:
+            return
+        log.warning("a task ignores its cancellation", task=attempt.order.task, run=str(attempt.order.run_id))
+        if attempt.stopping is Stop.TIMEOUT:
+            self._abandon(attempt)
+        self._cancel(attempt)
+
+    def _abandon(self, attempt: Attempt) -> None:
+        """A timed-out run goes on regardless: report it now; its slot stays taken until it returns."""
+        if not attempt.reported:
+            order = attempt.order
+            log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
+            self._report_early(attempt, ending_after_stop(attempt))
+            self._tell()
+
+    def _report_early(self, attempt: Attempt, ending: Ending) -> None:
+        if not attempt.reported:
+            self._abandoned += 1
+            self._finish(attempt, ending)
+            if len(self.active) == self._abandoned:
+                self._quiet.set()
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        delay = min(_LONGEST_TIMER, max(0.0, at - time.monotonic()))
+        self._alarm = asyncio.get_running_loop().call_later(delay, self._time_out)
+
+    def _time_out(self) -> None:
+        """One timer for all: it is set for the earliest deadline, and most runs are gone long before theirs."""
+        now = time.monotonic()
+        self._alarm, self._alarm_at = None, float("inf")
+        waiting = [attempt for attempt in self.active if attempt.stopping is None]
+        for attempt in waiting:
+            if attempt.deadline <= now:
+                self._ask_to_stop(attempt, Stop.TIMEOUT)
+        ahead = [attempt.deadline for attempt in waiting if attempt.deadline > now]
+        if ahead:
+            self._set_alarm(min(ahead))
+
+
+@types.coroutine
+def _rest_of(
+    coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
+) -> Generator[Any, Any, Ending]:
+    """Drive `coroutine` on from its first suspension, in its own context, as part of the task that awaits this."""
+    try:
+        while True:
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed to the coroutine, as await does
+                waits_for = context.run(coroutine.throw, error)
+            else:
+                waits_for = context.run(coroutine.send, value)
+    except StopIteration as end:
+        ending: Ending = end.value
+        return ending

@@ -1,0 +1,297 @@
+"""The worker: ties link, ledger and runner together, keeps the lease, and leaves in good order.
+
+The lease: an acknowledged exchange is worth `Timing.kill` seconds from the moment just before it was sent. When they
+have passed, the runs in our hands are about to be given to others, so they end here: process groups by SIGKILL, and
+coroutines and threads, which nobody can end from outside, with the whole process. The watchdog does the same a moment
+later for a worker that is stopped or stuck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.ids import uuid7
+from mainspring.kernel.logs import get_logger
+from mainspring.wire.exchange import ExchangeReply, WorkerHello
+from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.ledger import Flight, Ledger
+from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused
+from mainspring.worker.pace import Pace
+from mainspring.worker.runner import Runner
+from mainspring.worker.watchdog_link import WatchdogLink
+
+EXIT_FENCED = 70
+_TIDY_EVERY = 0.25
+# A run that waits here for longer than this, beyond what the pace of completions justifies, goes back to the server.
+_MOST_WAITING = 0.5
+_LAST_BREATH = 1.0
+_FAREWELL = 2.0
+_WAIT_MARGIN_MS = 200
+
+log = get_logger("worker")
+
+
+class Worker:
+    def __init__(
+        self,
+        link: Link,
+        watchdog: WatchdogLink,
+        executors: Iterable[Executor],
+        *,
+        name: str,
+        queues: Sequence[str],
+        slots: int,
+        version: str = "",
+        timing: Timing = DEFAULT_TIMING,
+    ) -> None:
+        self._link = link
+        self._watchdog = watchdog
+        self._timing = timing
+        self._runner = Runner(slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider)
+        self._hello = WorkerHello(
+            name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version
+        )
+        self._wait_ms = max(0, int(timing.beat * 1000) - _WAIT_MARGIN_MS)
+        self._ledger, self._pace = self._new_incarnation()
+        self._lease: float | None = None
+        self._talks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._draining: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._hurry = asyncio.Event()
+        self._left = asyncio.Event()
+
+    async def run(self) -> bool:
+        """Serve until `stop` has been called and everything is finished or handed back. False when runs were left
+        behind that only the end of the process ends."""
+        self._watchdog.start()
+        log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
+        tidying = asyncio.create_task(self._keep_tidy())
+        leaving = asyncio.create_task(self._left.wait())
+        try:
+            self._consider()
+            await asyncio.wait({tidying, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not leaving.done():
+                tidying.result()  # raises: better to end and be started again than to limp
+        finally:
+            self._left.set()
+            for task in (tidying, leaving, *self._talks):
+                task.cancel()
+            await asyncio.gather(tidying, leaving, *self._talks, return_exceptions=True)
+            self._link.close()
+            self._watchdog.stop()
+        return not self._runner.active
+
+    def stop(self) -> None:
+        """Drain: take no more, hand back what has not started, let the rest finish. A second call ends it at once."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        else:
+            self._hurry.set()
+
+    # -- exchanges
+
+    def _consider(self) -> None:
+        """Start an exchange if it is time for one, and see to it that we look again when it will be."""
+        if self._left.is_set():
+            return
+        now = time.monotonic()
+        if self._lease is not None and now >= self._lease:
+            self._lease_passed()
+        hungry = self._draining is None
+        at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
+        if at <= now:
+            self._start_exchange(now)
+            at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
+        self._look_again_at(at if self._lease is None else min(at, self._lease), now)
+
+    def _look_again_at(self, at: float, now: float) -> None:
+        if now < self._timer_at <= at:
+            return  # it looks earlier than needed, which costs less than setting the timer anew each time
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        delay = min(at - now, self._timing.beat)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._time_to_look)
+
+    def _time_to_look(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._consider()
+
+    def _start_exchange(self, now: float) -> None:
+        flight = self._ledger.compose(
+            now,
+            holding=self._runner.holding,
+            wait_ms=self._wait_ms,
+            draining=self._draining is not None,
+            stopping=self._leaving,
+        )
+        self._pace.started(now)
+        talk = asyncio.create_task(self._talk(self._ledger, flight))
+        self._talks.add(talk)
+        talk.add_done_callback(self._talks.discard)
+
+    async def _talk(self, ledger: Ledger, flight: Flight) -> None:
+        try:
+            reply = await self._link.exchange(flight.request)
+        except (AnswerLost, Refused) as error:
+            if ledger is self._ledger:
+                self._exchange_failed(flight, error)
+        except IncarnationLost as error:
+            if ledger is self._ledger:
+                self._fence_off(str(error))
+        except Exception as error:
+            if ledger is self._ledger:
+                log.error("the exchange failed", exc_info=error)
+                self._exchange_failed(flight, AnswerLost(repr(error)))
+        else:
+            if ledger is self._ledger:
+                self._landed(flight, reply)
+        self._consider()
+
+    def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
+        now = time.monotonic()
+        refused = isinstance(error, Refused)
+        self._ledger.lost(flight, now, answered=refused)
+        if refused:
+            self._pace.refused(now)
+            log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
+        else:
+            self._pace.failed(now)
+            failures = self._pace.failures
+            if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage must not fill the log
+                log.warning("no answer from the server", error=str(error), failures=failures)
+
+    def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
+        now = time.monotonic()
+        until = flight.sent + self._timing.kill
+        if now >= until:
+            # We were stopped for so long that what this answer brings may be somebody else's by now.
+            self._lease_passed()
+            if flight in self._ledger.flights:
+                self._ledger.lost(flight, now)
+            return
+        if not self._ledger.known or self._pace.failures:
+            log.info("connected", worker=str(self._ledger.worker_id), failures=self._pace.failures)
+        landing = self._ledger.landed(flight, reply, now)
+        self._lease = until if self._lease is None else max(self._lease, until)
+        useful = bool(landing.taken or landing.stop or reply.superseded)
+        self._pace.landed(flight, now, useful=useful)
+        for run_id in landing.fenced:
+            log.warning("an outcome was refused: the run has changed hands", run=str(run_id))
+        self._take(landing.taken)
+        for attempt in landing.stop:
+            self._runner.stop(attempt, Stop.CANCEL)
+        if flight.request.stopped and not reply.superseded:
+            self._left.set()
+
+    def _take(self, attempts: list[Attempt]) -> None:
+        if not attempts:
+            return
+        if self._draining is None:
+            self._runner.take(attempts)
+        else:  # claimed for an exchange from before the drain
+            self._runner.queue.extend(attempts)
+            self._runner.return_unstarted()
+        self._watchdog.set_deadline(self._lease)
+
+    def _report(self, attempt: Attempt, ending: Ending) -> None:
+        if attempt.fenced:
+            return
+        self._ledger.record(attempt, ending, time.monotonic())
+        if ending.status == "FAILED":
+            order = attempt.order
+            error = (ending.error or "").partition("\n")[0]
+            log.info("attempt failed", task=order.task, run=str(order.run_id), attempt=order.attempt, error=error)
+
+    # -- the lease
+
+    def _new_incarnation(self) -> tuple[Ledger, Pace]:
+        now = time.monotonic()
+        return Ledger(uuid7(), self._hello, now), Pace(self._timing.beat, now)
+
+    def _lease_passed(self) -> None:
+        if self._runner.holding:
+            self._fence_off(f"no acknowledgement for {self._timing.kill:g} s")
+        else:  # nothing to kill; outcomes are kept, for a server that comes back may still want them
+            self._lease = None
+            self._watchdog.set_deadline(None)
+
+    def _fence_off(self, reason: str) -> None:
+        """This incarnation is over: kill what it runs, forget what it held, and begin anew."""
+        log.error("lease lost: killing all runs", reason=reason, runs=self._runner.holding)
+        if not self._runner.fence_off():
+            os._exit(EXIT_FENCED)
+        for talk in self._talks:
+            if talk is not asyncio.current_task():
+                talk.cancel()
+        self._ledger, self._pace = self._new_incarnation()
+        self._lease = None
+        self._watchdog.set_deadline(None)
+        if self._draining is not None:
+            self._left.set()
+
+    async def _keep_tidy(self) -> None:
+        """What need not be exact: hand back runs that wait here in vain, and keep the watchdog's deadline right."""
+        while True:
+            await asyncio.sleep(_TIDY_EVERY)
+            now = time.monotonic()
+            queue = self._runner.queue
+            if queue and now - queue[0].received > _MOST_WAITING:
+                self._ledger.observe_pace(now)
+                returned = self._runner.return_unstarted(keep=self._ledger.appetite.prefetch)
+                if returned:
+                    log.info("handed back runs that waited for a slot", runs=returned)
+            self._watchdog.set_deadline(self._lease if self._runner.holding else None)
+
+    # -- leaving
+
+    async def _drain(self) -> None:
+        try:
+            returned = self._runner.return_unstarted()
+            log.info("draining", returned=returned, running=self._runner.holding)
+            self._pace.urgent = True
+            self._consider()
+            await self._end_runs()
+            await self._say_farewell()
+            log.info("worker stopped")
+        finally:
+            self._left.set()
+
+    async def _end_runs(self) -> None:
+        if await self._quiet_within(self._timing.drain_grace):
+            return
+        log.warning("stopping what still runs", runs=self._runner.holding)
+        self._runner.stop_all(Stop.DRAIN)
+        if not await self._quiet_within(self._timing.kill_grace + 0.5):
+            self._runner.kill_all()
+            self._hurry.clear()
+            await self._quiet_within(_LAST_BREATH)
+        self._runner.abandon_all("worker stopped")
+
+    async def _say_farewell(self) -> None:
+        """Report what is left, and that we are gone."""
+        if not self._ledger.known and not self._ledger.pending:
+            return
+        self._leaving = self._pace.urgent = True
+        self._consider()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._left.wait()
+        if self._ledger.pending:
+            log.warning("outcomes could not be reported; the runs will be rescued", outcomes=len(self._ledger.pending))
+
+    async def _quiet_within(self, seconds: float) -> bool:
+        """True when all runs have ended within `seconds`; False after them, or when we are told to hurry."""
+        quiet = asyncio.create_task(self._runner.wait_quiet())
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({quiet, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in (quiet, hurry):
+            task.cancel()
+        return quiet.done() and not quiet.cancelled()

@@ -1,0 +1,41 @@
+"""Help that teaches, and a start that is quick."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+VERBS = (
+    "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
+    "run-now", "workers", "queues", "migrate",
+)  # fmt: skip
+BENCHES = ("throughput", "lag", "pickup")
+
+
+@pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)
+def test_every_verb_explains_itself_with_an_example(verb: list[str], call: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = call(*verb, "--help")
+    assert code == 0
+    assert "Example" in out
+    assert f"mainspring {' '.join(verb)}" in out.split("Example", 1)[1]
+
+
+def test_every_verb_that_shows_data_speaks_json(call: Callable[..., tuple[int, str, str]]) -> None:
+    for verb in set(VERBS) - {"up", "server", "scheduler", "worker"}:
+        assert "--json" in call(verb, "--help")[1], verb
+
+
+def test_no_argument_at_all_shows_the_verbs(call: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = call()
+    assert code == 0
+    assert all(verb in out for verb in [*VERBS, "bench"])
+
+
+def test_help_does_not_load_what_only_the_verbs_need() -> None:
+    heavy = "{'asyncpg', 'litestar', 'uvicorn', 'httpx', 'structlog', 'msgspec', 'uvloop'}"
+    code = f"import sys; from mainspring.cli.main import main; main(['--help']); print({heavy} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip().splitlines()[-1] == "set()"

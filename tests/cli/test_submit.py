@@ -1,0 +1,129 @@
+"""`mainspring submit` and `--wait`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sdk.wire_samples import problem, run
+
+from .conftest import CannedServer
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def accepting(server: CannedServer) -> CannedServer:
+    server.says("POST /v1/jobs", {"job_id": "j1"}, status=201)
+    return server
+
+
+def sent(server: CannedServer) -> dict[str, Any]:
+    body = dict(server.asked[0][2])
+    del body["idempotency_key"]
+    return body
+
+
+def status(run_status: str, **changes: Any) -> dict[str, Any]:
+    return {"job_id": "j1", "status": "SCHEDULED", "latest_run": run(status=run_status, **changes)}
+
+
+def test_a_task_with_parameters(accepting: CannedServer, call: Call) -> None:
+    assert call("submit", "hello", "name=you", "times=3", "loud=true", "note=a=b") == (0, "j1\n", "")
+    assert sent(accepting) == {
+        "task": "hello",
+        "payload": {"name": "you", "times": 3, "loud": True, "note": "a=b"},
+    }
+
+
+def test_a_shell_cron(accepting: CannedServer, call: Call) -> None:
+    code, out, _ = call("submit", "--command", "date", "--cron", "* * * * *", "--timezone", "Europe/Berlin", "--json")
+    assert (code, json.loads(out)) == (0, {"job_id": "j1"})
+    assert sent(accepting) == {
+        "command": "date",
+        "schedule": {"cron": "* * * * *", "timezone": "Europe/Berlin"},
+    }
+
+
+def test_every_option_reaches_the_server(accepting: CannedServer, call: Call) -> None:
+    call(
+        *("submit", "t", "--payload", '{"a": 1}', "--manual", "--name", "N", "--queue", "q", "--priority", "high"),
+        *("--timeout", "15m", "--retries", "2", "--job-id", "chosen", "--label", "team=bi", "--label", "x=y=z"),
+    )
+    assert sent(accepting) == {
+        "task": "t",
+        "payload": {"a": 1},
+        "schedule": "manual",
+        "name": "N",
+        "queue": "q",
+        "priority": "high",
+        "timeout": "15m",
+        "retries": 2,
+        "job_id": "chosen",
+        "labels": {"team": "bi", "x": "y=z"},
+    }
+
+
+def test_a_chosen_key_is_kept(accepting: CannedServer, call: Call) -> None:
+    call("submit", "t", "--idempotency-key", "k1")
+    assert accepting.asked[0][2]["idempotency_key"] == "k1"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("t", "--payload", "[1]"), "--payload is not a JSON object"),
+        (("t", "--payload", "{}", "a=1"), "--payload and key=value both"),
+        (("t", "lonely"), "'lonely' is not key=value"),
+        (("t", "--at", "2026-01-01T00:00:00Z", "--cron", "@daily"), "both say when"),
+    ],
+)
+def test_what_is_wrong_here_is_said_here(
+    accepting: CannedServer, call: Call, args: tuple[str, ...], words: str
+) -> None:
+    code, out, err = call("submit", *args)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert accepting.asked == []
+
+
+def test_waiting_prints_the_result_and_ends_well(accepting: CannedServer, call: Call) -> None:
+    accepting.says("GET /v1/jobs/j1/status", status("QUEUED"), status("SUCCESS", result="Hello, you!"))
+    code, out, err = call("submit", "hello", "--wait")
+    assert (code, out) == (0, "Hello, you!\n")
+    assert "SUCCESS after 250ms" in err
+
+
+@pytest.mark.parametrize("ending", ["FAILED", "CANCELLED", "SKIPPED"])
+def test_waiting_for_any_other_end_fails_with_its_words(accepting: CannedServer, call: Call, ending: str) -> None:
+    accepting.says("GET /v1/jobs/j1/status", status(ending, error_message="exit code 3"))
+    code, out, err = call("submit", "hello", "--wait")
+    assert (code, out) == (1, "")
+    assert ending in err and "exit code 3" in err
+
+
+def test_waiting_with_json_prints_the_run_alone(accepting: CannedServer, call: Call) -> None:
+    accepting.says("GET /v1/jobs/j1/status", status("FAILED", error_message="no"))
+    code, out, err = call("submit", "hello", "--wait", "--json")
+    assert (code, err) == (1, "")
+    assert json.loads(out)["status"] == "FAILED"
+
+
+def test_waiting_no_longer_than_asked(accepting: CannedServer, call: Call) -> None:
+    accepting.says("GET /v1/jobs/j1/status", status("QUEUED", reason="no worker offers task hello"))
+    code, out, err = call("submit", "hello", "--wait", "--timeout-wait", "0s")
+    assert (code, out) == (1, "")
+    assert "still QUEUED (no worker offers task hello)" in err
+
+
+def test_a_refusal_of_the_server_is_two_lines(server: CannedServer, call: Call) -> None:
+    refusal = problem(
+        422, "invalid_cron", "'61 * * * *' is not a cron expression", field="schedule.cron", hint="@daily"
+    )
+    server.says("POST /v1/jobs", refusal, status=422)
+    code, out, err = call("submit", "t", "--cron", "61 * * * *")
+    assert (code, out) == (2, "")
+    assert err == "error: schedule.cron: '61 * * * *' is not a cron expression\nhint: @daily\n"

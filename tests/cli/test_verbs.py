@@ -1,0 +1,198 @@
+"""The verbs that look and steer: what they ask for, what they show, how they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sdk.wire_samples import job, problem, run
+
+from .conftest import CannedServer
+
+Call = Callable[..., tuple[int, str, str]]
+RUN_ID = run()["run_id"]
+
+
+def ago(**span: float) -> str:
+    return (datetime.now(UTC) - timedelta(**span)).isoformat()
+
+
+def test_jobs_shows_a_table_and_passes_its_filters_on(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs", {"jobs": [job(job_id="daily_report", name="Daily report")], "next": "c1"})
+    code, out, err = call("jobs", "--status", "paused", "--label", "team=bi", "--search", "rep")
+    assert code == 0
+    assert "daily_report" in out and "Daily report" in out
+    assert "--cursor c1" in err
+    assert server.asked[0][1] == "status=paused&label=team%3Abi&q=rep&limit=50"
+
+
+def test_json_is_the_servers_message_and_nothing_else(server: CannedServer, call: Call) -> None:
+    page = {"jobs": [job()], "next": "c1"}
+    server.says("GET /v1/jobs", page)
+    code, out, err = call("jobs", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == page
+
+
+def test_nothing_found_leaves_stdout_empty(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs", {"jobs": [], "next": None})
+    code, out, err = call("jobs")
+    assert (code, out) == (0, "")
+    assert "no jobs" in err
+
+
+def test_job_shows_definition_fires_and_latest_run(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs/report", job())
+    server.says("GET /v1/jobs/report/status", {"job_id": "report", "status": "SCHEDULED", "latest_run": run()})
+    server.says("GET /v1/jobs/report/upcoming", {"job_id": "report", "fires": ["2030-01-01T00:00:00Z"]})
+    code, out, _ = call("job", "report")
+    assert code == 0
+    for words in ("0 0 * * * (UTC)", "upcoming", "latest run", RUN_ID, "exponential from 2s to 10m"):
+        assert words in out
+
+
+def test_runs_shows_how_long_ago_and_the_first_line_of_the_error(server: CannedServer, call: Call) -> None:
+    failed = run(status="FAILED", error_message="boom\ntraceback", scheduled_for=ago(minutes=3, seconds=20))
+    server.says("GET /v1/runs", {"runs": [failed], "next": None})
+    code, out, _ = call("runs", "--status", "failed", "--error", "boom", "--limit", "5")
+    assert code == 0
+    assert RUN_ID in out and "3m20s ago" in out and "boom" in out and "traceback" not in out
+    assert server.asked[0][1] == "status=failed&error=boom&limit=5"
+
+
+@pytest.mark.parametrize("columns", ["30", "60", "80", "100"])
+def test_ids_are_whole_on_every_terminal(
+    server: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    note = {"error_message": "a rather long error message that wants all the room there is", "task": "some.long.task"}
+    server.says("GET /v1/runs", {"runs": [run(status="FAILED", **note)], "next": None})
+    _, out, _ = call("runs")
+    assert RUN_ID in out
+    assert "…" not in out
+
+
+def test_run_shows_the_run(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="FAILED", error_message="exit code 3", result=None))
+    code, out, _ = call("run", RUN_ID)
+    assert code == 0
+    assert "exit code 3" in out and "1 of 4" in out
+
+
+def test_run_watch_follows_to_the_end(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="RUNNING"), run(status="RUNNING"), run(result=[1, 2]))
+    assert call("run", RUN_ID, "--watch")[:2] == (0, "[1,2]\n")
+
+
+def test_why_is_one_sentence(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}/why", {"run_id": RUN_ID, "status": "QUEUED", "why": "no worker offers task x"})
+    assert call("why", RUN_ID)[:2] == (0, "QUEUED: no worker offers task x\n")
+
+
+def test_cancel_tries_the_run_first(server: CannedServer, call: Call) -> None:
+    server.says(f"POST /v1/runs/{RUN_ID}:cancel", run(status="RUNNING"), status=202)
+    code, out, _ = call("cancel", RUN_ID)
+    assert code == 0
+    assert out.startswith(f"run {RUN_ID} is asked to stop")
+    assert server.asked == [(f"POST /v1/runs/{RUN_ID}:cancel", "", {})]
+
+
+def test_cancel_turns_to_the_job_when_there_is_no_such_run(server: CannedServer, call: Call) -> None:
+    server.says(f"DELETE /v1/jobs/{RUN_ID}", job(job_id=RUN_ID, status="CANCELLED"))
+    assert call("cancel", RUN_ID)[:2] == (0, f"job {RUN_ID} is CANCELLED\n")
+
+
+def test_cancel_of_a_chosen_id_goes_to_the_job_at_once(server: CannedServer, call: Call) -> None:
+    server.says("DELETE /v1/jobs/report", job(status="CANCELLED"))
+    assert call("cancel", "report")[:2] == (0, "job report is CANCELLED\n")
+    assert len(server.asked) == 1
+
+
+def test_pause_and_resume(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/jobs/report:pause", job(status="PAUSED", next_fire_at=None))
+    server.says("POST /v1/jobs/report:resume", job(next_fire_at="2030-01-01T00:00:00Z"))
+    assert call("pause", "report")[:2] == (0, "job report is PAUSED\n")
+    code, out, _ = call("resume", "report")
+    assert code == 0
+    assert out.startswith("job report is SCHEDULED, next fire ")
+
+
+def test_run_now_gives_the_runs_id_or_waits_for_that_run(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/jobs/report:runNow", {"run_id": RUN_ID, "job_id": "report"}, status=202)
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="QUEUED"), run(result=7))
+    assert call("run-now", "report")[:2] == (0, f"{RUN_ID}\n")
+    assert call("run-now", "report", "--wait")[:2] == (0, "7\n")
+
+
+def test_workers_and_queues_are_tables(server: CannedServer, call: Call) -> None:
+    worker = {
+        "worker_id": RUN_ID, "name": "w1", "state": "LIVE", "queues": ["default"], "tasks": ["hello", "shell"],
+        "slots": 16, "running": 2, "labels": {}, "version": "1", "registered_at": ago(hours=1), "last_beat_at": ago(),
+    }  # fmt: skip
+    queue = {
+        "name": "default", "depth": 3, "scheduled": 1, "running": 2, "oldest_seconds": 75.0, "rate": 1.5, "workers": 1,
+    }  # fmt: skip
+    server.says("GET /v1/workers", {"workers": [worker]})
+    server.says("GET /v1/queues", {"queues": [queue]})
+    assert "2/16" in call("workers")[1]
+    assert "1m15s" in call("queues")[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "ending"),
+    [
+        (422, "invalid_input", 2),
+        (404, "not_found", 3),
+        (409, "conflict", 4),
+        (401, "unauthorized", 5),
+        (403, "forbidden", 5),
+        (500, "internal", 1),
+    ],
+)
+def test_each_class_of_error_has_its_exit_code(
+    server: CannedServer, call: Call, status: int, code: str, ending: int
+) -> None:
+    server.says("GET /v1/jobs/x", problem(status, code, "this went wrong"), status=status)
+    ended, out, err = call("job", "x")
+    assert (ended, out) == (ending, "")
+    assert err.startswith("error: this went wrong\n")
+    assert len(err.splitlines()) <= 2
+
+
+def test_with_json_the_problem_is_json_on_stderr(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs/x", problem(404, "not_found", "there is no job x", hint="look elsewhere"), status=404)
+    ended, out, err = call("job", "x", "--json")
+    assert (ended, out) == (3, "")
+    assert json.loads(err) == {"code": "not_found", "detail": "there is no job x", "hint": "look elsewhere"}
+
+
+def test_a_server_that_is_not_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.cli.connect._PATIENCE", 0.0)
+    monkeypatch.setenv("MAINSPRING_URL", "http://127.0.0.1:1")
+    code, out, err = call("jobs")
+    assert (code, out) == (6, "")
+    assert "is it running? start it with: mainspring up" in err
+
+
+@pytest.mark.parametrize("args", [("jobs", "--nope"), ("nope",), ("job",), ("jobs", "--limit", "many")])
+def test_misuse_is_two_lines_and_exit_code_2(call: Call, args: tuple[str, ...]) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    first, second = err.splitlines()
+    assert first.startswith("error: ") and "--help" in second
+
+
+def test_a_role_without_a_database_says_what_to_give(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAINSPRING_DATABASE_URL", raising=False)
+    code, _, err = call("migrate")
+    assert code == 2
+    assert "--database-url" in err
+
+
+def test_what_a_job_wrote_cannot_steer_the_terminal(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="FAILED", error_message="\x1b[2Jgone [red]not markup[/red]"))
+    _, out, _ = call("run", RUN_ID)
+    assert "\x1b" not in out and "[red]not markup[/red]" in out

@@ -1,0 +1,212 @@
+"""The supervisor starts again what dies, and ends its children in order, in time, and with itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from mainspring.roles.supervisor import Pauses, Program, Supervisor
+from mainspring.store.embedded import EmbeddedPostgres
+
+QUICK = Pauses(first=0.01, longest=0.05)
+
+# A child that tells its story line by line: "<name> began <pid>", and "<name> ended" when it is asked to stop.
+CHILD = """
+import os, signal, sys
+name, fifo, manner = sys.argv[1:]
+story = os.open(fifo, os.O_WRONLY)
+def ended(*_):
+    os.write(story, f"{name} ended\\n".encode())
+    if manner == "obedient":
+        os._exit(0)
+signal.signal(signal.SIGTERM, ended)
+os.write(story, f"{name} began {os.getpid()}\\n".encode())
+while True:
+    signal.pause()
+"""
+
+KEEPER = """
+import asyncio, os, sys
+from mainspring.roles.supervisor import Program, Supervisor
+async def keep():
+    Supervisor().start(Program("child", tuple(sys.argv[1:]), dict(os.environ)))
+    await asyncio.Event().wait()
+asyncio.run(keep())
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    parent = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
+    yield parent
+    shutil.rmtree(parent)
+
+
+@asynccontextmanager
+async def story_at(fifo: Path) -> AsyncIterator[asyncio.StreamReader]:
+    """What the children write, line by line."""
+    os.mkfifo(fifo)
+    reader = asyncio.StreamReader()
+    file = os.fdopen(os.open(fifo, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), file
+    )
+    try:
+        async with asyncio.timeout(10):
+            yield reader
+    finally:
+        transport.close()
+
+
+async def line_of(story: asyncio.StreamReader) -> list[str]:
+    return (await story.readline()).decode().split()
+
+
+def child_argv(name: str, fifo: Path, manner: str = "obedient") -> tuple[str, ...]:
+    return (sys.executable, "-S", "-c", CHILD, name, str(fifo), manner)
+
+
+def program(name: str, fifo: Path, manner: str = "obedient", grace: float = 30.0) -> Program:
+    return Program(name, child_argv(name, fifo, manner), dict(os.environ), grace)
+
+
+def test_a_child_that_dies_is_started_again(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor(pauses=QUICK)
+            supervisor.start(program("server", folder / "story"))
+            _, _, first = await line_of(story)
+            os.kill(int(first), signal.SIGKILL)
+            name, event, second = await line_of(story)
+            assert (name, event) == ("server", "began")
+            assert first != second
+            assert supervisor.pid("server") == int(second)
+            await supervisor.stop()
+            assert supervisor.pid("server") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_cannot_be_started_is_tried_again_and_can_be_stopped() -> None:
+    async def scenario() -> None:
+        supervisor = Supervisor(pauses=Pauses(first=60.0, longest=60.0))
+        supervisor.start(Program("server", ("/nonexistent/program",), {}))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await supervisor.stop()
+
+    asyncio.run(scenario())
+
+
+def test_children_end_one_after_the_other_last_started_first(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor()
+            for name in ("server", "worker"):
+                supervisor.start(program(name, folder / "story"))
+                assert (await line_of(story))[:2] == [name, "began"]
+            await supervisor.stop()
+            assert [await line_of(story), await line_of(story)] == [["worker", "ended"], ["server", "ended"]]
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_will_not_end_is_killed_after_its_grace(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor()
+            supervisor.start(program("worker", folder / "story", "stubborn", grace=0.1))
+            _, _, pid = await line_of(story)
+            await supervisor.stop()
+            assert await line_of(story) == ["worker", "ended"]
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
+
+    asyncio.run(scenario())
+
+
+def test_kill_during_the_stop_does_not_wait_for_the_grace(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor()
+            for name in ("server", "worker"):
+                supervisor.start(program(name, folder / "story", "stubborn", grace=600.0))
+                await line_of(story)
+            stop = asyncio.create_task(supervisor.stop())
+            assert await line_of(story) == ["worker", "ended"]  # it was asked, and stays
+            assert not stop.done()
+            supervisor.kill()
+            await stop
+
+    asyncio.run(scenario())
+
+
+def test_children_are_out_of_reach_of_the_terminals_ctrl_c(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor()
+            supervisor.start(program("server", folder / "story"))
+            _, _, pid = await line_of(story)
+            assert os.getsid(int(pid)) == int(pid)
+            await supervisor.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child's life to its parent's")
+def test_children_are_asked_to_end_when_the_supervisor_is_killed(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            keeper = subprocess.Popen([sys.executable, "-c", KEEPER, *child_argv("server", folder / "story")])
+            assert (await line_of(story))[:2] == ["server", "began"]
+            keeper.kill()
+            keeper.wait()
+            assert await line_of(story) == ["server", "ended"]
+
+    asyncio.run(scenario())
+
+
+def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_the_end(folder: Path) -> None:
+    async def scenario() -> None:
+        postgres = EmbeddedPostgres(folder / "data", settings={"shared_buffers": "16MB"})
+        postgres.start()
+        first = postgres.pid
+        supervisor = Supervisor(pauses=QUICK, watch_every=0.01)
+        supervisor.watch(postgres)
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            connection = await connected(postgres.url(), not_from=first)
+        assert postgres.pid != first
+        await connection.close()
+        await supervisor.stop()
+        assert not postgres.alive()
+        assert not postgres.lock.held
+
+    async def connected(url: str, not_from: int) -> asyncpg.Connection:
+        while True:
+            try:
+                connection = await asyncpg.connect(url)
+                parent = await connection.fetchval("select pg_read_file('postmaster.pid')")
+                if int(parent.split()[0]) != not_from:
+                    return connection
+                await connection.close()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    assert [Pauses().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]

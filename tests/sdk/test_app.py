@@ -1,0 +1,94 @@
+"""The application's decorators."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring import Mainspring
+
+
+def test_tasks_are_registered_under_their_names() -> None:
+    app = Mainspring()
+
+    @app.task
+    def plain() -> None: ...
+
+    @app.task("billing.charge", queue="heavy")
+    async def charge() -> None: ...
+
+    @app.task(priority="high")
+    def unnamed() -> None: ...
+
+    assert app.tasks == {"plain": plain, "billing.charge": charge, "unnamed": unnamed}
+    assert (charge.queue, unnamed.priority) == ("heavy", "high")
+
+
+def test_cron_and_every_stand_over_task() -> None:
+    app = Mainspring()
+
+    @app.cron("0 9 * * MON-FRI", timezone="Europe/Berlin", overlap="allow")
+    @app.task("daily.report", timeout="5m")
+    def report() -> None: ...
+
+    @app.every("10m", job_id="sweep.often")
+    @app.task
+    def sweep(depth: int = 1) -> None: ...
+
+    assert report() is None
+    assert [schedule.fields() for schedule in app.schedules] == [
+        {
+            "task": "daily.report",
+            "payload": {},
+            "timeout": "5m",
+            "cron": "0 9 * * MON-FRI",
+            "timezone": "Europe/Berlin",
+            "overlap": "allow",
+            "job_id": "daily.report",
+        },
+        {"task": "sweep", "payload": {}, "every": "10m", "job_id": "sweep.often"},
+    ]
+
+
+def test_a_schedule_over_a_plain_function_makes_it_a_task() -> None:
+    app = Mainspring()
+
+    @app.every("1h")
+    def tidy() -> None: ...
+
+    assert app.tasks == {"tidy": tidy}
+
+
+def test_a_second_schedule_of_a_task_needs_an_id_of_its_own() -> None:
+    app = Mainspring()
+
+    def tidy() -> None: ...
+
+    task = app.every("1h")(tidy)
+    with pytest.raises(ValueError, match="job_id="):
+        app.cron("@daily")(task)
+    app.cron("@daily", job_id="tidy.daily")(task)
+    assert [schedule.job_id for schedule in app.schedules] == ["tidy", "tidy.daily"]
+
+
+def test_a_scheduled_task_must_be_callable_without_parameters() -> None:
+    app = Mainspring()
+
+    def charge(account: str) -> None: ...
+
+    with pytest.raises(Exception, match="needs the parameter account"):
+        app.every("1h")(charge)
+    assert app.schedules == []
+
+
+def test_names_that_cannot_be_are_refused_at_once() -> None:
+    app = Mainspring()
+
+    def one() -> None: ...
+
+    app.task("one")(one)
+    with pytest.raises(ValueError, match="already"):
+        app.task("one")(one)
+    with pytest.raises(ValueError, match="shell"):
+        app.task("shell")(one)
+    with pytest.raises(ValueError, match="job_id="):
+        app.every("1h")(app.task("with space")(one))

@@ -1,0 +1,141 @@
+"""The two faces of the client, over a transport that stands for the network."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from mainspring.domain.errors import Conflict, Unavailable
+from mainspring.sdk.client import AsyncClient, Client
+
+from .wire_samples import job, problem, run
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def client(handler: Handler, **settings: Any) -> Client:
+    return Client("http://127.0.0.1:1", "secret", transport=httpx.MockTransport(handler), **settings)
+
+
+def answers(*outcomes: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
+    """A server that gives these answers, one after the other, and remembers what it was asked."""
+    asked: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        outcome = outcomes[len(asked) - 1]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return handle, asked
+
+
+def created() -> httpx.Response:
+    return httpx.Response(201, json={"job_id": "j1"})
+
+
+def busy() -> httpx.Response:
+    return httpx.Response(503, headers={"retry-after": "0"}, json=problem(503, "unavailable"))
+
+
+def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
+    def methods(face: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(value).parameters)
+            for name, value in vars(face).items()
+            if callable(value) and not name.startswith("_")
+        }
+
+    assert methods(Client) == methods(AsyncClient)
+    assert {"submit", "add_job", "submit_batch", "why", "run_now", "dead_letters", "health"} <= methods(Client).keys()
+
+
+def test_the_token_and_the_body_go_as_the_server_wants_them() -> None:
+    handle, asked = answers(created())
+    assert client(handle).submit(task="hello", payload={"name": "you"}).job_id == "j1"
+    assert asked[0].headers["authorization"] == "Bearer secret"
+    assert asked[0].headers["content-type"] == "application/json"
+    assert json.loads(asked[0].content)["payload"] == {"name": "you"}
+
+
+def test_a_submission_survives_a_busy_and_a_broken_server_under_one_key() -> None:
+    handle, asked = answers(busy(), httpx.ReadError("reset"), created())
+    assert client(handle).submit(task="hello").job_id == "j1"
+    assert len({json.loads(request.content)["idempotency_key"] for request in asked}) == 1
+
+
+def test_run_now_is_not_sent_twice_when_its_answer_is_lost() -> None:
+    handle, asked = answers(httpx.ReadTimeout("late"))
+    with pytest.raises(Unavailable):
+        client(handle).run_now("report")
+    assert len(asked) == 1
+
+
+def test_run_now_is_sent_again_when_nobody_was_there() -> None:
+    handle, asked = answers(
+        httpx.ConnectError("refused"), httpx.Response(202, json={"run_id": "r1", "job_id": "report"})
+    )
+    assert client(handle).run_now("report").run_id == "r1"
+    assert len(asked) == 2
+
+
+def test_a_server_that_stays_away_is_unavailable() -> None:
+    def nobody(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    with pytest.raises(Unavailable, match="connection refused"):
+        client(nobody, patience=0.0).health()
+
+
+def test_a_guarded_change_names_the_version() -> None:
+    handle, asked = answers(httpx.Response(200, json=job(version=4)))
+    assert client(handle).update_job("report", if_version=3, priority="high").version == 4
+    assert (asked[0].method, asked[0].headers["if-match"]) == ("PATCH", '"3"')
+    assert json.loads(asked[0].content) == {"priority": "high"}
+
+
+def test_a_conflict_is_raised_as_such() -> None:
+    handle, _ = answers(httpx.Response(409, json=problem(409, "job_exists", "taken")))
+    with pytest.raises(Conflict, match="taken"):
+        client(handle).submit(task="t", job_id="report")
+
+
+def test_all_jobs_goes_through_every_page() -> None:
+    handle, asked = answers(
+        httpx.Response(200, json={"jobs": [job(job_id="a")], "next": "c1"}),
+        httpx.Response(200, json={"jobs": [job(job_id="b")], "next": None}),
+    )
+    assert [found.job_id for found in client(handle).all_jobs(queue="heavy")] == ["a", "b"]
+    assert dict(asked[1].url.params) == {"queue": "heavy", "cursor": "c1"}
+
+
+def test_the_runs_of_a_job_come_with_the_cursor_of_the_link_header() -> None:
+    link = '</v1/jobs/report/runs?cursor=c1>; rel="next"'
+    handle, _ = answers(httpx.Response(200, json=[run()], headers={"link": link}))
+    page = client(handle).job_runs("report", limit=1)
+    assert (len(page.runs), page.next) == (1, "c1")
+
+
+def test_the_async_face_has_the_same_manners() -> None:
+    handle, asked = answers(
+        busy(),
+        created(),
+        httpx.Response(200, json={"runs": [run(run_id="a")], "next": "c1"}),
+        httpx.Response(200, json={"runs": [run(run_id="b")]}),
+    )
+
+    async def scenario() -> list[str]:
+        transport = httpx.MockTransport(handle)
+        async with AsyncClient("http://127.0.0.1:1", "secret", transport=transport) as face:
+            assert (await face.submit(task="hello")).job_id == "j1"
+            return [found.run_id async for found in face.all_runs(status="failed")]
+
+    assert asyncio.run(scenario()) == ["a", "b"]
+    assert asked[0].content == asked[1].content

@@ -1,0 +1,150 @@
+"""The client core decides without doing any I/O, so every rule can be asked for directly."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mainspring.domain import errors
+from mainspring.kernel.clock import ManualClock
+from mainspring.sdk import calls
+from mainspring.sdk.client_core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
+from mainspring.wire.jobs import JobList
+
+from .wire_samples import problem
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def refused(status: int, code: str, headers: dict[str, str] | None = None, **more: Any) -> Answer:
+    return Answer(status, json.dumps(problem(status, code, **more)).encode(), headers or {})
+
+
+def talk(call: Call[Any], clock: ManualClock | None = None, patience: float = 10.0) -> Conversation[Any]:
+    clock = clock or ManualClock(START)
+    return Conversation(call, url="http://here", clock=clock, patience=patience, chance=lambda: 0.5)
+
+
+def test_the_pause_doubles_up_to_two_seconds_and_ends_with_the_patience() -> None:
+    clock = ManualClock(START)
+    conversation = talk(calls.job("a"), clock, patience=6.0)
+    pauses = []
+    while (pause := conversation.take(NoAnswer("refused", reached=False))) is not None:
+        pauses.append(round(pause, 3))
+        clock.advance(pause)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
+    with pytest.raises(errors.Unavailable, match="refused") as caught:
+        conversation.result()
+    assert caught.value.hint is not None and "mainspring up" in caught.value.hint
+
+
+def test_retry_after_is_waited_for_when_it_fits_and_not_when_it_does_not() -> None:
+    busy = refused(503, "unavailable", {"retry-after": "3"})
+    assert talk(calls.job("a"), patience=10).take(busy) == 3.0
+    assert talk(calls.job("a"), patience=2).take(busy) is None
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_submission_is_sent_again_since_it_carries_a_key(status: int) -> None:
+    assert talk(calls.submit(task="t")).take(refused(status, "unavailable")) is not None
+    assert talk(calls.submit(task="t")).take(NoAnswer("broken", reached=True)) is not None
+
+
+def test_what_could_run_twice_is_sent_again_only_when_it_never_reached_the_server() -> None:
+    for call in (calls.run_now("a"), calls.submit_batch([{"task": "t"}])):
+        assert talk(call).take(NoAnswer("broken", reached=True)) is None
+        assert talk(call).take(refused(503, "unavailable")) is None
+        assert talk(call).take(NoAnswer("refused", reached=False)) is not None
+        assert talk(call).take(refused(429, "queue_full", {"retry-after": "1"})) == 1.0
+
+
+def test_a_batch_in_which_every_job_has_a_key_may_be_repeated() -> None:
+    batch = [{"task": "t", "idempotency_key": "1"}, {"task": "t", "idempotency_key": "2"}]
+    assert calls.submit_batch(batch).repeatable
+    assert not calls.submit_batch([*batch, {"task": "t"}]).repeatable
+
+
+def test_a_guarded_change_is_not_repeated() -> None:
+    assert calls.update_job("a", priority="high").repeatable
+    assert not calls.update_job("a", if_version=3, priority="high").repeatable
+
+
+def test_refusals_are_final() -> None:
+    for status in (400, 401, 404, 409, 422, 500):
+        assert talk(calls.job("a")).take(refused(status, "some_code")) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (422, "invalid_cron", errors.InvalidInput),
+        (400, "invalid_json", errors.InvalidInput),
+        (422, "not_supported_yet", errors.NotSupportedYet),
+        (413, "payload_too_large", errors.PayloadTooLarge),
+        (415, "unsupported_media_type", errors.WrongMediaType),
+        (401, "unauthorized", errors.Unauthorized),
+        (403, "forbidden", errors.Forbidden),
+        (404, "not_found", errors.NotFound),
+        (409, "job_exists", errors.Conflict),
+        (409, "fenced", errors.Fenced),
+        (412, "version_mismatch", errors.VersionMismatch),
+        (503, "unavailable", errors.Unavailable),
+        (418, "teapot", errors.MainspringError),
+    ],
+)
+def test_a_problem_becomes_the_error_of_its_code_or_status(
+    status: int, code: str, kind: type[errors.MainspringError]
+) -> None:
+    error = error_of(refused(status, code, detail="what", field="f", expected="e", hint="h"))
+    assert type(error) is kind
+    assert (error.code, error.detail, error.field, error.expected, error.hint) == (code, "what", "f", "e", "h")
+
+
+def test_a_refused_batch_names_each_job_by_index() -> None:
+    line = {"field": "jobs[3].schedule", "code": "invalid_cron", "detail": "bad", "index": 3}
+    error = error_of(refused(422, "invalid_batch", errors=[line]))
+    assert isinstance(error, errors.InvalidBatch)
+    assert error.errors[0].index == 3
+
+
+def test_a_page_of_a_proxy_is_named_by_its_status() -> None:
+    error = error_of(Answer(502, b"<html>bad gateway</html>\nmore", {}))
+    assert isinstance(error, errors.Unavailable)
+    assert error.detail == "the server answered 502: <html>bad gateway</html>"
+
+
+def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
+    conversation = talk(calls.job("a"))
+    assert conversation.take(Answer(200, b"<html>hi</html>", {})) is None
+    with pytest.raises(errors.MainspringError, match="something else") as caught:
+        conversation.result()
+    assert caught.value.code == "unexpected_answer"
+
+
+def test_the_next_page_keeps_the_filters() -> None:
+    first = calls.jobs(queue="heavy", limit=2)
+    second = following(first, JobList(jobs=[], next="c1"))
+    assert second is not None and second.params == (("queue", "heavy"), ("limit", "2"), ("cursor", "c1"))
+    third = following(second, JobList(jobs=[], next="c2"))
+    assert third is not None and third.params[-1] == ("cursor", "c2") and len(third.params) == 3
+    assert following(third, JobList(jobs=[], next=None)) is None
+
+
+def test_the_cursor_is_read_from_the_link_header() -> None:
+    link = '</v1/jobs/a/runs?limit=2>; rel="first", </v1/jobs/a/runs?limit=2&cursor=a%2Fb>; rel="next"'
+    assert next_cursor(Answer(200, b"[]", {"link": link})) == "a/b"
+    assert next_cursor(Answer(200, b"[]", {})) is None
+
+
+def test_ids_are_quoted_in_paths() -> None:
+    assert calls.job("a/b c").path == "/v1/jobs/a%2Fb%20c"
+    assert calls.pause("x").path == "/v1/jobs/x:pause"
+    assert calls.pause("x").body == b"{}"
+
+
+def test_what_cannot_be_json_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(errors.InvalidInput, match="JSON"):
+        calls.submit(task="t", payload={"x": object()})

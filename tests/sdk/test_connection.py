@@ -1,0 +1,69 @@
+"""Where the client looks for the server and the token."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.sdk.connection import find_connection
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / ".mainspring"
+    folder.mkdir()
+    (folder / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:9000", "pid": 1}))
+    (folder / "admin-token").write_text("from-folder\n")
+    (tmp_path / "deep" / "inside").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_data_folder_above_is_found(project: Path) -> None:
+    found = find_connection(environ={}, start=project / "deep" / "inside")
+    assert (found.url, found.token) == ("http://127.0.0.1:9000", "from-folder")
+
+
+def test_the_environment_goes_before_the_folder_and_arguments_before_both(project: Path) -> None:
+    environ = {"MAINSPRING_URL": "http://127.0.0.1:9001/", "MAINSPRING_TOKEN": "from-env"}
+    found = find_connection(environ=environ, start=project)
+    assert (found.url, found.token) == ("http://127.0.0.1:9001", "from-env")
+    found = find_connection("https://there", "given", environ=environ, start=project)
+    assert (found.url, found.token) == ("https://there", "given")
+
+
+def test_the_data_folder_may_be_named(project: Path, tmp_path: Path) -> None:
+    named = project / ".mainspring"
+    elsewhere = Path("/")
+    assert find_connection(data=named, environ={}, start=elsewhere).token == "from-folder"
+    assert find_connection(environ={"MAINSPRING_DATA": str(named)}, start=elsewhere).token == "from-folder"
+
+
+def test_the_folders_token_is_not_sent_to_another_machine(project: Path) -> None:
+    assert find_connection("http://example.org:8700", environ={}, start=project).token is None
+    assert find_connection("http://localhost:8700", environ={}, start=project).token == "from-folder"
+
+
+def test_without_anything_it_is_the_default_address_and_no_token(tmp_path: Path) -> None:
+    found = find_connection(environ={}, data=tmp_path)
+    assert (found.url, found.token) == ("http://127.0.0.1:8700", None)
+
+
+def test_a_token_file_is_read_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(" abc \n")
+    assert find_connection(token_file=file, environ={}).token == "abc"
+    assert find_connection(environ={"MAINSPRING_TOKEN_FILE": str(file)}).token == "abc"
+    with pytest.raises(InvalidInput, match="nowhere"):
+        find_connection(token_file=tmp_path / "nowhere", environ={})
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="localhost:8700"):
+        find_connection("localhost:8700", environ={})
+
+
+def test_a_token_is_not_shown_when_the_connection_is_printed() -> None:
+    assert "secret" not in repr(find_connection(token="secret", environ={}))

@@ -1,0 +1,109 @@
+"""An application's schedules become jobs, and follow the code when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+
+from mainspring import AsyncClient, Mainspring
+from mainspring.sdk.ensure_schedules import ensure_schedules
+
+from .wire_samples import job, problem
+
+
+class JobShelf:
+    """The server's side of the network: holds at most one job and notes the changes it is asked for."""
+
+    def __init__(self, present: dict[str, Any] | None = None) -> None:
+        self.present = present
+        self.created: list[dict[str, Any]] = []
+        self.changes: list[dict[str, Any]] = []
+        self.outdated = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            if self.present is not None:
+                return httpx.Response(409, json=problem(409, "job_exists"))
+            self.created.append(json.loads(request.content))
+            return httpx.Response(201, json={"job_id": self.created[-1]["job_id"]})
+        if request.method == "PATCH":
+            if self.outdated:
+                self.outdated -= 1
+                return httpx.Response(412, json=problem(412, "version_mismatch"))
+            self.changes.append(json.loads(request.content))
+        return httpx.Response(200, json=self.present)
+
+
+def ensure(app: Mainspring, shelf: JobShelf) -> dict[str, str]:
+    async def scenario() -> dict[str, str]:
+        async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(shelf)) as client:
+            return dict(await ensure_schedules(client, app))
+
+    return asyncio.run(scenario())
+
+
+def app_with(expression: str = "@daily", **options: Any) -> Mainspring:
+    app = Mainspring()
+
+    @app.cron(expression, **options)
+    @app.task
+    def report() -> None: ...
+
+    return app
+
+
+def test_a_missing_job_is_created_under_the_tasks_name() -> None:
+    shelf = JobShelf()
+    assert ensure(app_with(timezone="Europe/Berlin"), shelf) == {"report": "created"}
+    (body,) = shelf.created
+    assert body["job_id"] == "report"
+    assert body["schedule"] == {"cron": "@daily", "timezone": "Europe/Berlin"}
+
+
+def test_a_job_that_says_the_same_in_other_words_is_left_alone() -> None:
+    shelf = JobShelf(job(timeout=900.0))
+    assert ensure(app_with("@daily", timeout="15m"), shelf) == {"report": "unchanged"}
+    assert shelf.changes == []
+
+
+def test_only_what_differs_is_changed() -> None:
+    shelf = JobShelf(job())
+    assert ensure(app_with("0 6 * * *", queue="default", priority="high"), shelf) == {"report": "updated"}
+    assert shelf.changes == [{"schedule": {"cron": "0 6 * * *"}, "priority": "high"}]
+
+
+def test_what_the_code_does_not_name_stays_as_operators_set_it() -> None:
+    shelf = JobShelf(job(priority="critical", queue="heavy", retry=job()["retry"] | {"base": 9.0}))
+    assert ensure(app_with("@daily", retries=3), shelf) == {"report": "unchanged"}
+
+
+def test_a_change_of_zone_is_a_change_of_schedule() -> None:
+    shelf = JobShelf(job())
+    assert ensure(app_with("@daily", timezone="Europe/Berlin"), shelf) == {"report": "updated"}
+    assert shelf.changes == [{"schedule": {"cron": "@daily", "timezone": "Europe/Berlin"}}]
+
+
+def test_an_interval_is_compared_in_seconds() -> None:
+    app = Mainspring()
+
+    def report() -> None: ...
+
+    app.every("10m")(report)
+    present = job(schedule_type="INTERVAL", cron_expression=None, timezone=None, every=600.0)
+    assert ensure(app, JobShelf(present)) == {"report": "unchanged"}
+    assert ensure(app, JobShelf(present | {"every": 60.0})) == {"report": "updated"}
+
+
+def test_a_cancelled_job_stays_cancelled() -> None:
+    shelf = JobShelf(job(status="CANCELLED"))
+    assert ensure(app_with("0 6 * * *"), shelf) == {"report": "left cancelled"}
+    assert shelf.changes == []
+
+
+def test_two_workers_that_start_at_once_do_not_disturb_each_other() -> None:
+    shelf = JobShelf(job())
+    shelf.outdated = 2
+    assert ensure(app_with("0 6 * * *"), shelf) == {"report": "updated"}
