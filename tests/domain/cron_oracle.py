@@ -138,7 +138,7 @@ def _field(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrateg
 minutes, hours = _field(0, 59), _field(0, 23)
 days_of_month, months, weekdays = _field(1, 31), _field(1, 12, MONTHS), _field(0, 7, WEEKDAYS)
 # Mostly every day, so that a window of a day or two sees fires.
-_often_every_day = st.sampled_from(["* * *"] * 4 + ["*/2 * *", "* * */2", "1-28 * MON-SUN".replace("SUN", "SAT")])
+_often_every_day = st.sampled_from(["* * *"] * 4 + ["*/2 * *", "* * */2", "1-28 * MON-SAT"])
 five_fields = st.builds("{} {} {}".format, minutes, hours, _often_every_day)
 six_fields = st.builds("{} {}".format, _field(0, 59), five_fields)
 day_fields = st.builds("0 0 {} {} {}".format, days_of_month, months, weekdays)

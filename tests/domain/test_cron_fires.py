@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
 
 import pytest
 from cron_oracle import CHANGES, STEADY_ZONES, day_fields, days, five_fields, scan, six_fields
@@ -34,10 +35,9 @@ def local(expression: str, zone: str, start: str, count: int) -> list[str]:
     """The next fires as wall times with their offsets, from a start that is written the same way."""
     schedule = cron(expression, zone)
     here = datetime.fromisoformat(start).astimezone(UTC)
-    from zoneinfo import ZoneInfo
-
     return [
-        moment.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes") for moment in islice(fires(schedule, here), count)
+        moment.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes")
+        for moment in islice(fires(schedule, here), count)
     ]
 
 

@@ -75,7 +75,9 @@ def test_a_bad_duration_is_refused_by_the_name_of_its_field(bad: str | float) ->
     assert refused.value.hint and len(refused.value.detail) < 100
 
 
-@pytest.mark.parametrize(("value", "limits"), [(0, {"zero_ok": False}), ("5s", {"least": 10.0}), ("1m", {"most": 59.0})])
+@pytest.mark.parametrize(
+    ("value", "limits"), [(0, {"zero_ok": False}), ("5s", {"least": 10.0}), ("1m", {"most": 59.0})]
+)
 def test_a_duration_outside_its_bounds_is_refused_with_the_bounds(
     value: str | float, limits: dict[str, float | bool]
 ) -> None:

@@ -1,0 +1,1 @@
+"""`mainspring bench`: figures from the real processes, over HTTP, on a fresh PostgreSQL with fsync on."""

@@ -13,7 +13,6 @@ from mainspring.domain.durations import format_duration
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
 
 ERROR_BYTES = 8 * 1024
-NOTHING = msgspec.Raw(b"")
 
 Key = tuple[int, int]
 
@@ -40,7 +39,7 @@ class Ending(msgspec.Struct, frozen=True):
     status: OutcomeStatus = "SUCCESS"
     error: str | None = None
     retry: bool = True
-    result: msgspec.Raw = NOTHING
+    result: msgspec.Raw | None = None
 
 
 SUCCEEDED = Ending()

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, WorkerHello
 from mainspring.worker.appetite import Appetite
-from mainspring.worker.attempt import NOTHING, Attempt, Ending, Key, key_of
+from mainspring.worker.attempt import Attempt, Ending, Key, key_of
 
 MOST_OUTCOMES = 2000
 MOST_OUTCOME_BYTES = 4 * 1024 * 1024
@@ -96,13 +96,13 @@ class Ledger:
             round(ran * 1000.0, 3),
             ending.error,
             ending.retry,
-            None,
-            ending.result,
         )
+        if ending.result is not None:
+            outcome.result = ending.result
         if not self.pending:
             self.pending_since = now
         self.pending.append(outcome)
-        if ending.error is not None or ending.result is not NOTHING:
+        if ending.error is not None or ending.result is not None:
             self._heavy += _weight(outcome)
 
     def observe_pace(self, now: float) -> None:

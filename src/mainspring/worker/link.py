@@ -1,7 +1,7 @@
 """The HTTP side of the worker: sends an exchange, brings the answer.
 
 HTTP/1.1 by hand over asyncio and httptools, for an exchange is one small request on a warm connection and stands in
-the way of every run: measured against a bare loopback server, 0.09 ms a round trip here and 0.55 ms with httpx.
+the way of every run: measured with both ends in one process, 0.04 ms a round trip here and 0.85 ms with httpx.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Worker:
         self._link = link
         self._watchdog = watchdog
         self._timing = timing
-        self._runner = Runner(slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider)
+        self._runner = Runner(slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon)
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version
         )
@@ -62,6 +62,7 @@ class Worker:
         self._talks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
+        self._considering = False
         self._draining: asyncio.Task[None] | None = None
         self._leaving = False
         self._hurry = asyncio.Event()
@@ -99,6 +100,7 @@ class Worker:
 
     def _consider(self) -> None:
         """Start an exchange if it is time for one, and see to it that we look again when it will be."""
+        self._considering = False
         if self._left.is_set():
             return
         now = time.monotonic()
@@ -110,6 +112,12 @@ class Worker:
             self._start_exchange(now)
             at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
         self._look_again_at(at if self._lease is None else min(at, self._lease), now)
+
+    def _consider_soon(self) -> None:
+        """Once for all that happens in this turn of the loop."""
+        if not self._considering:
+            self._considering = True
+            asyncio.get_running_loop().call_soon(self._consider)
 
     def _look_again_at(self, at: float, now: float) -> None:
         if now < self._timer_at <= at:

@@ -1,0 +1,21 @@
+"""The tasks that the benches run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mainspring.sdk.app import Mainspring
+
+app = Mainspring()
+
+
+@app.task("bench.noop")
+async def noop(**_payload: Any) -> None:
+    """Does nothing, as fast as it can."""
+
+
+@app.task("bench.moment")
+async def moment(**_payload: Any) -> float:
+    """When it started, by this machine's clock (the benches run everything on one machine)."""
+    return time.time()

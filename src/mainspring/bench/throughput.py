@@ -1,0 +1,135 @@
+"""Throughput: no-op jobs of about 250 bytes through jobs:batch, one server, one worker, until all are recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+import asyncpg
+import httpx
+import msgspec
+import uvloop
+from rich.progress import Progress, TaskID
+
+from mainspring.bench.arena import Arena, fresh_postgres, product
+from mainspring.bench.ceiling import measure
+from mainspring.bench.figures import progress, show
+from mainspring.domain.errors import Unavailable
+
+JOBS = 100_000
+BATCH = 1000
+SENDERS = 2
+CEILING_JOBS = 30_000
+_STALL = 15.0
+
+
+def main(jobs: int | None, as_json: bool) -> int:
+    figures = uvloop.run(run(jobs or JOBS))
+    show("throughput", figures, as_json)
+    return 0
+
+
+async def run(jobs: int) -> dict[str, object]:
+    with progress() as bar:
+        async with fresh_postgres() as (postgres, folder):
+            payloads = [payload(number) for number in range(CEILING_JOBS)]
+            stage = bar.add_task("plain-SQL ceiling", total=2)
+            before = await measure(postgres, payloads)
+            bar.advance(stage)
+            async with product(postgres, folder) as arena:
+                seconds = await drive(arena, jobs, bar)
+            after = await measure(postgres, payloads)
+            bar.advance(stage)
+    rate, ceiling = jobs / seconds, (before + after) / 2
+    return {
+        "jobs": jobs,
+        "seconds": round(seconds, 3),
+        "jobs_per_s": round(rate),
+        "ceiling_per_s": round(ceiling),
+        "ratio": round(rate / ceiling, 3),
+    }
+
+
+def payload(number: int) -> str:
+    """With its task's name and braces a job of about 250 bytes."""
+    return msgspec.json.encode({"number": number, "text": "x" * 180}).decode()
+
+
+async def drive(arena: Arena, jobs: int, bar: Progress) -> float:
+    """Submit all, wait until all are recorded, check that each has exactly one ended run; answers the seconds."""
+    bodies = [_body(start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
+    sending = bar.add_task("submitted", total=jobs)
+    recording = bar.add_task("recorded", total=jobs)
+    connection = await arena.connect()
+    limits = httpx.Limits(max_connections=SENDERS)
+    async with httpx.AsyncClient(headers=arena.headers, timeout=60, limits=limits) as client:
+        started = time.perf_counter()
+        accepted: list[str] = []
+        queue = iter(bodies)
+        watch = asyncio.create_task(_watch(connection, bar, recording))
+        await asyncio.gather(*(_send(arena, client, queue, accepted, bar, sending) for _ in range(SENDERS)))
+        watch.cancel()
+        await asyncio.wait([watch])
+        await _until_recorded(connection, bar, recording)
+        seconds = time.perf_counter() - started
+    try:
+        await _check(connection, accepted, jobs)
+    finally:
+        await connection.close()
+    return seconds
+
+
+def _body(start: int, count: int) -> bytes:
+    jobs = ",".join(f'{{"task":"bench.noop","payload":{payload(number)}}}' for number in range(start, start + count))
+    return f'{{"jobs":[{jobs}]}}'.encode()
+
+
+async def _send(
+    arena: Arena, client: httpx.AsyncClient, queue: Iterator[bytes], accepted: list[str], bar: Progress, task: TaskID
+) -> None:
+    for body in queue:
+        answer = await client.post(f"{arena.server_url}/v1/jobs:batch", content=body)
+        answer.raise_for_status()
+        job_ids = msgspec.json.decode(answer.content)["job_ids"]
+        accepted.extend(job_ids)
+        bar.advance(task, len(job_ids))
+
+
+async def _watch(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
+    """The bar, from PostgreSQL's own counters: counting rows would take the time that is measured."""
+    while True:
+        await asyncio.sleep(0.5)
+        bar.update(task, completed=await _counted(connection))
+
+
+async def _until_recorded(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
+    deadline, least = time.monotonic() + _STALL, 0
+    while await connection.fetchval("select exists (select from mainspring.runs)"):
+        counted = await _counted(connection)
+        if counted > least:
+            deadline, least = time.monotonic() + _STALL, counted
+            bar.update(task, completed=counted)
+        if time.monotonic() > deadline:
+            left = await connection.fetch("select state, count(*) from mainspring.runs group by state")
+            raise Unavailable(f"nothing was recorded for {_STALL:g} s; left: {[tuple(row) for row in left]}")
+        await asyncio.sleep(0.01)
+    bar.update(task, completed=await _counted(connection))
+
+
+async def _counted(connection: asyncpg.Connection) -> int:
+    return int(
+        await connection.fetchval(
+            "select coalesce(sum(n_tup_ins), 0) from pg_stat_user_tables where relname like 'run\\_history\\_%'"
+        )
+    )
+
+
+async def _check(connection: asyncpg.Connection, accepted: Sequence[str], jobs: int) -> None:
+    rows = await connection.fetch("select run_id, state from mainspring.run_history")
+    ended = [row["run_id"] for row in rows]
+    if len(accepted) != jobs or len(ended) != jobs or set(ended) != {UUID(job_id) for job_id in accepted}:
+        raise AssertionError(f"{jobs} jobs, {len(accepted)} accepted, {len(ended)} ended, {len(set(ended))} distinct")
+    if any(row["state"] != 10 for row in rows):
+        raise AssertionError("some runs did not end in SUCCESS")

@@ -1,0 +1,114 @@
+"""The transition table is whole: live states go somewhere, ended ones nowhere, and the diagram shows all of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.domain.transitions import (
+    BIRTH_STATES,
+    ENDED,
+    JOB_TRANSITIONS,
+    LIVE,
+    TRANSITIONS,
+    JobStatus,
+    RunState,
+    StoredJobStatus,
+    StoredState,
+    job_may_follow,
+    may_follow,
+    mermaid,
+    shown_state,
+)
+
+EDGES = [(before, after) for before, following in TRANSITIONS.items() for after in following]
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+def test_every_state_is_live_or_ended() -> None:
+    assert frozenset(StoredState) == LIVE | ENDED
+    assert not LIVE & ENDED
+
+
+def test_every_live_state_has_a_way_on_and_can_be_cancelled() -> None:
+    assert set(TRANSITIONS) == LIVE
+    for state in LIVE:
+        assert StoredState.CANCELLED in TRANSITIONS[state], f"{state.name} cannot be cancelled"
+
+
+def test_an_ended_state_is_final() -> None:
+    assert not [(before, after) for before in ENDED for after in StoredState if may_follow(before, after)]
+
+
+def test_every_edge_says_why() -> None:
+    assert all(
+        why.strip() for following in (*TRANSITIONS.values(), *JOB_TRANSITIONS.values()) for why in following.values()
+    )
+
+
+def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:
+    reached = set(BIRTH_STATES)
+    for _ in StoredState:
+        reached |= {after for before, after in EDGES if before in reached}
+    assert reached == set(StoredState)
+    ending = set(ENDED)
+    for _ in StoredState:
+        ending |= {before for before, after in EDGES if after in ending}
+    assert ending == set(StoredState)
+
+
+def test_only_a_claimed_run_succeeds_or_fails() -> None:
+    for end in (StoredState.SUCCESS, StoredState.FAILED):
+        assert {before for before, after in EDGES if after is end} == {StoredState.RUNNING}
+
+
+@given(st.sampled_from(sorted(BIRTH_STATES)), st.lists(st.sampled_from(list(StoredState)), max_size=200))
+def test_a_walk_by_the_table_stops_at_an_end_and_stays_there(birth: StoredState, wishes: list[StoredState]) -> None:
+    state, ended = birth, birth in ENDED
+    for wish in wishes:
+        if may_follow(state, wish):
+            assert not ended, f"{state.name} has ended and became {wish.name}"
+            state, ended = wish, wish in ENDED
+    assert ended == (state in ENDED)
+
+
+def test_the_diagram_lists_every_edge_birth_and_end() -> None:
+    lines = mermaid().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    for before, following in TRANSITIONS.items():
+        for after, why in following.items():
+            assert f"    {before.name} --> {after.name}: {why}" in lines
+    assert {line for line in lines if "[*] -->" in line} == {f"    [*] --> {state.name}" for state in BIRTH_STATES}
+    assert {line for line in lines if "--> [*]" in line} == {f"    {state.name} --> [*]" for state in ENDED}
+    assert len(lines) == 1 + len(EDGES) + len(BIRTH_STATES) + len(ENDED)
+
+
+def test_jobs_have_a_row_for_every_status_and_cancelled_is_the_only_end() -> None:
+    assert set(JOB_TRANSITIONS) == set(StoredJobStatus)
+    assert [status for status, following in JOB_TRANSITIONS.items() if not following] == [StoredJobStatus.CANCELLED]
+    assert {status.name for status in StoredJobStatus} == {status.value for status in JobStatus}
+    for status in set(StoredJobStatus) - {StoredJobStatus.CANCELLED}:
+        assert job_may_follow(status, StoredJobStatus.CANCELLED)
+
+
+def test_nothing_follows_itself() -> None:
+    assert not [state for state in StoredState if may_follow(state, state)]
+    assert not [status for status in StoredJobStatus if job_may_follow(status, status)]
+
+
+@pytest.mark.parametrize(
+    ("ready_in", "shown"),
+    [(-1, RunState.QUEUED), (0, RunState.QUEUED), (1, RunState.SCHEDULED), (None, RunState.QUEUED)],
+)
+def test_a_queued_run_that_backs_off_is_called_scheduled(ready_in: int | None, shown: RunState) -> None:
+    ready_at = None if ready_in is None else NOW + timedelta(seconds=ready_in)
+    assert shown_state(StoredState.QUEUED, ready_at, NOW) is shown
+
+
+def test_every_other_state_is_shown_by_its_own_name() -> None:
+    later = NOW + timedelta(days=1)
+    for state in set(StoredState) - {StoredState.QUEUED}:
+        assert shown_state(int(state), later, NOW).value == state.name
