@@ -1,12 +1,11 @@
 #!/bin/sh
-# A shell command as a cron job. `mainspring up` must be running in this folder (or set MAINSPRING_URL and MAINSPRING_TOKEN).
+# A shell command as a cron job. `mainspring up` must be running in this folder, or MAINSPRING_URL and MAINSPRING_TOKEN be set.
 set -eu
 
-mainspring submit --job-id clock.sh --command 'date' --cron '* * * * *' --timezone Europe/Berlin
-mainspring job clock.sh
+job=$(mainspring submit --name clock.sh --command 'date' --cron '* * * * *' --timezone Europe/Berlin)
+mainspring job "$job"
 
 # Do not wait for the minute: run it once now, and see how it ended.
-mainspring run-now clock.sh --wait
+mainspring run-now "$job" --wait
 
-# Done with it:
-#   mainspring cancel clock.sh
+echo "It runs each minute from now on. Done with it: mainspring cancel $job"

@@ -33,14 +33,13 @@ if TYPE_CHECKING:
         VersionMismatch,
         WrongMediaType,
     )
+    from mainspring.kernel.version import VERSION as __version__  # noqa: N811 - Python's own name for it
     from mainspring.sdk.app import Mainspring
     from mainspring.sdk.client import AsyncClient, Client
     from mainspring.sdk.context import Context
     from mainspring.sdk.errors import BadPayload, RunFailed
     from mainspring.sdk.handle import AsyncHandle, Handle
     from mainspring.sdk.task import Task
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
@@ -78,13 +77,15 @@ _HOMES = {
     "Mainspring": "mainspring.sdk.app",
     "RunFailed": "mainspring.sdk.errors",
     "Task": "mainspring.sdk.task",
+    "__version__": "mainspring.kernel.version",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "mainspring.domain.errors")), name)
+    home = import_module(_HOMES.get(name, "mainspring.domain.errors"))
+    value = getattr(home, "VERSION" if name == "__version__" else name)
     globals()[name] = value
     return value
 

@@ -97,6 +97,12 @@ def test_waiting_prints_the_result_and_ends_well(accepting: CannedServer, call: 
     assert "SUCCESS after 250ms" in err
 
 
+def test_waiting_for_a_shell_command_prints_what_it_printed(accepting: CannedServer, call: Call) -> None:
+    result = {"exit_code": 0, "output": "hello\n"}
+    accepting.says("GET /v1/jobs/j1/status", status("SUCCESS", task="shell", result=result))
+    assert call("submit", "--command", "echo hello", "--wait")[:2] == (0, "hello\n")
+
+
 @pytest.mark.parametrize("ending", ["FAILED", "CANCELLED", "SKIPPED"])
 def test_waiting_for_any_other_end_fails_with_its_words(accepting: CannedServer, call: Call, ending: str) -> None:
     accepting.says("GET /v1/jobs/j1/status", status(ending, error_message="exit code 3"))

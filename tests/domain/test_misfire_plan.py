@@ -69,6 +69,7 @@ def check_books(schedule: Schedule, due: datetime, now: datetime, plans: list[Fi
     assert begin > now
 
 
+@settings(max_examples=200)
 @given(schedules, st.integers(0, 12 * 3600), st.integers(0, 5 * 3600 * 10**6), policies)
 def test_every_due_fire_is_run_once_or_missed_once(
     schedule: Schedule, start: int, behind: int, misfire: MisfirePolicy

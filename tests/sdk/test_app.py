@@ -80,6 +80,14 @@ def test_a_scheduled_task_must_be_callable_without_parameters() -> None:
     assert app.schedules == []
 
 
+def test_an_application_without_a_server_adopts_its_workers() -> None:
+    app, fixed = Mainspring(), Mainspring("http://127.0.0.1:1", "own")
+    for one in (app, fixed):
+        one.adopt("http://127.0.0.1:2", "lent")
+    assert (app.client.connection.url, app.client.connection.token) == ("http://127.0.0.1:2", "lent")
+    assert (fixed.client.connection.url, fixed.client.connection.token) == ("http://127.0.0.1:1", "own")
+
+
 def test_names_that_cannot_be_are_refused_at_once() -> None:
     app = Mainspring()
 

@@ -101,6 +101,12 @@ def test_a_guarded_change_names_the_version() -> None:
     assert json.loads(asked[0].content) == {"priority": "high"}
 
 
+def test_a_server_that_makes_no_progress_says_so_instead_of_raising() -> None:
+    handle, asked = answers(httpx.Response(503, json={"status": "not ready", "checks": {"database": "away"}}))
+    assert client(handle).readiness().checks == {"database": "away"}
+    assert len(asked) == 1
+
+
 def test_a_conflict_is_raised_as_such() -> None:
     handle, _ = answers(httpx.Response(409, json=problem(409, "job_exists", "taken")))
     with pytest.raises(Conflict, match="taken"):

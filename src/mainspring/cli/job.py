@@ -36,10 +36,11 @@ def command(
         recurring = job.cron_expression is not None or job.every is not None
         coming = client.upcoming(job_id, fires).fires if recurring and fires else []
     now = datetime.now(UTC)
-    show_fields(_definition(job, now))
-    show_fields(("upcoming" if index == 0 else "", both(fire, now)) for index, fire in enumerate(coming))
-    if latest is not None:
-        show_fields([("latest run", _latest(latest, now))])
+    show_fields([
+        *_definition(job, now),
+        *(("upcoming" if index == 0 else "", both(fire, now)) for index, fire in enumerate(coming)),
+        ("latest run", None if latest is None else _latest(latest, now)),
+    ])  # fmt: skip
 
 
 def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:

@@ -33,7 +33,7 @@ def command(
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Part of a name or id.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 50,
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
     ] = None,
@@ -56,4 +56,4 @@ def command(
     ]
     show_rows(_COLUMNS, rows, nothing="no jobs; those that have run are in: mainspring runs")
     if page.next is not None:
-        say(f"more: mainspring jobs --cursor {page.next}")
+        say(f"more: repeat with --cursor {page.next}")

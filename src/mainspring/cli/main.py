@@ -52,7 +52,7 @@ def _version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", show_default=False)
     ] = False,
 ) -> None:
     """Mainspring runs jobs on time, one run per fire time.

@@ -30,7 +30,8 @@ def command(
     with connect(url, token_file, data) as client:
         run = client.run(run_id)
         if watch:
-            raise typer.Exit(wait_and_show(client.handle(run.job_id, run_id), timeout=None, as_json=as_json))
+            handle = client.handle(run.job_id, run_id)
+            raise typer.Exit(wait_and_show(client, handle, timeout=None, as_json=as_json))
     if as_json:
         show_json(run)
     else:

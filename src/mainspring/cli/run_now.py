@@ -31,7 +31,7 @@ def command(
             if not as_json:
                 say(f"run {accepted.run_id}")
             handle = client.handle(accepted.job_id, accepted.run_id)
-            raise typer.Exit(wait_and_show(handle, timeout=timeout_wait, as_json=as_json))
+            raise typer.Exit(wait_and_show(client, handle, timeout=timeout_wait, as_json=as_json))
     if as_json:
         show_json(accepted)
     else:

@@ -39,7 +39,7 @@ def command(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="T", show_default=False)] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="T", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
     ] = None,
@@ -60,7 +60,7 @@ def command(
     now = datetime.now(UTC)
     show_rows(_COLUMNS, [_row(run, now) for run in page.runs], nothing="no runs")
     if page.next is not None:
-        say(f"more: mainspring runs --cursor {page.next}")
+        say(f"more: repeat with --cursor {page.next}")
 
 
 def _row(run: RunView, now: datetime) -> tuple[str, ...]:

@@ -126,4 +126,6 @@ def _show_blocks(console: Console, titles: list[str], rows: list[list[Text]]) ->
         if index:
             console.print()
         for title, value in zip(titles, row, strict=True):
+            if not value:
+                continue
             console.print(_label(title.lower().ljust(width)), value, sep="  ", soft_wrap=True)

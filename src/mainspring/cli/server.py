@@ -23,6 +23,10 @@ def command(
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Where the admin token is kept.")
     ] = Path(DEFAULT_DATA_FOLDER),
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another name that clients may call this server by."),
+    ] = None,
     log_level: LogLevelOption = "info",
 ) -> None:
     """Serve the HTTP API and fire due jobs, on a PostgreSQL that you run. Start as many of these as you like."""
@@ -37,5 +41,6 @@ def command(
         scheduler=scheduler,
         data=data,
         log_level=checked_log_level(log_level),
+        allow_hosts=tuple(allow_host or ()),
     )
     raise typer.Exit(uvloop.run(run_server(options)))

@@ -109,7 +109,7 @@ def command(
         if wait:
             if not as_json:
                 say(f"job {handle.job_id}")
-            raise typer.Exit(wait_and_show(handle, timeout=timeout_wait, as_json=as_json))
+            raise typer.Exit(wait_and_show(client, handle, timeout=timeout_wait, as_json=as_json))
     if as_json:
         show_json({"job_id": handle.job_id})
     else:

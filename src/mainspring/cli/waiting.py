@@ -9,14 +9,18 @@ from mainspring.cli.screen import cell, say, show_json, show_line, stderr
 from mainspring.cli.wording import span
 
 if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
     from mainspring.sdk.handle import Handle
     from mainspring.wire.runs import JobStatus, RunView
 
+_PATIENCE = 60.0  # a server that restarts while we wait is no reason to stop waiting
 
-def wait_and_show(handle: Handle, *, timeout: str | None, as_json: bool) -> int:
+
+def wait_and_show(client: Client, handle: Handle, *, timeout: str | None, as_json: bool) -> int:
     """Wait for the end and show it; gives the exit code: 0 for SUCCESS, 1 for any other end or for no end in time."""
     from mainspring.domain.durations import parse_duration
 
+    client.patience = _PATIENCE
     seconds = None if timeout is None else parse_duration(timeout, "timeout_wait")
     try:
         run = _watched(handle, seconds, quiet=as_json)
@@ -39,12 +43,16 @@ def show_end(run: RunView) -> None:
     tries = f", attempt {run.attempt_number} of {run.max_attempts}" if run.attempt_number > 1 else ""
     say(f"{run.status}{took}{tries} (run {run.run_id})")
     if run.status == "SUCCESS":
-        show_result(run.result)
+        show_result(run)
     elif run.error_message or run.reason:
         say(f"error: {run.error_message or run.reason}")
 
 
-def show_result(result: Any) -> None:
+def show_result(run: RunView) -> None:
+    """What the run returned; of a shell run, what it printed."""
+    result: Any = run.result
+    if run.task == "shell" and isinstance(result, dict) and isinstance(result.get("output"), str):
+        result = result["output"].rstrip("\n") or None
     if isinstance(result, str):
         show_line(result)
     elif result is not None:

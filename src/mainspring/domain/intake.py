@@ -85,7 +85,9 @@ def amend(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinitio
         if isinstance(given.get(field), RetryIn | MisfireIn):
             given[field] = _laid_over(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
-    if not keeps_schedule:
+    if keeps_schedule:
+        given.pop("schedule_type", None)
+    else:
         base |= _schedule_left_open(stored.schedule, given)
     changed = define(JobRequest(**(base | given)), now)
     if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
@@ -258,7 +260,7 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
     """What a patch that speaks of the schedule leaves as it was: the expression beside a new zone, or the other way."""
     if stored.kind is not ScheduleKind.CRON:
         return {}
-    if given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
+    if "timezone" in given and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
         return {"cron_expression": stored.cron}
     text = given.get("schedule", given.get("cron_expression"))
     return (

@@ -59,7 +59,8 @@ class DatabaseClock:
         stale = received - self._observed_at > 10.0
         if stale or round_trip <= self._round_trip * 1.5:
             self._offset = database_time.timestamp() - (sent + received) / 2
-            self._round_trip = round_trip
+            # Not simply this one: a chain of trips, each a little longer than the last, would lead away from the best.
+            self._round_trip = round_trip if stale else min(round_trip, self._round_trip)
             self._observed_at = received
 
     @property

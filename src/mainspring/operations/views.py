@@ -182,7 +182,7 @@ def _why_waiting(row: Record, lane: Lane, state: RunState, *, offered: bool) -> 
         return f"backing off after attempt {row['attempt']} of {row['max_attempts']}"
     if state is RunState.QUEUED:
         if not offered:
-            return f"no worker offers task {lane.task} on queue {lane.queue}"
+            return f"no worker offers task {lane.task}"
         return "waiting for a free slot"
     return None
 

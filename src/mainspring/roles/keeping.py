@@ -8,7 +8,9 @@ import random
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import Duty
+from mainspring.operations.parking import Parking
 from mainspring.operations.signals import Signals
+from mainspring.store.lanes import LaneBook
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.partition_keeper import HistoryPruner, PartitionKeeper
@@ -33,6 +35,23 @@ class ClockKeeper:
             sent = self._clock.monotonic()
             moment = await connection.fetchval("select clock_timestamp()")
             self._database_clock.observe(moment, sent, self._clock.monotonic())
+
+
+class LanePoll:
+    """Backs up the hints: new lanes, and one look a second for every parked worker."""
+
+    name = "lane_poll"
+
+    def __init__(self, lanes: LaneBook, parking: Parking, interval: float) -> None:
+        self.interval = interval
+        self._lanes = lanes
+        self._parking = parking
+
+    async def run_once(self) -> int:
+        await self._lanes.refresh()
+        self._parking.see_lanes()
+        self._parking.wake_all()
+        return len(self._parking)
 
 
 def upkeep_duties(store: Store, signals: Signals, clock: Clock, timing: Timing) -> list[Duty]:

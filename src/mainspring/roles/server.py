@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,28 +11,13 @@ from types import FrameType
 
 import uvicorn
 
-from mainspring.api.app import create_app
-from mainspring.api.auth import TokenBook, hosts_for
-from mainspring.api.readiness import ReadinessCheck
-from mainspring.api.services import Services
-from mainspring.kernel.clock import DatabaseClock, SystemClock
-from mainspring.kernel.config import DEFAULT_TIMING, TOKEN_FILE_NAME
-from mainspring.kernel.ids import uuid7
+from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.config import TOKEN_FILE_NAME
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import configure_logs, get_logger
-from mainspring.operations.amend import Amender
-from mainspring.operations.beats import Beats
-from mainspring.operations.exchange import Exchanger
-from mainspring.operations.parking import Parking
-from mainspring.operations.reader import Reader
-from mainspring.operations.signals import Signals
-from mainspring.operations.submit import Submitter
-from mainspring.roles.keeping import ClockKeeper, upkeep_duties
+from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
-from mainspring.scheduler.node import SchedulerNode
-from mainspring.store.lanes import LaneBook
 from mainspring.store.migrate import migrate
-from mainspring.store.pool import open_store
 
 log = get_logger("server")
 
@@ -49,23 +33,6 @@ class ServerOptions:
     allow_hosts: tuple[str, ...] = ()
 
 
-class LanePoll:
-    """Backs up the hints: new lanes, and one look a second for every parked worker."""
-
-    name = "lane_poll"
-
-    def __init__(self, lanes: LaneBook, parking: Parking, interval: float) -> None:
-        self.interval = interval
-        self._lanes = lanes
-        self._parking = parking
-
-    async def run_once(self) -> int:
-        await self._lanes.refresh()
-        self._parking.see_lanes()
-        self._parking.wake_all()
-        return len(self._parking)
-
-
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
     applied = await migrate(options.database_url)
@@ -74,37 +41,17 @@ async def run_server(options: ServerOptions) -> int:
     if await ensure_admin_token(options.database_url, options.data, only_first=True):
         log.info("admin token", file=str(options.data / TOKEN_FILE_NAME))
 
-    clock, timing = SystemClock(), DEFAULT_TIMING
-    database_clock = DatabaseClock(clock)
-    store = await open_store(options.database_url)
-    loops = Loops()
-    signals = Signals(store)
-    lanes = LaneBook(store)
-    parking = Parking()
-    keeper = ClockKeeper(store, clock, database_clock)
-    await keeper.run_once()
-    await lanes.refresh()
-
-    node = SchedulerNode(store, signals, clock, database_clock, timing) if options.scheduler else None
-    server_id = uuid7()
-    services = Services(
-        submitter=Submitter(store, lanes, signals, database_clock),
-        amender=Amender(store, lanes, signals),
-        reader=Reader(store, lanes),
-        exchanger=Exchanger(
-            store, lanes, signals, parking, Beats(store, server_id, clock, timing), clock, timing, random.random
-        ),
-        readiness=ReadinessCheck(store, node.leaser.held if node else lambda: None),
+    assembly = await assemble(
+        options.database_url,
+        SystemClock(),
+        host=options.host,
+        allow_hosts=options.allow_hosts,
+        scheduler=options.scheduler,
     )
-    app = create_app(services, TokenBook(store, clock), hosts_for(options.host, options.allow_hosts))
-    loops.start(keeper, LanePoll(lanes, parking, timing.ready_poll))
-    loops.start(*upkeep_duties(store, signals, clock, timing))
-    loops.start_task("signals_out", signals.send_forever)
-    loops.start_task("signals_in", signals.listen_forever)
-    if node is not None:
-        await node.start(loops)
+    loops = Loops()
+    await assembly.start(loops)
     config = uvicorn.Config(
-        app,
+        assembly.app,
         host=options.host,
         port=options.port,
         http="httptools",
@@ -119,12 +66,9 @@ async def run_server(options: ServerOptions) -> int:
     )
     log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=parking.close).serve()
+        await _Server(config, on_exit=assembly.parking.close).serve()
     finally:
-        if node is not None:
-            await node.stop()
-        await loops.stop()
-        await store.close()
+        await assembly.stop(loops)
     return 0
 
 

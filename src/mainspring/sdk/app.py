@@ -99,6 +99,11 @@ class Mainspring:
         """Run the task below again and again: "90s", "15m", "1h30m", or a number of seconds."""
         return self._scheduled({**options, "every": interval})
 
+    def adopt(self, url: str, token: str) -> None:
+        """Use this server where the application names none. A worker does this, so that its tasks can submit jobs."""
+        if self._url is None and self._token is None and self._data is None:
+            self._url, self._token = url, token
+
     @cached_property
     def client(self) -> Client:
         """The client that `task.submit` uses."""

@@ -199,8 +199,8 @@ def health() -> Call[Health]:
 
 
 def readiness() -> Call[Readiness]:
-    """Whether the server makes progress."""
-    return Call("GET", "/readyz", _readiness)
+    """Whether the server makes progress; one that does not answers 503 and says what is wrong."""
+    return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:

@@ -92,6 +92,11 @@ class Call(Generic[T]):
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
     repeatable: bool = True
+    also_read: frozenset[int] = frozenset()
+
+    def reads(self, status: int) -> bool:
+        """Whether an answer of this status is the result rather than a refusal."""
+        return 200 <= status < 300 or status in self.also_read
 
 
 class Page(Protocol):
@@ -139,7 +144,7 @@ class Conversation(Generic[T]):
     def result(self) -> T:
         """What the call was made for; raises the error that the server's problem document describes."""
         match self._last:
-            case Answer() as answer if 200 <= answer.status < 300:
+            case Answer() as answer if self.call.reads(answer.status):
                 return self._read(answer)
             case Answer() as answer:
                 raise error_of(answer)
@@ -155,6 +160,8 @@ class Conversation(Generic[T]):
     def _worth_repeating(self, outcome: Answer | NoAnswer) -> bool:
         if isinstance(outcome, NoAnswer):
             return self.call.repeatable or not outcome.reached
+        if self.call.reads(outcome.status):
+            return False
         if outcome.status in _CERTAINLY_NOT_DONE:
             return True
         # A 503 may come after a commit whose confirmation was lost: only what is safe to repeat is repeated.

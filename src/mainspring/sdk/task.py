@@ -105,14 +105,22 @@ class Task(Generic[P, R]):
 
     def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], R]:
         """The call that `payload` (decoded JSON) describes; raises BadPayload when it does not fit."""
-        return self._bound(lambda shape: msgspec.convert(payload, shape, str_keys=True), lambda: payload, ctx)
+        try:
+            fields = msgspec.convert(payload, self._shape, str_keys=True)
+        except msgspec.MsgspecError as error:
+            raise self._bad(error) from None
+        return self._call(fields, payload, ctx)
 
     def bind_json(self, payload: bytes | msgspec.Raw, ctx: Context | None = None) -> Callable[[], R]:
         """`bind` straight from JSON text, in one pass; the way of the worker. null is an empty payload."""
         raw = bytes(memoryview(payload))
         if raw in (b"", b"null"):
             raw = b"{}"
-        return self._bound(lambda _: self._decoder.decode(raw), lambda: msgspec.json.decode(raw), ctx)
+        try:
+            fields = self._decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise self._bad(error) from None
+        return self._call(fields, msgspec.json.decode(raw) if self.takes_any else {}, ctx)
 
     def payload_of(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> dict[str, Any]:
         """The payload for a call with these arguments; raises InvalidInput naming what does not fit the function."""
@@ -134,17 +142,17 @@ class Task(Generic[P, R]):
                 raise InvalidInput(f"{self.name} needs the parameter {name}", field=f"payload.{name}")
         return payload
 
-    def _bound(self, typed: Callable[[Any], Any], untyped: Callable[[], Any], ctx: Context | None) -> Callable[[], R]:
-        try:
-            fields = typed(self._shape)
-            given = {name: value for name in self.parameters if (value := getattr(fields, name)) is not UNSET}
-            if self.takes_any:
-                given = {**untyped(), **given}
-        except msgspec.MsgspecError as error:
-            raise BadPayload(f"the payload does not fit {self.name}: {error}", field="payload") from None
+    def _call(self, fields: msgspec.Struct, payload: Mapping[str, Any], ctx: Context | None) -> Callable[[], R]:
+        given = dict(payload) if self.takes_any else {}
+        for name in self.parameters:
+            if (value := getattr(fields, name)) is not UNSET:
+                given[name] = value
         if self.context_parameter is not None and ctx is not None:
             given[self.context_parameter] = ctx
         return functools.partial(self.function, **given)
+
+    def _bad(self, error: Exception) -> BadPayload:
+        return BadPayload(f"the payload does not fit {self.name}: {error}", field="payload")
 
     @functools.cached_property
     def _shape(self) -> type[msgspec.Struct]:

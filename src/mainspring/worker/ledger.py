@@ -113,14 +113,15 @@ class Ledger:
     def compose(
         self, now: float, *, holding: int, wait_ms: int = 0, draining: bool = False, stopping: bool = False
     ) -> Flight:
-        """The next exchange. It waits only if it has no outcome to report; `stopped` goes with the last outcome."""
+        """The next exchange. It waits only if it has no outcome to report; `stopped` goes with the last outcome. One
+        that recovers asks for nothing new: what the lost answer brought may fill the slots."""
         self.observe_pace(now)
         outcomes = self._take_pending()
         self._seq += 1
         request = ExchangeRequest(
             worker_id=self.worker_id,
             seq=self._seq,
-            free=0 if draining else self.free(holding),
+            free=0 if draining or self.recovering else self.free(holding),
             wait_ms=0 if outcomes or not self.known or self.recovering else wait_ms,
             outcomes=outcomes,
             draining=draining,
@@ -142,14 +143,13 @@ class Ledger:
             self._settle(outcomes)
         else:
             self._put_back(outcomes, now)
-        # Runs before the mend: one that was settled while this answer was on its way must still be known as settled.
         taken = self._take(reply, now)
         if not reply.superseded:
             self.known = True
             if flight.request.recover:
                 self._recovered = max(self._recovered, flight.failures)
-                if not self.recovering:
-                    self._settled_meanwhile.clear()
+        if self._settled_meanwhile and not self._may_be_handed_out_again():
+            self._settled_meanwhile.clear()
         return Landing(taken, self._to_stop(reply.stop), reply.fenced)
 
     def lost(self, flight: Flight, now: float, *, answered: bool = False) -> None:
@@ -182,12 +182,17 @@ class Ledger:
         self._heavy += sum(map(_weight, outcomes))
 
     def _settle(self, outcomes: Iterable[Outcome]) -> None:
-        remember = self._settled_meanwhile.add if self.recovering else None
+        remember = self._settled_meanwhile.add if self._may_be_handed_out_again() else None
         for outcome in outcomes:
             key = (outcome.run_id.int, outcome.fence)
             self.held.pop(key, None)
             if remember is not None:
                 remember(key)
+
+    def _may_be_handed_out_again(self) -> bool:
+        """A recovery hands out what its inventory lacks. A run that arrives and is settled while one is under way must
+        not be taken for new when the recovery's answer brings it."""
+        return self.recovering or any(flight.request.recover for flight in self.flights)
 
     def _take(self, reply: ExchangeReply, now: float) -> list[Attempt]:
         held = self.held

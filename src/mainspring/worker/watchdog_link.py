@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ _PROGRAM = Path(__file__).with_name("watchdog.py")
 HEAD_START = 0.5
 # A deadline that moves by less is not passed on: at full speed it moves a hundred times a second.
 _LEAST_MOVE = 0.2
+_POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 log = get_logger("watchdog")
 
@@ -34,6 +36,8 @@ class WatchdogLink:
 
     def start(self) -> None:
         listen, speak = os.pipe()
+        # It inherits the mask, so a signal that comes before it has learned to ignore it does not end it either.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _POLITE)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_PROGRAM), str(os.getpid())],
@@ -45,6 +49,7 @@ class WatchdogLink:
             os.close(speak)
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(listen)
         os.set_blocking(speak, False)
         self._pipe = speak

@@ -1,0 +1,98 @@
+"""A server's parts, put together once: what the process runs and what the tests drive are the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from litestar import Litestar
+
+from mainspring.api.app import create_app
+from mainspring.api.auth import TokenBook, hosts_for
+from mainspring.api.readiness import ReadinessCheck
+from mainspring.api.services import Services
+from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
+from mainspring.kernel.ids import uuid7
+from mainspring.kernel.lifecycle import Duty, Loops
+from mainspring.operations.amend import Amender
+from mainspring.operations.beats import Beats
+from mainspring.operations.exchange import Exchanger
+from mainspring.operations.parking import Parking
+from mainspring.operations.reader import Reader
+from mainspring.operations.report import Random
+from mainspring.operations.signals import Signals
+from mainspring.operations.submit import Submitter
+from mainspring.roles.keeping import ClockKeeper, LanePoll, upkeep_duties
+from mainspring.scheduler.node import SchedulerNode
+from mainspring.store.lanes import LaneBook
+from mainspring.store.pool import Store, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    store: Store
+    signals: Signals
+    lanes: LaneBook
+    parking: Parking
+    services: Services
+    app: Litestar
+    node: SchedulerNode | None
+    duties: list[Duty]
+
+    async def start(self, loops: Loops) -> None:
+        """Begin everything that runs by itself."""
+        loops.start(*self.duties)
+        loops.start_task("signals_out", self.signals.send_forever)
+        loops.start_task("signals_in", self.signals.listen_forever)
+        if self.node is not None:
+            await self.node.start(loops)
+
+    async def stop(self, loops: Loops) -> None:
+        if self.node is not None:
+            await self.node.stop()
+        await loops.stop()
+        await self.store.close()
+
+
+async def assemble(
+    database_url: str,
+    clock: Clock,
+    *,
+    host: str = DEFAULT_HOST,
+    allow_hosts: Iterable[str] = (),
+    scheduler: bool = True,
+    timing: Timing = DEFAULT_TIMING,
+    chance: Random = random.random,
+) -> Assembly:
+    """Put a server together on a migrated database. Nothing runs yet; see `Assembly.start`."""
+    store = await open_store(database_url)
+    database_clock = DatabaseClock(clock)
+    signals, lanes, parking = Signals(store), LaneBook(store), Parking()
+    keeper = ClockKeeper(store, clock, database_clock)
+    await keeper.run_once()
+    await lanes.refresh()
+    node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
+    beats = Beats(store, uuid7(), clock, timing)
+    services = Services(
+        submitter=Submitter(store, lanes, signals, database_clock),
+        amender=Amender(store, lanes, signals),
+        reader=Reader(store, lanes),
+        exchanger=Exchanger(store, lanes, signals, parking, beats, clock, timing, chance),
+        readiness=ReadinessCheck(store, node.leaser.held if node else lambda: None),
+    )
+    return Assembly(
+        store=store,
+        signals=signals,
+        lanes=lanes,
+        parking=parking,
+        services=services,
+        app=create_app(services, TokenBook(store, clock), hosts_for(host, allow_hosts)),
+        node=node,
+        duties=[
+            keeper,
+            LanePoll(lanes, parking, timing.ready_poll),
+            *upkeep_duties(store, signals, clock, timing),
+        ],
+    )

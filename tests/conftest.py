@@ -1,0 +1,104 @@
+"""Real PostgreSQL for every test: one server per test process, a fresh database from a migrated template per test."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import httpx
+import pytest
+from hypothesis import settings
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.roles.assembly import Assembly, assemble
+from mainspring.store import tokens
+from mainspring.store.embedded import EmbeddedPostgres
+from mainspring.store.migrate import migrate
+from mainspring.store.pool import Store, open_store
+
+settings.register_profile("mainspring", deadline=None, print_blob=True)
+settings.load_profile("mainspring")
+
+TEMPLATE = "mainspring_template"
+TOKEN = "ms_test-token"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL of this test process. Durability is off for speed; the benches and fault tests have it on."""
+    folder = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
+    server = EmbeddedPostgres(
+        folder / "data", settings={"fsync": "off", "shared_buffers": "128MB", "max_connections": "200"}
+    )
+    server.start()
+    try:
+        asyncio.run(_make_template(server))
+        yield server
+    finally:
+        server.stop("immediate")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _make_template(server: EmbeddedPostgres) -> None:
+    admin = await asyncpg.connect(server.url("postgres"))
+    await admin.execute(f"create database {TEMPLATE}")
+    await migrate(server.url(TEMPLATE))
+    connection = await asyncpg.connect(server.url(TEMPLATE))
+    await tokens.insert(connection, DEFAULT_TENANT, TOKEN, "admin", "test")
+    await connection.close()
+    await admin.close()
+
+
+@pytest.fixture
+async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A fresh, migrated database with the admin token TOKEN."""
+    name = f"test_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    await admin.execute(f"create database {name} template {TEMPLATE}")
+    try:
+        yield postgres.url(name)
+    finally:
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+
+
+@pytest.fixture
+async def connection(database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    opened = await asyncpg.connect(database_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    opened = await open_store(database_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def assembly(database_url: str) -> AsyncIterator[Assembly]:
+    """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
+    put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
+    yield put_together
+    await put_together.store.close()
+
+
+@pytest.fixture
+async def api(assembly: Assembly) -> AsyncIterator[httpx.AsyncClient]:
+    """An HTTP client of that server, with the admin token."""
+    transport = httpx.ASGITransport(app=assembly.app)  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700", headers=headers) as client:
+        yield client

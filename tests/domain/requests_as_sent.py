@@ -1,0 +1,28 @@
+"""Requests as clients send them: JSON text on its way through the wire's decoder and intake."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.intake import amend, define
+from mainspring.domain.job import JobDefinition
+from mainspring.wire.jobs import JobPatch, JobRequest
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+_request = msgspec.json.Decoder(JobRequest)
+_patch = msgspec.json.Decoder(JobPatch)
+
+
+def text_of(body: str | bytes | dict[str, Any]) -> str | bytes:
+    return msgspec.json.encode(body) if isinstance(body, dict) else body
+
+
+def defined(body: str | bytes | dict[str, Any]) -> JobDefinition:
+    return define(_request.decode(text_of(body)), NOW)
+
+
+def amended(stored: JobDefinition, body: str | bytes | dict[str, Any]) -> JobDefinition:
+    return amend(stored, _patch.decode(text_of(body)), NOW)

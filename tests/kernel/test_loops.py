@@ -1,0 +1,175 @@
+"""Loops run their duties until they are told to stop; a failure is backed off and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mainspring.kernel.lifecycle import Loops, backoff
+
+SOON = 5.0  # how long a test waits before it calls something stuck
+
+
+class Signalling:
+    """A duty that notes when it runs, and lets the test wait for its nth turn."""
+
+    def __init__(
+        self, name: str = "signalling", interval: float = 0.001, body: Callable[[int], Awaitable[None]] | None = None
+    ) -> None:
+        self.name = name
+        self.interval = interval
+        self.turns: list[float] = []
+        self._body = body
+        self._turned = asyncio.Condition()
+
+    async def run_once(self) -> object:
+        self.turns.append(asyncio.get_running_loop().time())
+        async with self._turned:
+            self._turned.notify_all()
+        if self._body is not None:
+            await self._body(len(self.turns))
+        return True
+
+    async def wait_for_turn(self, number: int) -> None:
+        async with asyncio.timeout(SOON), self._turned:
+            await self._turned.wait_for(lambda: len(self.turns) >= number)
+
+
+def play(scene: Callable[[Loops], Awaitable[None]]) -> None:
+    async def run() -> None:
+        loops = Loops()
+        try:
+            await scene(loops)
+        finally:
+            async with asyncio.timeout(SOON):
+                await loops.stop()
+
+    asyncio.run(run())
+
+
+def test_duties_run_side_by_side_until_they_are_stopped() -> None:
+    async def scene(loops: Loops) -> None:
+        one, two = Signalling("one"), Signalling("two")
+        loops.start(one, two)
+        await one.wait_for_turn(3)
+        await two.wait_for_turn(3)
+        await loops.stop()
+        turns = len(one.turns), len(two.turns)
+        await asyncio.sleep(0.01)
+        assert (len(one.turns), len(two.turns)) == turns
+
+    play(scene)
+
+
+def test_a_failing_duty_is_backed_off_and_tried_again_and_disturbs_nobody() -> None:
+    async def fail_first(turn: int) -> None:
+        if turn == 1:
+            raise ConnectionError("the database is away")
+
+    async def scene(loops: Loops) -> None:
+        failing, healthy = Signalling("failing", body=fail_first), Signalling("healthy")
+        loops.start(failing, healthy)
+        await failing.wait_for_turn(3)
+        first, second = failing.turns[:2]
+        assert second - first >= backoff(1) * 0.9
+        assert len([turn for turn in healthy.turns if turn < second]) > 1
+
+    play(scene)
+
+
+def test_stopping_does_not_wait_for_the_next_turn() -> None:
+    async def scene(loops: Loops) -> None:
+        rare = Signalling("rare", interval=3600.0)
+        loops.start(rare)
+        await rare.wait_for_turn(1)
+        async with asyncio.timeout(SOON):
+            await loops.stop()
+        assert len(rare.turns) == 1
+
+    play(scene)
+
+
+def test_stopping_interrupts_a_turn_that_hangs() -> None:
+    async def scene(loops: Loops) -> None:
+        interrupted = asyncio.Event()
+
+        async def hang(_turn: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                interrupted.set()
+                raise
+
+        stuck = Signalling("stuck", body=hang)
+        loops.start(stuck)
+        await stuck.wait_for_turn(1)
+        await loops.stop()
+        assert interrupted.is_set()
+
+    play(scene)
+
+
+def test_stopping_twice_or_before_the_start_is_fine() -> None:
+    async def scene(loops: Loops) -> None:
+        await loops.stop()
+        await loops.stop()
+        never = Signalling("never")
+        loops.start(never)
+        await asyncio.sleep(0.01)
+        assert never.turns == []
+
+    play(scene)
+
+
+def test_a_task_of_its_own_is_started_again_after_a_failure_and_ends_when_it_is_done() -> None:
+    async def scene(loops: Loops) -> None:
+        done, starts = asyncio.Event(), 0
+
+        async def listen() -> None:
+            nonlocal starts
+            starts += 1
+            if starts == 1:
+                raise OSError("connection lost")
+            done.set()
+
+        loops.start_task("listener", listen)
+        async with asyncio.timeout(SOON):
+            await done.wait()
+        await asyncio.sleep(0.01)
+        assert starts == 2
+
+    play(scene)
+
+
+def test_a_task_of_its_own_is_cancelled_by_the_stop() -> None:
+    async def scene(loops: Loops) -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def listen() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        loops.start_task("listener", listen)
+        async with asyncio.timeout(SOON):
+            await begun.wait()
+        await loops.stop()
+        assert ended.is_set()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"), [(1, 0.2), (2, 0.4), (3, 0.8), (4, 1.6), (5, 2.0), (10, 2.0), (10_000, 2.0)]
+)
+def test_the_backoff_doubles_up_to_two_seconds(failures: int, seconds: float) -> None:
+    assert backoff(failures) == pytest.approx(seconds)
+
+
+def test_the_backoff_of_a_slow_duty_is_no_shorter_than_its_interval_up_to_the_cap() -> None:
+    assert backoff(1, floor=1.0) == 1.0
+    assert backoff(1, floor=30.0) == 2.0

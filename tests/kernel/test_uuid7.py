@@ -1,0 +1,63 @@
+"""Identifiers: UUIDv7 that rise within a batch, and the one form in which UUIDs are read."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from uuid import RFC_4122, UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.kernel.ids import parse_uuid, uuid7, uuid7_batch
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 3000) | st.integers(4090, 9000))
+def test_a_batch_rises_and_repeats_nothing(count: int) -> None:
+    ids = uuid7_batch(count)
+    assert len(ids) == count
+    assert all(before < after for before, after in pairwise(ids))
+
+
+def test_each_is_a_version_7_of_the_usual_variant() -> None:
+    for one in uuid7_batch(5000):
+        assert one.version == 7
+        assert one.variant == RFC_4122
+
+
+def test_the_first_48_bits_are_the_milliseconds_of_its_birth() -> None:
+    before = time.time_ns() // 1_000_000
+    born = uuid7().int >> 80
+    assert before <= born <= time.time_ns() // 1_000_000
+
+
+def test_a_batch_longer_than_its_running_number_goes_on_in_the_next_millisecond() -> None:
+    ids = uuid7_batch(4097)
+    assert (ids[4096].int >> 80) - (ids[0].int >> 80) == 1
+    assert (ids[4095].int >> 64) & 0xFFF == 0xFFF
+
+
+def test_batches_do_not_collide() -> None:
+    seen = [one for _ in range(50) for one in uuid7_batch(200)]
+    assert len(set(seen)) == len(seen)
+
+
+@settings(deadline=None)
+@given(st.uuids())
+def test_a_uuid_is_read_in_either_case(value: UUID) -> None:
+    assert parse_uuid(str(value)) == value
+    assert parse_uuid(str(value).upper()) == value
+
+
+GOOD = "01981234-89ab-7cde-8123-456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "daily_report", GOOD[:-1], GOOD + "0", GOOD + "\n", " " + GOOD, "{" + GOOD + "}", "urn:uuid:" + GOOD,
+     GOOD.replace("-", ""), GOOD.replace("a", "g"), GOOD.replace("1", "١"), "\x00" + GOOD[1:]],
+)  # fmt: skip
+def test_anything_else_is_no_uuid(text: str) -> None:
+    assert parse_uuid(text) is None

@@ -1,0 +1,246 @@
+"""Shell runs: a clean environment, the end of the output, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+
+from mainspring.wire.exchange import RunOrder
+from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
+from mainspring.worker.executors.shell import ShellExecutor
+from mainspring.worker.watchdog_link import WatchdogLink
+
+from .exchange_server import an_order
+from .processes import alive, ended_soon, written
+
+KILL_GRACE = 0.3
+ENVIRON = {
+    "PATH": os.environ["PATH"],
+    "LC_ALL": "C.UTF-8",
+    "MAINSPRING_TOKEN": "a secret",
+    "MAINSPRING_DATABASE_URL": "postgresql://u:secret@h/d",
+    "AWS_SECRET_ACCESS_KEY": "a secret",
+}
+
+
+@asynccontextmanager
+async def an_executor() -> AsyncIterator[ShellExecutor]:
+    watchdog = WatchdogLink()
+    watchdog.start()
+    try:
+        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON)
+    finally:
+        watchdog.stop()
+
+
+def shell(command: str | list[str], **fields: Any) -> RunOrder:
+    return an_order("shell", command=command, **fields)
+
+
+def ran(
+    order: RunOrder, meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None
+) -> tuple[Ending, ShellExecutor]:
+    """How the order ended, while `meanwhile` did its deed."""
+
+    async def run() -> tuple[Ending, ShellExecutor]:
+        async with an_executor() as executor:
+            attempt = Attempt(order, key_of(order), 0.0)
+            running = asyncio.create_task(executor.execute(attempt))
+            if meanwhile is not None:
+                await meanwhile(executor, attempt)
+            async with asyncio.timeout(10):
+                return await running, executor
+
+    return uvloop.run(run())
+
+
+def stop(attempt: Attempt, why: Stop = Stop.CANCEL) -> None:
+    attempt.stopping = why
+    assert attempt.on_stop is not None
+    attempt.on_stop()
+
+
+def result(ending: Ending) -> Any:
+    assert ending.result is not None, ending.error
+    return msgspec.json.decode(ending.result)
+
+
+def test_a_command_string_goes_through_the_shell() -> None:
+    ending, _ = ran(shell("echo $((6 * 7)); echo oops >&2"))
+    assert ending.status == "SUCCESS"
+    assert result(ending) == {"exit_code": 0, "output": "42\noops\n"}
+
+
+def test_a_list_is_run_as_it_stands() -> None:
+    ending, _ = ran(shell(["printf", "%s|", "$HOME", "a b"]))
+    assert result(ending)["output"] == "$HOME|a b|"
+
+
+def test_the_exit_code_and_the_end_of_the_output_are_the_error() -> None:
+    ending, _ = ran(shell("seq 1 100000; echo the last words >&2; exit 3"))
+    assert ending.status == "FAILED"
+    assert ending.retry
+    assert ending.error is not None
+    assert ending.error.startswith("exit code 3: ")
+    assert ending.error.endswith("the last words")
+    assert len(ending.error) <= 8 * 1024
+
+
+def test_long_output_is_kept_by_its_end_and_counted() -> None:
+    kept = result(ran(shell("seq 1 100000"))[0])
+    assert kept["output_bytes"] == sum(len(str(number)) + 1 for number in range(1, 100_001))
+    assert len(kept["output"]) == 8 * 1024
+    assert kept["output"].endswith("99999\n100000\n")
+
+
+def test_output_that_is_not_text_does_no_harm() -> None:
+    assert result(ran(shell(r"printf 'a\000b\377c'"))[0])["output"] == "a\ufffdb\ufffdc"
+
+
+def test_a_command_that_is_not_there_fails_and_says_so() -> None:
+    ending, _ = ran(shell(["no-such-program-here"]))
+    assert ending.error is not None
+    assert ending.error.startswith("exit code 127: ")
+    assert "no-such-program-here" in ending.error
+
+
+def test_a_command_that_was_killed_names_the_signal() -> None:
+    assert ran(shell("kill -SEGV $$"))[0].error == "killed by SIGSEGV"
+
+
+@pytest.mark.parametrize("command", [None, "", []])
+def test_a_shell_run_without_a_command_fails_for_good(command: Any) -> None:
+    ending, _ = ran(shell(command))
+    assert (ending.status, ending.retry) == ("FAILED", False)
+
+
+def test_the_environment_has_the_run_and_none_of_the_workers_secrets() -> None:
+    order = shell(["env"], job_id="nightly", attempt=2, payload={"region": "eu"})
+    environ = dict(line.split("=", 1) for line in result(ran(order)[0])["output"].splitlines())
+    environ.pop("PWD", None)  # the shell's own
+    environ.pop("_", None)
+    assert environ.pop("PATH") == os.environ["PATH"]
+    assert json.loads(environ.pop("MAINSPRING_PAYLOAD")) == {"region": "eu"}
+    assert environ == {
+        "LC_ALL": "C.UTF-8",
+        "MAINSPRING_JOB_ID": "nightly",
+        "MAINSPRING_RUN_ID": str(order.run_id),
+        "MAINSPRING_ATTEMPT": "2",
+        "MAINSPRING_SCHEDULED_FOR": "2026-11-15T09:00:00Z",
+        "MAINSPRING_IDEMPOTENCY_KEY": "nightly/2026-11-15T09:00:00Z",
+    }
+
+
+def test_stdin_is_empty() -> None:
+    assert result(ran(shell("wc -c"))[0])["output"].strip() == "0"
+
+
+def test_a_payload_too_large_for_the_environment_fails_for_good() -> None:
+    ending, _ = ran(shell("true", payload={"x": "a" * 130_000}))
+    assert (ending.status, ending.retry) == ("FAILED", False)
+
+
+def test_what_a_command_leaves_behind_dies_with_its_run(tmp_path: Path) -> None:
+    ending, _ = ran(shell(f"sleep 60 & echo $! > {tmp_path}/pid; echo done"))
+    assert result(ending)["output"] == "done\n"
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_process_that_left_the_group_does_not_hold_up_the_ending(tmp_path: Path) -> None:
+    ending, _ = ran(shell(f"setsid sleep 60 & echo $! > {tmp_path}/pid; echo done"))
+    assert result(ending)["output"] == "done\n"
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_cancel_is_reported_when_the_whole_group_is_gone(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
+        pids.extend(map(int, await written(tmp_path / "pids", 2)))
+        stop(attempt)
+
+    order = shell(f"sleep 60 & echo $$ >> {tmp_path}/pids; echo $! >> {tmp_path}/pids; wait")
+    ending, _ = ran(order, cancel)
+    assert ending.status == "CANCELLED"
+    assert not any(map(alive, pids))
+
+
+def test_a_command_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
+    async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
+        await written(tmp_path / "ready")
+        stop(attempt)
+
+    order = shell(f"trap '' TERM; echo $$ > {tmp_path}/ready; while :; do sleep 0.05; done")
+    ending, _ = ran(order, cancel)
+    assert ending.status == "CANCELLED"
+    assert not alive(int((tmp_path / "ready").read_text()))
+
+
+def test_a_member_that_ends_in_good_order_gets_its_grace_after_the_leader_has_gone(tmp_path: Path) -> None:
+    """The shell dies of TERM at once; what it started still saves its work."""
+
+    async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
+        await written(tmp_path / "ready")
+        stop(attempt)
+
+    inner = f"trap 'echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; while :; do sleep 0.02; done"
+    ending, _ = ran(shell(["sh", "-c", f'sh -c "{inner}" & wait']), cancel)
+    assert ending.status == "CANCELLED"
+    assert (tmp_path / "saved").read_text() == "saved\n"
+
+
+def test_a_timeout_is_a_failure_with_the_last_output(tmp_path: Path) -> None:
+    async def time_out(_: ShellExecutor, attempt: Attempt) -> None:
+        await written(tmp_path / "ready")
+        stop(attempt, Stop.TIMEOUT)
+
+    ending, _ = ran(shell(f"echo half way; echo > {tmp_path}/ready; sleep 60", timeout=900.0), time_out)
+    assert (ending.status, ending.error) == ("FAILED", "timed out after 15m: half way\n")
+
+
+def test_a_run_that_is_stopped_while_it_starts_never_begins(tmp_path: Path) -> None:
+    async def stop_at_once(_: ShellExecutor, attempt: Attempt) -> None:
+        await asyncio.sleep(0)  # it has asked for the child, and the child stands at the gate
+        stop(attempt)
+
+    ending, _ = ran(shell(f"echo > {tmp_path}/begun"), stop_at_once)
+    assert ending.status == "CANCELLED"
+    assert not (tmp_path / "begun").exists()
+
+
+def test_kill_all_ends_everything_at_once(tmp_path: Path) -> None:
+    async def kill(executor: ShellExecutor, _: Attempt) -> None:
+        (pid,) = map(int, await written(tmp_path / "ready"))
+        executor.kill_all()
+        assert await ended_soon(pid)
+
+    ending, _ = ran(shell(f"trap '' TERM; echo $$ > {tmp_path}/ready; while :; do sleep 0.05; done"), kill)
+    assert ending.error == "killed by SIGKILL"
+
+
+def test_no_descriptor_stays_open() -> None:
+    async def run() -> tuple[int, int]:
+        async with an_executor() as executor:
+
+            async def once() -> int:
+                order = shell("echo hello")
+                await executor.execute(Attempt(order, key_of(order), 0.0))
+                return len(os.listdir("/proc/self/fd"))
+
+            first = await once()
+            for _ in range(5):
+                last = await once()
+            return first, last
+
+    first, last = uvloop.run(run())
+    assert last <= first
