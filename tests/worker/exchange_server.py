@@ -20,7 +20,26 @@ from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
 from mainspring.wire.problems import Problem
 
-Fault = Literal["drop the answer", "503", "401", "unknown_worker", "hang"]
+Fault = Literal[
+    "drop the answer",
+    "cut the answer short",
+    "talk nonsense",
+    "hang",
+    "503",
+    "401",
+    "422",
+    "unknown_worker",
+    "fenced",
+    "conflict",
+]
+_PROBLEMS = {
+    "503": (503, "unavailable"),
+    "401": (401, "unauthorized"),
+    "422": (422, "invalid_input"),
+    "unknown_worker": (409, "unknown_worker"),
+    "fenced": (409, "fenced"),
+    "conflict": (409, "conflict"),
+}
 
 _decode = msgspec.json.Decoder(ExchangeRequest).decode
 _encode = msgspec.json.Encoder().encode
@@ -49,6 +68,8 @@ class ExchangeServer:
         self.stop: set[UUID] = set()
         self.faults: deque[Fault] = deque()
         self.most_in_flight = 0
+        self.connected = 0
+        self._faults_when_reported: dict[UUID, Fault] = {}
         self._ready: deque[RunOrder] = deque()
         self._claimed: dict[UUID, RunOrder] = {}
         self._changed = asyncio.Event()
@@ -76,6 +97,12 @@ class ExchangeServer:
         for writer in list(self._connections):
             writer.close()
 
+    async def hang_up(self) -> None:
+        """Close all connections, as a server does with those that are idle."""
+        for writer in list(self._connections):
+            writer.close()
+            await writer.wait_closed()
+
     def submit(self, *orders: RunOrder) -> None:
         self._ready.extend(orders)
         self._tell()
@@ -83,6 +110,13 @@ class ExchangeServer:
     def cancel(self, run_id: UUID) -> None:
         self.stop.add(run_id)
         self._tell()
+
+    def held_by_workers(self) -> int:
+        return len(self._claimed)
+
+    def when_reported(self, order: RunOrder, fault: Fault) -> None:
+        """Put a fault in the way of the first exchange that reports this run."""
+        self._faults_when_reported[order.run_id] = fault
 
     async def until(self, condition: Callable[[], object], timeout: float = 10.0) -> None:
         """Returns when `condition` holds; it is looked at after every exchange."""
@@ -100,6 +134,7 @@ class ExchangeServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
+        self.connected += 1
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -117,6 +152,8 @@ class ExchangeServer:
                     return
                 writer.write(answer)
                 await writer.drain()
+                if not answer.endswith(b"}"):
+                    return
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
@@ -126,19 +163,22 @@ class ExchangeServer:
     async def _answer(self, request: ExchangeRequest) -> bytes | None:
         self.requests.append(request)
         fault = self.faults.popleft() if self.faults else None
+        for outcome in request.outcomes:
+            fault = self._faults_when_reported.pop(outcome.run_id, fault)
         self._tell()
-        match fault:
-            case "503" | "401":
-                return _problem(int(fault), "unavailable" if fault == "503" else "unauthorized")
-            case "unknown_worker":
+        if fault in _PROBLEMS:
+            if fault == "unknown_worker":
                 self._claimed.clear()
-                return _problem(409, "unknown_worker")
-            case "hang":
-                await asyncio.Event().wait()
+            return _problem(*_PROBLEMS[fault])
+        if fault == "hang":
+            await asyncio.Event().wait()
+        if fault == "talk nonsense":
+            return b"I am not a web server\r\n\r\n"
         reply = await self._exchange(request)
         if fault == "drop the answer":
             return None
-        return _http(200, _encode(reply))
+        answer = _http(200, _encode(reply))
+        return answer[:-5] if fault == "cut the answer short" else answer
 
     async def _exchange(self, request: ExchangeRequest) -> ExchangeReply:
         if request.seq <= self._newest.get(request.worker_id, 0):
@@ -173,8 +213,6 @@ class ExchangeServer:
             order = self._claimed.pop(outcome.run_id, None)
             if order is None:
                 self.recorded_twice.append(outcome.run_id)
-            elif outcome.status == "RETURNED":
-                self.outcomes[outcome.run_id] = outcome
             else:
                 self.outcomes[outcome.run_id] = outcome
 

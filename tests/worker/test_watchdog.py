@@ -69,6 +69,12 @@ def test_kill_minus_9_of_the_worker_kills_its_children_and_ends_the_watchdog() -
         assert ended_within(watchdog, 2.0)
 
 
+def test_a_worker_that_dies_before_its_watchdog_has_woken_up_is_heeded_too() -> None:
+    with a_worker("print(child.pid, link.pid, flush=True); os.kill(os.getpid(), 9)") as (worker, child, _watchdog):
+        worker.wait()
+        assert ended_within(child, 2.0)
+
+
 def test_a_process_that_the_worker_forked_cannot_hide_its_death() -> None:
     with a_worker("if os.fork() == 0: time.sleep(5); os._exit(0)") as (worker, child, _watchdog):
         worker.kill()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-from mainspring.kernel.ids import DEFAULT_TENANT, uuid7, uuid7_batch
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7, uuid7_texts
 from mainspring.store import runs
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
@@ -37,13 +37,7 @@ async def _measure(url: str, payloads: list[str]) -> float:
     started = time.perf_counter()
     for start in range(0, len(payloads), BATCH):
         batch = payloads[start : start + BATCH]
-        new = runs.NewRuns()
-        new.run_ids = uuid7_batch(len(batch))
-        new.lane_ids = [1] * len(batch)
-        new.max_attempts = [4] * len(batch)
-        new.job_ids = new.names = new.specs = [None] * len(batch)
-        new.payloads = list(batch)
-        await runs.insert(connection, DEFAULT_TENANT, new)
+        await runs.insert_plain(connection, DEFAULT_TENANT, 1, 4, uuid7_texts(len(batch)), batch)
         claimed = await runs.claim(connection, [(1, 1, beginning)], BATCH, worker, 1)
         zeros = [0.0] * len(claimed)
         recorded = await runs.report_successes(

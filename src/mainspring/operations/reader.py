@@ -39,6 +39,8 @@ from mainspring.wire.runs import (
     WorkerList,
 )
 
+_YET_TO_FIRE = [int(StoredJobStatus.SCHEDULED), int(StoredJobStatus.PAUSED)]
+
 
 class RunQuery(msgspec.Struct, frozen=True):
     """The parameters of `GET /v1/runs`."""
@@ -92,7 +94,7 @@ class Reader:
                 connection,
                 tenant,
                 before=before,
-                statuses=job_statuses(query.statuses),
+                statuses=job_statuses(query.statuses) or _YET_TO_FIRE,
                 lane_ids=lane_ids,
                 owner=query.owner,
                 label=query.label,

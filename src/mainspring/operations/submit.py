@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import msgspec
 
@@ -14,7 +13,7 @@ from mainspring.domain.intake import define
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
 from mainspring.domain.schedule import Schedule, ScheduleKind, next_fire
 from mainspring.kernel.clock import DatabaseClock
-from mainspring.kernel.ids import TenantId, uuid7_batch
+from mainspring.kernel.ids import TenantId, uuid7_texts
 from mainspring.operations.signals import Signals
 from mainspring.store import jobs, runs
 from mainspring.store.lanes import LaneBook, LaneKey
@@ -72,8 +71,8 @@ class Submitter:
         async with self._store.hot.acquire() as connection:
             lane_ids = await self._lane_ids(connection, tenant, definitions)
             batch = _Batch(tenant, requests, definitions, lane_ids, self._clock.now(), single=single)
-            if batch.plain and len(definitions) <= _CHUNK:
-                await batch.insert(connection)  # one statement is its own transaction
+            if batch.one_statement:
+                await batch.insert(connection)  # a statement is its own transaction
             else:
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
@@ -121,53 +120,78 @@ class _Batch:
         self._lane_ids = lane_ids
         self._now = now
         self._single = single
-        self._run_ids: list[UUID] = uuid7_batch(len(definitions))
+        self._run_ids = uuid7_texts(len(definitions))
         self.job_ids: list[str] = [
-            item.job_id if item.job_id is not None else str(run_id)
+            item.job_id if item.job_id is not None else run_id
             for item, run_id in zip(definitions, self._run_ids, strict=True)
         ]
         self.repeated: list[bool] = [False] * len(definitions)
         self.born: dict[int, int] = {}
         self.soonest: datetime | None = None
-        self.plain = all(
+        self._plain = all(
             item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
             for item in definitions
         )
 
+    @property
+    def one_statement(self) -> bool:
+        """Nothing to take first, and all of it goes into one insert."""
+        if not self._plain or len(self._definitions) > _CHUNK:
+            return False
+        return len(self._definitions) == 1 or (
+            len(set(self._lane_ids)) == 1
+            and all(item.spec is DEFAULT_SPEC and item.name is None for item in self._definitions)
+        )
+
     async def take_keys_and_ids(self, connection: Connection) -> None:
-        if self.plain:
+        if self._plain:
             return
         await self._take_keys(connection)
         await self._take_ids(connection)
 
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
-        new_runs = runs.NewRuns()
+        full = runs.NewRuns()
+        bare: dict[int, list[int]] = {}
         for index, item in enumerate(self._definitions):
             if self.repeated[index]:
                 continue
-            if item.schedule.kind is ScheduleKind.NOW:
-                self._add_run(new_runs, index, item)
-                if len(new_runs.run_ids) >= _CHUNK:
-                    await runs.insert(connection, self._tenant, new_runs)
-                    new_runs = runs.NewRuns()
-            else:
+            if item.schedule.kind is not ScheduleKind.NOW:
                 new_jobs.append(self._new_job(index, item))
-        if new_runs.run_ids:
-            await runs.insert(connection, self._tenant, new_runs)
+                continue
+            lane_id = self._lane_ids[index]
+            self.born[lane_id] = self.born.get(lane_id, 0) + 1
+            if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
+                bare.setdefault(lane_id, []).append(index)
+                continue
+            self._add_run(full, index, item)
+            if len(full.run_ids) >= _CHUNK:
+                await runs.insert(connection, self._tenant, full)
+                full = runs.NewRuns()
+        if full.run_ids:
+            await runs.insert(connection, self._tenant, full)
+        for lane_id, indexes in bare.items():
+            await self._insert_bare(connection, lane_id, indexes)
         for start in range(0, len(new_jobs), _CHUNK):
             await jobs.insert(connection, self._tenant, new_jobs[start : start + _CHUNK])
 
+    async def _insert_bare(self, connection: Connection, lane_id: int, indexes: list[int]) -> None:
+        """Jobs that have nothing but a task and a payload."""
+        attempts = DEFAULT_SPEC.retry.max_attempts
+        for start in range(0, len(indexes), _CHUNK):
+            chunk = indexes[start : start + _CHUNK]
+            run_ids = [self._run_ids[index] for index in chunk]
+            payloads = [self._definitions[index].payload for index in chunk]
+            await runs.insert_plain(connection, self._tenant, lane_id, attempts, run_ids, payloads)
+
     def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
-        lane_id = self._lane_ids[index]
         new.run_ids.append(self._run_ids[index])
-        new.lane_ids.append(lane_id)
+        new.lane_ids.append(self._lane_ids[index])
         new.max_attempts.append(item.spec.retry.max_attempts)
         new.job_ids.append(item.job_id)
         new.names.append(item.name)
         new.payloads.append(item.payload)
         new.specs.append(None if item.spec is DEFAULT_SPEC else spec_to_text(item.spec))
-        self.born[lane_id] = self.born.get(lane_id, 0) + 1
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = anchored(item.schedule, self._now)

@@ -21,7 +21,7 @@ class NewRuns:
     __slots__ = ("job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
 
     def __init__(self) -> None:
-        self.run_ids: list[UUID] = []
+        self.run_ids: list[str] = []
         self.lane_ids: list[int] = []
         self.max_attempts: list[int] = []
         self.job_ids: list[str | None] = []
@@ -75,6 +75,18 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
         new.payloads,
         new.specs,
     )
+
+
+async def insert_plain(
+    connection: Connection,
+    tenant: TenantId,
+    lane_id: int,
+    max_attempts: int,
+    run_ids: Sequence[str],
+    payloads: Sequence[str | None],
+) -> None:
+    """Insert runs of one lane that have nothing but a payload."""
+    await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, run_ids, payloads)
 
 
 async def claim(

@@ -119,20 +119,25 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._chunks: list[bytes] = []
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
-        self.usable = False
+        self._at_rest = False
+
+    @property
+    def usable(self) -> bool:
+        """The last answer came whole, and the server has not hung up since."""
+        return self._at_rest and self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, message: bytes) -> tuple[int, bytes]:
         """Status and body; if it is cut short, the connection is not used again."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection was closed")
-        self.usable = False
+        self._at_rest = False
         self._chunks = []
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(message)
         return await self._answer
 
     def close(self) -> None:
-        self.usable = False
+        self._at_rest = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -140,7 +145,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.usable = True
+        self._at_rest = True
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -150,7 +155,7 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.usable = False
+        self._at_rest = False
         self._fail(error or ConnectionResetError("the server closed the connection without an answer"))
 
     # -- httptools
@@ -162,7 +167,7 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200 or self._answer is None or self._answer.done():
             return
-        self.usable = self._parser.should_keep_alive()
+        self._at_rest = self._parser.should_keep_alive()
         self._answer.set_result((status, b"".join(self._chunks)))
 
     def _fail(self, error: Exception) -> None:

@@ -29,6 +29,7 @@ class Watchdog:
         self._groups: set[int] = set()
         self._deadline: float | None = None
         self._partial = b""
+        self._worker_lives = True
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN)
         os.set_blocking(_INPUT, False)
@@ -37,23 +38,19 @@ class Watchdog:
             try:
                 self._poll.register(os.pidfd_open(worker), select.POLLIN)
             except ProcessLookupError:
-                sys.exit(0)
+                self._worker_lives = False
 
     def watch(self) -> None:
         """Returns when the worker is gone and everything registered has been killed."""
-        while True:
+        while self._worker_lives:
             ready = self._poll.poll(self._patience())
-            worker_lives = self._listen() and all(fd == _INPUT for fd, _ in ready)
-            if not worker_lives:
-                self._listen()  # what it said last counts
-                self._kill_groups()
-                return
-            if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._worker_lives = self._listen() and all(fd == _INPUT for fd, _ in ready)
+            if self._worker_lives and self._deadline is not None and time.monotonic() >= self._deadline:
                 self._kill_groups()
                 self._kill_worker()
-                self._listen()
-                self._kill_groups()
-                return
+                break
+        self._listen()  # what it said last counts
+        self._kill_groups()
 
     def _patience(self) -> float | None:
         if self._deadline is None:

@@ -1,0 +1,109 @@
+"""The link tells apart an answer, a refusal, a lost answer and a lost incarnation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from mainspring.kernel.ids import uuid7
+from mainspring.wire.exchange import ExchangeRequest
+from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused
+
+from .exchange_server import ExchangeServer, Fault, an_order
+
+WORKER = uuid7()
+
+
+def between(test: Callable[[ExchangeServer, Link], Awaitable[None]], timeout: float = 2.0) -> None:
+    async def run() -> None:
+        async with ExchangeServer() as server:
+            link = Link(server.url, "secret", timeout=timeout)
+            await test(server, link)
+            link.close()
+
+    uvloop.run(run())
+
+
+def request(seq: int, free: int = 0, wait_ms: int = 0) -> ExchangeRequest:
+    return ExchangeRequest(worker_id=WORKER, seq=seq, free=free, wait_ms=wait_ms)
+
+
+def test_an_exchange_brings_its_answer_over_one_warm_connection() -> None:
+    async def test(server: ExchangeServer, link: Link) -> None:
+        server.submit(*[an_order() for _ in range(5000)])
+        first = await link.exchange(request(1, free=5000))
+        assert len(first.runs) == 5000  # far more than one packet
+        for seq in range(2, 20):
+            assert (await link.exchange(request(seq))).seq == seq
+        assert server.connected == 1
+
+    between(test)
+
+
+def test_two_exchanges_at_once_take_two_connections() -> None:
+    async def test(server: ExchangeServer, link: Link) -> None:
+        parked = asyncio.create_task(link.exchange(request(1, wait_ms=1000)))
+        await server.until(lambda: server.requests)
+        assert not (await link.exchange(request(2))).superseded
+        assert (await parked).superseded
+        assert server.connected == 2
+
+    between(test)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        ("503", AnswerLost, "503 unavailable"),
+        ("drop the answer", AnswerLost, "without an answer"),
+        ("cut the answer short", AnswerLost, "without an answer"),
+        ("talk nonsense", AnswerLost, "HTTP"),
+        ("hang", AnswerLost, "no answer within 0.2 s"),
+        ("401", Refused, "401 unauthorized"),
+        ("422", Refused, "422 invalid_input"),
+        ("unknown_worker", IncarnationLost, "409 unknown_worker"),
+        ("fenced", IncarnationLost, "409 fenced"),
+        ("conflict", Refused, "409 conflict"),
+    ],
+)
+def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
+    fault: Fault, error: type[Exception], words: str
+) -> None:
+    async def test(server: ExchangeServer, link: Link) -> None:
+        server.faults.append(fault)
+        with pytest.raises(error, match=words):
+            await link.exchange(request(1))
+        assert (await link.exchange(request(2))).seq == 2
+
+    between(test, timeout=0.2)
+
+
+def test_a_server_that_is_not_there_is_a_lost_answer() -> None:
+    async def run() -> None:
+        async with ExchangeServer() as server:
+            url = server.url
+        with pytest.raises(AnswerLost):
+            await Link(url, "secret", timeout=1.0).exchange(request(1))
+
+    uvloop.run(run())
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again() -> None:
+    async def test(server: ExchangeServer, link: Link) -> None:
+        await link.exchange(request(1))
+        await server.hang_up()
+        async with asyncio.timeout(1):
+            while any(connection.usable for connection in link._idle):
+                await asyncio.sleep(0)
+        assert (await link.exchange(request(2))).seq == 2
+
+    between(test)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8700", "ftp://x", "http://"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="server:"):
+        Link(address, "secret", timeout=1.0)

@@ -1,0 +1,318 @@
+"""The worker's loop against a server that loses answers, refuses, falls silent and cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from mainspring.kernel.config import Timing
+from mainspring.sdk.app import Mainspring
+from mainspring.worker.executors import build_executors
+from mainspring.worker.link import Link
+from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.worker import Worker
+
+from .exchange_server import ExchangeServer, Fault, an_order
+from .processes import ended_soon, written
+
+QUICK = Timing(beat=0.4, kill=1.0, rescue=1.6, kill_grace=0.3, drain_grace=0.3)
+PATIENT = Timing(beat=0.4, kill=1.0, rescue=1.6, drain_grace=30.0, kill_grace=5.0)
+HELD = "while :; do sleep 0.05; done"
+
+app = Mainspring()
+ran: Counter[str] = Counter()
+
+
+@app.task
+async def noop() -> None: ...
+
+
+@app.task
+async def counted(name: str) -> str:
+    ran[name] += 1
+    return name
+
+
+@app.task
+async def sleeps(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def a_worker(server: ExchangeServer, slots: int, timing: Timing) -> AsyncIterator[Worker]:
+    watchdog = WatchdogLink()
+    worker = Worker(
+        Link(server.url, "secret", timeout=2 * timing.beat),
+        watchdog,
+        build_executors(app.tasks, slots=slots, watchdog=watchdog, kill_grace=timing.kill_grace),
+        name="under test",
+        queues=["default"],
+        slots=slots,
+        timing=timing,
+    )
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        worker.stop()
+        assert await running
+
+
+def against_a_server(
+    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK
+) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(15), ExchangeServer() as server, a_worker(server, slots, timing) as worker:
+            await server.until(lambda: server.requests)
+            await test(server, worker)
+
+    ran.clear()
+    uvloop.run(run())
+
+
+def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        hello = server.requests[0].hello
+        assert hello is not None
+        assert (hello.name, hello.queues, hello.slots) == ("under test", ["default"], 4)
+        assert hello.tasks == ["counted", "noop", "shell", "sleeps"]
+        order = an_order("counted", payload={"name": "a"})
+        server.submit(order)
+        outcome = await server.outcome_of(order)
+        assert (outcome.status, bytes(outcome.result)) == ("SUCCESS", b'"a"')
+        assert [request.seq for request in server.requests] == list(range(1, len(server.requests) + 1))
+        assert all(request.hello is None for request in server.requests[1:])
+
+    against_a_server(test)
+
+
+def test_an_idle_worker_waits_for_work_in_one_long_poll() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        await server.until(lambda: len(server.requests) == 2)
+        assert server.requests[1].wait_ms == 200
+        assert server.requests[1].free == 4
+        begun = time.monotonic()
+        await server.until(lambda: len(server.requests) == 5)
+        assert time.monotonic() - begun > 0.5
+
+    against_a_server(test)
+
+
+def test_it_beats_even_when_no_slot_is_free() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(an_order("sleeps", payload={"seconds": 60}))
+        await server.until(lambda: sum(request.free == 0 for request in server.requests) >= 4)
+
+    against_a_server(test, slots=1)
+
+
+def test_ten_thousand_no_ops_are_each_run_and_recorded_once() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(*[an_order() for _ in range(10_000)])
+        await server.until(lambda: len(server.outcomes) == 10_000)
+        assert server.recorded_twice == []
+        assert server.most_in_flight <= 2
+        assert len(server.requests) < 200  # in batches, not one by one
+
+    against_a_server(test, slots=20)
+
+
+def test_slow_runs_are_not_hoarded() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        orders = [an_order("sleeps", payload={"seconds": 0.1}) for _ in range(40)]
+        server.submit(*orders)
+        await server.until(lambda: len(server.outcomes) == 40)
+        assert max(outcome.held_ms for outcome in server.outcomes.values()) < 60.0
+        assert server.most_in_flight <= 2
+
+    against_a_server(test, slots=10)
+
+
+def test_runs_that_were_prefetched_in_vain_go_back_to_the_server() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        quick = [an_order() for _ in range(3000)]
+        slow = [an_order("sleeps", payload={"seconds": 60}) for _ in range(500)]
+        server.submit(*quick, *slow)
+        await server.until(lambda: any(outcome.status == "RETURNED" for outcome in server.outcomes.values()))
+        await server.until(lambda: server.requests[-1].free == 0 and not server.requests[-1].outcomes)
+        assert server.held_by_workers() == 4
+
+    against_a_server(test)
+
+
+@pytest.mark.parametrize("fault", ["drop the answer", "cut the answer short", "hang"])
+def test_a_run_whose_claim_was_lost_on_the_way_is_handed_out_again_and_run_once(fault: Fault) -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        await server.until(lambda: len(server.requests) == 2)
+        server.faults.append(fault)
+        server.submit(an_order("counted", payload={"name": "first"}))
+        await server.until(lambda: not server.faults)
+        orders = [an_order("counted", payload={"name": name}) for name in ("a", "b", "c")]
+        server.submit(*orders)
+        for order in orders:
+            await server.outcome_of(order)
+        await server.until(lambda: len(server.outcomes) == 4)
+        assert ran == {"first": 1, "a": 1, "b": 1, "c": 1}
+        assert any(request.recover for request in server.requests)
+
+    against_a_server(test)
+
+
+def test_an_outcome_whose_acknowledgement_was_lost_is_reported_again_and_not_run_again() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        order = an_order("counted", payload={"name": "a"})
+        server.submit(order)
+        server.when_reported(order, "drop the answer")
+        await server.until(lambda: order.run_id in server.recorded_twice)
+        assert ran == {"a": 1}
+        recovery = next(request for request in server.requests if request.recover)
+        assert [line.run_id for line in recovery.inventory] == [order.run_id]
+        await server.until(lambda: not server.requests[-1].outcomes)
+
+    against_a_server(test)
+
+
+def test_outcomes_survive_an_outage_of_the_server() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.faults.extend(["503"] * 4)
+        order = an_order("counted", payload={"name": "a"})
+        server.submit(order)
+        assert (await server.outcome_of(order)).status == "SUCCESS"
+        assert len(server.incarnations) == 1
+
+    against_a_server(test)
+
+
+def test_a_worker_that_the_server_does_not_know_any_more_kills_its_runs_and_begins_anew(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(an_order("shell", command=f"echo $$ > {tmp_path}/pid; {HELD}"))
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        server.faults.append("unknown_worker")
+        assert await ended_soon(pid)
+        await server.until(lambda: len(server.incarnations) == 2)
+        newborn = next(request for request in server.requests if request.worker_id == server.incarnations[1])
+        assert newborn.hello is not None
+        assert (newborn.seq, newborn.outcomes, newborn.inventory) == (1, [], [])
+        order = an_order("counted", payload={"name": "after"})
+        server.submit(order)
+        await server.outcome_of(order)
+        assert [outcome.status for outcome in server.outcomes.values()] == ["SUCCESS"]
+
+    against_a_server(test)
+
+
+def test_without_an_acknowledgement_in_time_the_runs_are_killed(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}"))
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        begun = time.monotonic()
+        server.faults.extend(["hang"] * 4)
+        assert await ended_soon(pid)
+        assert time.monotonic() - begun < QUICK.rescue - QUICK.beat_slack + QUICK.beat
+        await server.until(lambda: len(server.incarnations) == 2)
+
+    against_a_server(test)
+
+
+def test_a_silent_server_does_not_cost_an_idle_worker_its_incarnation() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.faults.extend(["hang"] * 4)
+        begun = time.monotonic()
+        await server.until(lambda: not server.faults)
+        await server.until(lambda: time.monotonic() - begun > QUICK.kill)
+        order = an_order()
+        server.submit(order)
+        await server.outcome_of(order)
+        assert len(server.incarnations) == 1
+
+    against_a_server(test)
+
+
+def test_a_cancelled_shell_run_is_reported_once_it_is_gone_without_spinning_meanwhile(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        order = an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}")
+        server.submit(order)
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        before = len(server.requests)
+        server.cancel(order.run_id)  # from now on every exchange is answered early with the same wish
+        outcome = await server.outcome_of(order)
+        assert outcome.status == "CANCELLED"
+        assert await ended_soon(pid, 0)
+        assert len(server.requests) - before < 25
+
+    against_a_server(test)
+
+
+def test_a_cancelled_async_run_and_an_unstarted_one() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(*[an_order() for _ in range(2000)])  # quick ones, so that some are held unstarted
+        slow = [an_order("sleeps", payload={"seconds": 60}) for _ in range(10)]
+        server.submit(*slow)
+        await server.until(lambda: server.held_by_workers() == 10 and len(server.outcomes) == 2000)
+        for order in slow:
+            server.cancel(order.run_id)
+        outcomes = [await server.outcome_of(order) for order in slow]
+        statuses = {outcome.status for outcome in outcomes}
+        assert statuses <= {"CANCELLED", "RETURNED"}
+        assert sum(outcome.ran_ms > 0 for outcome in outcomes if outcome.status == "CANCELLED") == 2
+
+    against_a_server(test, slots=2)
+
+
+def test_drain_hands_back_what_has_not_started_and_lets_the_rest_finish() -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        server.submit(*[an_order() for _ in range(2000)])
+        slow = [an_order("sleeps", payload={"seconds": 0.2}) for _ in range(10)]
+        server.submit(*slow)
+        await server.until(lambda: server.held_by_workers() == 10 and len(server.outcomes) == 2000)
+        worker.stop()
+        late = an_order()
+        server.submit(late)
+        await server.until(lambda: server.requests[-1].stopped)
+        await server.until(lambda: server.held_by_workers() == 0)
+        statuses = Counter(server.outcomes[order.run_id].status for order in slow)
+        assert statuses == {"SUCCESS": 2, "RETURNED": 8}
+        assert late.run_id not in server.outcomes
+        draining = [request for request in server.requests if request.draining]
+        assert all(request.free == 0 for request in draining)
+
+    against_a_server(test, slots=2)
+
+
+def test_a_drain_that_takes_too_long_stops_what_still_runs(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        shell = an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}")
+        sleeper = an_order("sleeps", payload={"seconds": 60})
+        server.submit(shell, sleeper)
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        worker.stop()
+        for order in (shell, sleeper):
+            outcome = await server.outcome_of(order)
+            assert (outcome.status, outcome.retry) == ("FAILED", True)
+            assert (outcome.error or "").startswith("worker stopped")
+        assert await ended_soon(pid, 0)
+        await server.until(lambda: server.requests[-1].stopped)
+
+    against_a_server(test)
+
+
+def test_a_second_signal_ends_the_drain_at_once(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        order = an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}")
+        server.submit(order)
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        worker.stop()
+        worker.stop()
+        assert await ended_soon(pid, 1.0)
+        assert (await server.outcome_of(order)).status == "FAILED"
+
+    against_a_server(test, timing=PATIENT)
+
