@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
-from cron_oracle import CHANGES, STEADY_ZONES, day_fields, days, five_fields, scan, six_fields
+from cron_oracle import CHANGES, STEADY_ZONES, day_fields, days, five_fields, hours, minutes, scan, six_fields
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +60,21 @@ def test_five_fields_fire_as_debian_cron_does_when_clocks_are_moved(
     zone, after = place
     until = after + timedelta(hours=36)
     assert fires_between(expression, zone, after, until) == scan(expression, zone, after, until)
+
+
+@settings(max_examples=100)
+@given(minutes, hours, st.sampled_from(CHANGES), st.integers(2, 300))
+@example("*/30", "2", ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)), 200)
+@example("*/30", "2", ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)), 200)
+def test_a_day_of_change_looks_the_same_from_far_away(
+    minute: str, hour: str, change: tuple[str, datetime], days_before: int
+) -> None:
+    zone, moment = change
+    day = moment.astimezone(ZoneInfo(zone))
+    expression = f"{minute} {hour} {day.day} {day.month} *"
+    begin, end = moment - timedelta(days=2), moment + timedelta(days=2)
+    expected = scan(expression, zone, begin, end)
+    assert fires_between(expression, zone, moment - timedelta(days=days_before), end) == expected
 
 
 @settings(max_examples=80)

@@ -143,6 +143,15 @@ def test_all_runs_the_newest_up_to_the_cap_within_the_grace() -> None:
     ]
 
 
+@pytest.mark.parametrize("policy", ["once", "all"])
+def test_a_fire_as_old_as_the_grace_is_run_and_an_older_one_is_not(policy: str) -> None:
+    misfire = MisfirePolicy(policy, 90.0)
+    now = T0 + timedelta(seconds=90)
+    assert plan_fires(every(3600), T0, now, misfire).runs == [T0]
+    late = plan_fires(every(3600), T0, now + A_MICROSECOND, misfire)
+    assert (late.runs, [one.reason for one in late.missed]) == ([], ["older than the misfire grace"])
+
+
 def test_skip_runs_nothing_that_is_late() -> None:
     plan = plan_fires(every(60), T0, T0 + timedelta(seconds=90), MisfirePolicy("skip"))
     assert plan.runs == [] and [one.reason for one in plan.missed] == ["late: misfire policy skip"]

@@ -23,7 +23,7 @@ _TABLES = """
 select c.oid, c.relname,
        case c.relpersistence when 'u' then 'unlogged ' else '' end as persistence,
        pg_get_partkeydef(c.oid) as partitioned_by,
-       (select string_agg(option, ', ' order by option) from unnest(c.reloptions) as option) as options
+       (select string_agg(option, ', ' order by option collate "C") from unnest(c.reloptions) as option) as options
 from pg_class c
 where c.relnamespace = 'mainspring'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
 order by c.relname
@@ -44,10 +44,12 @@ from pg_constraint where conrelid = $1 and contype <> 'n' order by conname
 """
 _INDEXES = """
 select pg_get_indexdef(indexrelid) as definition
-from pg_index where indrelid = $1 order by indexrelid::regclass::text
+from pg_index where indrelid = $1 order by indexrelid::regclass::text collate "C"
 """
 _OTHERS = """
-select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'materialized view' end as kind, c.relname
+select kind, name from (
+select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'materialized view' end as kind,
+       c.relname::text as name
 from pg_class c
 where c.relnamespace = 'mainspring'::regnamespace and c.relkind in ('S', 'v', 'm')
 union all
@@ -56,7 +58,8 @@ union all
 select 'trigger', t.tgname || ' on ' || t.tgrelid::regclass::text
 from pg_trigger t join pg_class c on c.oid = t.tgrelid
 where c.relnamespace = 'mainspring'::regnamespace and not c.relispartition and not t.tgisinternal
-order by 1, 2
+) as other
+order by kind collate "C", name collate "C"
 """
 
 
@@ -65,7 +68,7 @@ async def dump(connection: asyncpg.Connection) -> str:
     lines: list[str] = []
     for table in await connection.fetch(_TABLES):
         lines += await _table(connection, table)
-    lines += [f"{row['kind']} {row['relname']}" for row in await connection.fetch(_OTHERS)]
+    lines += [f"{row['kind']} {row['name']}" for row in await connection.fetch(_OTHERS)]
     return "\n".join(lines) + "\n"
 
 

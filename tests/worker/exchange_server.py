@@ -222,4 +222,8 @@ def _problem(status: int, code: str) -> bytes:
 
 
 def _http(status: int, body: bytes) -> bytes:
-    return b"HTTP/1.1 %d x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
+    return b"HTTP/1.1 %d x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        status,
+        len(body),
+        body,
+    )

@@ -95,7 +95,7 @@ def test_while_an_exchange_reports_only_a_beat_starts_another(scene: Scene) -> N
 def test_a_third_exchange_never_starts(scene: Scene) -> None:
     scene.start(NOW)
     scene.start(NOW + BEAT)
-    scene.pace.urgent = True
+    scene.pace.hurry(NOW + BEAT)
     assert scene.next(NOW + 10 * BEAT) == float("inf")
 
 
@@ -118,6 +118,13 @@ def test_failures_back_off_from_a_tenth_of_a_second_to_one(scene: Scene) -> None
 def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
     scene.pace.refused(NOW)
     assert scene.next(NOW) == NOW + 5.0
+
+
+def test_what_cannot_wait_goes_in_spite_of_both(scene: Scene) -> None:
+    scene.pace.failed(NOW)
+    scene.pace.refused(NOW)
+    scene.pace.hurry(NOW)
+    assert scene.next(NOW) <= NOW
 
 
 def test_early_answers_with_nothing_new_slow_the_worker_down(scene: Scene) -> None:

@@ -62,9 +62,7 @@ async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterato
         await process.wait()
 
 
-def with_a_process(
-    folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]
-) -> None:
+def with_a_process(folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(15), ExchangeServer() as server, a_worker_process(server, folder) as process:
             await test(server, process)

@@ -13,6 +13,14 @@ from mainspring.store.pool import Connection
 PARTITIONED = ("run_history", "attempts")
 DAYS_AHEAD = 7
 
+_DAYS = """
+select c.relname, i.inhparent is not null as attached, coalesce(i.inhdetachpending, false) as pending
+from pg_class c
+left join pg_inherits i on i.inhrelid = c.oid and i.inhparent = $1::text::regclass
+where c.relnamespace = 'mainspring'::regnamespace and c.relkind = 'r' and c.relname ~ $2
+order by pending desc, c.relname
+"""
+
 
 async def ensure_ahead(connection: Connection) -> list[str]:
     """Create and attach the partitions of today and the week ahead; returns those that were missing."""
@@ -60,24 +68,25 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
 
 
 async def drop_older(connection: Connection, days: int) -> list[str]:
-    """Detach (concurrently, so that reports go on) and drop the partitions that ended more than `days` days ago."""
+    """Detach (concurrently, so that reports go on) and drop the days that ended more than `days` days ago.
+
+    What an earlier call could not finish is finished: a detach that waits for a long reader goes first, because
+    PostgreSQL refuses another one beside it, and a day that was detached and not dropped is dropped.
+    """
     today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
     oldest = today - timedelta(days=days)
     dropped = []
     for parent in PARTITIONED:
-        rows = await connection.fetch(
-            """select c.relname, i.inhdetachpending as pending from pg_inherits i join pg_class c on c.oid = i.inhrelid
-               where i.inhparent = $1::regclass""",
-            f"mainspring.{parent}",
-        )
-        for row in rows:
+        for row in await connection.fetch(_DAYS, f"mainspring.{parent}", f"^{parent}_[0-9]{{8}}$"):
             name = row["relname"]
             day = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC).date()
             if day >= oldest:
                 continue
-            how = "finalize" if row["pending"] else "concurrently"
-            await connection.execute(f"alter table mainspring.{parent} detach partition mainspring.{name} {how}")
-            await connection.execute("set lock_timeout = '2s'")
-            await connection.execute(f"drop table mainspring.{name}")
+            if row["attached"]:
+                how = "finalize" if row["pending"] else "concurrently"
+                await connection.execute(f"alter table mainspring.{parent} detach partition mainspring.{name} {how}")
+            async with connection.transaction():
+                await connection.execute("set local lock_timeout = '2s'")
+                await connection.execute(f"drop table mainspring.{name}")
             dropped.append(name)
     return dropped

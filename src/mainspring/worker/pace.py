@@ -25,7 +25,7 @@ class Pace:
         self._park_not_before = now
         self.failures = 0
         self._empty = 0
-        self.urgent = False
+        self._urgent = False
 
     def next_start(self, ledger: Ledger, holding: int, now: float, *, hungry: bool) -> float:
         """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all."""
@@ -39,7 +39,7 @@ class Pace:
         beat_due = self._last_start + self._beat
         if flights and not flights[0].parked:
             return beat_due
-        if self.urgent:
+        if self._urgent:
             return now
         if ledger.pending:
             # A quarter of what we may hold: with half of it here and half on its way, server and worker both have work.
@@ -53,9 +53,14 @@ class Pace:
             return max(self._last_landing + GATHER, self._park_not_before)
         return self._park_not_before
 
+    def hurry(self, now: float) -> None:
+        """The next exchange has something to say that cannot wait, not even for a pause after a failure."""
+        self._urgent = True
+        self._not_before = now
+
     def started(self, now: float) -> None:
         self._last_start = now
-        self.urgent = False
+        self._urgent = False
 
     def landed(self, flight: Flight, now: float, *, useful: bool) -> None:
         """`useful` is whether it brought anything, or took anything along. A server that answers a long poll early

@@ -52,7 +52,9 @@ class Worker:
         self._link = link
         self._watchdog = watchdog
         self._timing = timing
-        self._runner = Runner(slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon)
+        self._runner = Runner(
+            slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon
+        )
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version
         )
@@ -170,6 +172,8 @@ class Worker:
         if refused:
             self._pace.refused(now)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
+            if self._leaving:
+                self._left.set()
         else:
             self._pace.failed(now)
             failures = self._pace.failures
@@ -264,7 +268,7 @@ class Worker:
         try:
             returned = self._runner.return_unstarted()
             log.info("draining", returned=returned, running=self._runner.holding)
-            self._pace.urgent = True
+            self._pace.hurry(time.monotonic())
             self._consider()
             await self._end_runs()
             await self._say_farewell()
@@ -287,7 +291,8 @@ class Worker:
         """Report what is left, and that we are gone."""
         if not self._ledger.known and not self._ledger.pending:
             return
-        self._leaving = self._pace.urgent = True
+        self._leaving = True
+        self._pace.hurry(time.monotonic())
         self._consider()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):

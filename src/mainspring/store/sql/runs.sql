@@ -156,7 +156,8 @@ insert into mainspring.run_history
      worker_id, job_id, trigger, name, reason, error, payload, spec)
 select run_id, tenant_id, lane_id, end_state, attempt, max_attempts, fence, scheduled_for,
        claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
-       worker_id, job_id, trigger, name, end_reason, coalesce(end_error, last_error), payload, spec
+       worker_id, job_id, trigger, name, end_reason,
+       case when end_state = 11 then coalesce(end_error, last_error) else end_error end, payload, spec
 from gone
 returning run_id
 

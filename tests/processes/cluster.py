@@ -1,0 +1,132 @@
+"""Real processes of ours on a real database, for tests that kill them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+
+async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str) -> T:
+    """Look again and again until the answer is truthy; a failure names what was waited for."""
+    deadline = time.monotonic() + within
+    while not (found := await look()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within:g} s: {what}")
+        await asyncio.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def process_is_alive(pid: int) -> bool:
+    """Alive and not merely waiting to be reaped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+class Cluster:
+    """Servers and workers on one database; everything it starts it ends."""
+
+    def __init__(self, database_url: str, token: str, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._database_url = database_url
+        self._token_file = folder / "token"
+        self._token_file.write_text(token)
+        self._children: list[subprocess.Popen[bytes]] = []
+        self.http = httpx.AsyncClient(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=10, transport=_patient()
+        )
+
+    async def server(self) -> subprocess.Popen[bytes]:
+        arguments = ["server", "--port", str(self.port), "--data", str(self.folder)]
+        child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url})
+        await eventually(self._healthy, 20, "the server answers")
+        return child
+
+    async def worker(self, *, app: str | None = None, slots: int = 4) -> subprocess.Popen[bytes]:
+        before = await self._live_workers()
+        arguments = ["worker", "--server", self.url, "--token-file", str(self._token_file), "--slots", str(slots)]
+        child = self._start([*arguments, *(["--app", app] if app else [])], {})
+
+        async def registered() -> bool:
+            return bool(await self._live_workers() - before)
+
+        await eventually(registered, 20, "the worker is registered")
+        return child
+
+    async def submit(self, **fields: Any) -> str:
+        answer = await self.http.post("/v1/jobs", json=fields)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["job_id"])
+
+    async def latest_run(self, job_id: str) -> dict[str, Any]:
+        answer = await self.http.get(f"/v1/jobs/{job_id}/status")
+        assert answer.status_code == 200, answer.text
+        return answer.json()["latest_run"] or {}
+
+    async def ended(self, job_id: str, within: float = 15) -> dict[str, Any]:
+        async def look() -> dict[str, Any]:
+            run = await self.latest_run(job_id)
+            return run if run.get("end_time") else {}
+
+        return await eventually(look, within, f"job {job_id} has ended")
+
+    async def runs(self, job_id: str) -> list[dict[str, Any]]:
+        answer = await self.http.get(f"/v1/jobs/{job_id}/runs", params={"limit": 1000})
+        assert answer.status_code == 200, answer.text
+        return list(answer.json())
+
+    async def close(self) -> None:
+        await self.http.aclose()
+        for child in self._children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGKILL)
+            child.wait()
+
+    def _start(self, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
+        with (self.folder / f"{arguments[0]}-{len(self._children)}.log").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "mainspring", *arguments],
+                env={**clean, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._children.append(child)
+        return child
+
+    async def _healthy(self) -> bool:
+        try:
+            return (await self.http.get("/healthz")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    async def _live_workers(self) -> set[str]:
+        answer = await self.http.get("/v1/workers")
+        return {worker["worker_id"] for worker in answer.json()["workers"] if worker["state"] == "LIVE"}
+
+
+def _patient() -> httpx.AsyncHTTPTransport:
+    return httpx.AsyncHTTPTransport(retries=3)

@@ -1,0 +1,117 @@
+"""kill -9 of a worker and of a server, with real processes. Each test states what a user would see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.processes.cluster import Cluster, eventually, process_is_alive
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_ten_seconds(cluster: Cluster) -> None:
+    await cluster.server()
+    doomed = await cluster.worker()
+    note = cluster.folder / "pids"
+    job_id = await cluster.submit(command=f"sleep 300 & echo $$ $! >> {note}; sleep 300")
+
+    async def started() -> list[int]:
+        return _pids(note, 0)
+
+    children = await eventually(started, 10, "the shell job has started")
+    await cluster.worker()
+    killed_at = time.monotonic()
+    os.kill(doomed.pid, signal.SIGKILL)
+
+    async def gone() -> bool:
+        return not any(process_is_alive(pid) for pid in children)
+
+    await eventually(gone, 3, "the killed worker's process group is gone")
+
+    async def again() -> list[int]:
+        return _pids(note, 1)
+
+    await eventually(again, 10, "another attempt runs")
+    assert time.monotonic() - killed_at < 10
+    run = await cluster.latest_run(job_id)
+    assert (run["status"], run["attempt_number"]) == ("RUNNING", 2)
+
+
+async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unrecorded(cluster: Cluster) -> None:
+    server = await cluster.server()
+    await cluster.worker()
+    note = cluster.folder / "seconds"
+    job_id = await cluster.submit(
+        command=f'echo "$MAINSPRING_SCHEDULED_FOR" >> {note}', schedule="* * * * * *", overlap="allow"
+    )
+
+    async def three_ran() -> bool:
+        return len(_lines(note)) >= 3
+
+    await eventually(three_ran, 15, "three seconds have run")
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    await cluster.server()
+    before = len(_lines(note))
+
+    async def three_more() -> bool:
+        return len(_lines(note)) >= before + 3
+
+    await eventually(three_more, 20, "the cron goes on")
+    await cluster.http.post(f"/v1/jobs/{job_id}:pause")
+
+    async def all_ended() -> bool:
+        return all(run["end_time"] for run in await cluster.runs(job_id))
+
+    await eventually(all_ended, 10, "every run has ended")
+    runs = await cluster.runs(job_id)
+    missed = (await cluster.http.get(f"/v1/jobs/{job_id}/missed")).json()
+    moments = sorted(datetime.fromisoformat(run["scheduled_for"]) for run in runs)
+    assert len(moments) == len(set(moments)), "a fire time has two runs"
+    ran = _lines(note)
+    assert len(ran) == len(set(ran)), "a second ran twice"
+    for gap in missed:
+        first, last = datetime.fromisoformat(gap["first"]), datetime.fromisoformat(gap["last"])
+        covered = [first + timedelta(seconds=n) for n in range(int((last - first).total_seconds()) + 1)]
+        assert len(covered) == gap["count"]
+        moments += covered
+    moments.sort()
+    expected = [moments[0] + timedelta(seconds=n) for n in range(len(moments))]
+    assert moments == expected, "a second is neither run nor recorded as missed"
+
+
+async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_hands_back_the_rest(cluster: Cluster) -> None:
+    await cluster.server()
+    worker = await cluster.worker(app="tests.processes.sample_app:app", slots=1)
+    first = await cluster.submit(task="doze", payload={"seconds": 1.5})
+
+    async def running() -> bool:
+        return (await cluster.latest_run(first)).get("status") == "RUNNING"
+
+    await eventually(running, 10, "the first job runs")
+    waiting = [await cluster.submit(task="doze", payload={"seconds": 0}) for _ in range(5)]
+    worker.send_signal(signal.SIGTERM)
+    assert (await cluster.ended(first))["status"] == "SUCCESS"
+    assert worker.wait(20) == 0
+    for job_id in waiting:
+        run = await cluster.latest_run(job_id)
+        assert (run["status"], run["attempt_number"]) == ("QUEUED", 0), run
+    await cluster.worker(app="tests.processes.sample_app:app")
+    for job_id in waiting:
+        assert (await cluster.ended(job_id))["status"] == "SUCCESS"
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+def _pids(file: Path, line: int) -> list[int]:
+    """The pids of the nth attempt, once its line is whole."""
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [int(word) for word in lines[line].split()] if len(lines) > line and lines[line].endswith("\n") else []

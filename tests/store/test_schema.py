@@ -1,0 +1,71 @@
+"""Migrations build exactly the schema that was reviewed, once, whoever starts them and however many do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from mainspring.domain.errors import Conflict
+from mainspring.store.embedded import EmbeddedPostgres
+from mainspring.store.migrate import known_migrations, migrate
+
+from .schema_snapshot import RENEWAL, SNAPSHOT, dump
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database with nothing in it."""
+    name = f"empty_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    await admin.execute(f"create database {name}")
+    yield postgres.url(name)
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+def all_names() -> list[str]:
+    return [f"{migration.version:04d}_{migration.name}" for migration in known_migrations()]
+
+
+async def test_the_migrations_build_exactly_the_schema_of_the_snapshot(connection: asyncpg.Connection) -> None:
+    assert await dump(connection) == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"the schema is not the one that was reviewed; if it should be, renew it with `{RENEWAL}`"
+    )
+
+
+async def test_versions_rise_by_one_from_one() -> None:
+    assert [migration.version for migration in known_migrations()] == list(range(1, len(known_migrations()) + 1))
+
+
+async def test_the_second_migration_applies_nothing(empty_url: str) -> None:
+    assert await migrate(empty_url) == all_names()
+    assert await migrate(empty_url) == []
+
+
+async def test_of_many_concurrent_migrations_one_does_the_work_and_all_succeed(empty_url: str) -> None:
+    done = await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
+    assert sorted(done) == [[], [], [], all_names()]
+
+
+async def test_a_newer_schema_is_refused_and_left_as_it_is(database_url: str, connection: asyncpg.Connection) -> None:
+    await connection.execute("insert into mainspring.schema_migrations (version, name) values (9999, 'of_tomorrow')")
+    with pytest.raises(Conflict) as refused:
+        await migrate(database_url)
+    assert refused.value.code == "schema_too_new"
+    assert "9999" in refused.value.detail
+    assert refused.value.hint == "start a newer Mainspring"
+    assert await dump(connection) == SNAPSHOT.read_text(encoding="utf-8")
+
+
+async def test_a_refused_migration_lets_go_of_the_lock(database_url: str, connection: asyncpg.Connection) -> None:
+    await connection.execute("insert into mainspring.schema_migrations (version, name) values (9999, 'of_tomorrow')")
+    with pytest.raises(Conflict):
+        await migrate(database_url)
+    await connection.execute("delete from mainspring.schema_migrations where version = 9999")
+    assert await migrate(database_url) == []
