@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sdk.wire_samples import problem, run
+from tests.sdk.wire_samples import problem, run
 
 from .conftest import CannedServer
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sdk.wire_samples import job, problem, run
+from tests.sdk.wire_samples import job, problem, run
 
 from .conftest import CannedServer
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requests_as_sent import amended, defined
 
 from mainspring.domain.errors import InvalidInput, MainspringError, NotSupportedYet
 from mainspring.domain.intake import LATER_FIELDS
@@ -17,6 +16,7 @@ from mainspring.domain.job import Delivery, JobDefinition, Overlap, Priority
 from mainspring.domain.misfire import MisfirePolicy
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedule import MANUAL, Schedule, ScheduleKind
+from tests.domain.requests_as_sent import amended, defined
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
 BERLIN = {"schedule": {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}}

@@ -7,12 +7,22 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
-from cron_oracle import CHANGES, STEADY_ZONES, day_fields, days, five_fields, hours, minutes, scan, six_fields
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.schedule import Schedule, ScheduleKind, check_cron, fires, next_fire
+from tests.domain.cron_oracle import (
+    CHANGES,
+    STEADY_ZONES,
+    day_fields,
+    days,
+    five_fields,
+    hours,
+    minutes,
+    scan,
+    six_fields,
+)
 
 zones = st.sampled_from(STEADY_ZONES + sorted({zone for zone, _ in CHANGES}))
 moments = st.datetimes(datetime(2001, 1, 1), datetime(2037, 1, 1), timezones=st.just(UTC))

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requests_as_sent import NOW, defined
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
 from mainspring.domain.intake import LATER_FIELDS, define, parse_priority, parse_time
@@ -26,6 +25,7 @@ from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedule import MANUAL, Schedule, ScheduleKind
 from mainspring.domain.schedule import NOW as AT_ONCE
 from mainspring.wire.jobs import JobRequest
+from tests.domain.requests_as_sent import NOW, defined
 
 FULL = """
 {"name": "Daily report", "task": "report.generate", "payload": {"region": "eu"},

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from requests_as_sent import defined
 
 from mainspring.domain.errors import InvalidInput, MainspringError, NotSupportedYet, PayloadTooLarge
+from tests.domain.requests_as_sent import defined
 
 LONG = "x" * 10_001
 

@@ -14,7 +14,7 @@ import pytest
 from mainspring.domain.errors import Conflict, Unavailable
 from mainspring.sdk.client import AsyncClient, Client
 
-from .wire_samples import job, problem, run
+from tests.sdk.wire_samples import job, problem, run
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

@@ -11,7 +11,7 @@ import httpx
 from mainspring import AsyncClient, Mainspring
 from mainspring.sdk.ensure_schedules import ensure_schedules
 
-from .wire_samples import job, problem
+from tests.sdk.wire_samples import job, problem
 
 
 class JobShelf:

@@ -15,7 +15,7 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.handle import Watch
 from mainspring.wire.runs import JobStatus
 
-from .wire_samples import run
+from tests.sdk.wire_samples import run
 
 
 def status(run_status: str | None, job_status: str = "SCHEDULED", **changes: Any) -> dict[str, Any]:

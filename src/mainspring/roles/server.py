@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import TOKEN_FILE_NAME
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import configure_logs, get_logger
@@ -50,6 +51,7 @@ async def run_server(options: ServerOptions) -> int:
     )
     loops = Loops()
     await assembly.start(loops)
+    spare_the_collector()
     config = uvicorn.Config(
         assembly.app,
         host=options.host,

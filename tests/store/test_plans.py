@@ -1,0 +1,255 @@
+"""The statements of the hot path touch a few rows for each one they want, whenever statistics were taken.
+
+The tables hold 120,000 runs and 100,000 jobs in every test; what differs is the moment at which ANALYZE looked: when
+they were empty, when all runs were QUEUED, when all were RUNNING, and when they were as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import pytest
+
+from mainspring.kernel.ids import uuid7, uuid7_batch
+from mainspring.store import leases
+from mainspring.store.pool import HOT_SETTINGS
+from mainspring.store.queries import load
+
+from .rows import BEGINNING, now_of
+
+pytestmark = pytest.mark.anyio
+
+BATCH = 100
+WATCHED = ("runs", "jobs")
+LANES = list(range(1, 11))  # lane 1 is the deep one
+ELSEWHERE = 11  # a lane that our worker cannot take from, and whose runs are the oldest of all
+US = UUID(int=1)
+
+# Ids rise with $1 so that rows can be found again; payloads are what makes a row as wide as a real one.
+RUNS = """
+insert into mainspring.runs (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ready_at,
+                             claimed_at, cancel_requested_at, claim_seq, worker_id, job_id, payload)
+select lpad(to_hex($1 + i), 32, '0')::uuid, 1, $3, $4::smallint, 1, 4, 1, t.now, t.now - i * interval '1 ms',
+       case when $4 = 2 then t.now end, case when $4 = 2 and i % 10 = 0 then t.now end, case when $4 = 2 then 1 end,
+       case when $4 = 2 then lpad(to_hex($5 + i % $6), 32, '0')::uuid end,
+       case when i % 10 = 0 then 'job-' || ($1 + i) end, '{"some": "payload of the usual length"}'
+from generate_series(1, $2) as i, (select clock_timestamp() - $7 * interval '1 minute' as now) as t
+"""
+JOBS = """
+insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, max_attempts, one_time, id_generated,
+                             next_fire_at, created_at, updated_at, schedule)
+select 1, $1 || '-' || i, 1 + i % 10, i % 128, 1, 4, i % 2 = 0, false, t.now + i * $3::interval, t.now, t.now, '{}'
+from generate_series(1, $2) as i, (select clock_timestamp() as now) as t
+"""
+
+
+class Filling:
+    """Fills the two tables, part by part."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+        self._ids = 0
+
+    async def runs(
+        self, count: int, lane: int, *, running: bool = False, first_worker: int = 100, workers: int = 200, age: int = 1
+    ) -> None:
+        state = 2 if running else 1
+        await self._connection.execute(RUNS, self._ids, count, lane, state, first_worker, workers, age)
+        self._ids += count
+
+    async def queued(self) -> None:
+        await self.runs(90_000, LANES[0])
+        await self.runs(10_000, ELSEWHERE, age=60)
+        for lane in LANES[1:]:
+            await self.runs(200, lane)
+
+    async def running(self, count: int) -> None:
+        """Others hold `count`; we hold 500, whose ids come last."""
+        await self.runs(count, LANES[0], running=True)
+        await self.runs(500, LANES[0], running=True, first_worker=US.int, workers=1)
+
+    async def jobs_later(self) -> None:
+        await self._connection.execute(JOBS, "later", 100_000, timedelta(minutes=1))
+
+    async def jobs_due(self) -> None:
+        await self._connection.execute(JOBS, "due", 2 * BATCH, timedelta(milliseconds=-1))
+
+    async def analyze(self) -> None:
+        await self._connection.execute("analyze mainspring.runs, mainspring.jobs")
+
+
+async def empty(fill: Filling) -> None:
+    await fill.analyze()
+    await fill.queued()
+    await fill.running(20_000)
+    await fill.jobs_later()
+    await fill.jobs_due()
+
+
+async def all_queued(fill: Filling) -> None:
+    await fill.queued()
+    await fill.jobs_later()
+    await fill.analyze()
+    await fill.running(20_000)
+    await fill.jobs_due()
+
+
+async def all_running(fill: Filling) -> None:
+    await fill.running(20_000)
+    await fill.jobs_due()
+    await fill.analyze()
+    await fill.queued()
+    await fill.jobs_later()
+
+
+async def mixed(fill: Filling) -> None:
+    await empty(fill)
+    await fill.analyze()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement with its arguments, and how many rows of runs and jobs it may touch."""
+
+    file: str
+    name: str
+    arguments: Sequence[Any]
+    most: int
+
+
+async def statements(connection: asyncpg.Connection, node: UUID) -> list[Statement]:
+    """What the hot path does, each for a batch of 100."""
+    ours = [row["run_id"] for row in await connection.fetch("select run_id from mainspring.runs where worker_id = $1", US)]
+    some, fences, zeros, nothing = ours[:BATCH], [1] * BATCH, [0] * BATCH, [None] * BATCH
+    held = await leases.take(connection, node, range(128), 60)
+    lease = [node, list(held), list(held.values())]
+    due = await connection.fetch("select job_id, one_time, next_fire_at from mainspring.jobs where job_id like 'due-%'")
+    once, again = ([row for row in due if row["one_time"] is kind] for kind in (True, False))
+
+    def key(rows: list[asyncpg.Record]) -> list[Any]:
+        return [[1] * len(rows), [row["job_id"] for row in rows]]
+
+    def seen(rows: list[asyncpg.Record]) -> list[Any]:
+        return [*key(rows), [1] * len(rows), [row["next_fire_at"] for row in rows]]
+
+    moments = [row["next_fire_at"] for row in again]
+    following = [moment + timedelta(hours=1) for moment in moments]
+    positions = list(range(1, BATCH + 1))
+    fired = [moments, following, positions, uuid7_batch(BATCH), moments, zeros, [], [], [], [], []]
+    ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros]
+    merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
+    return [
+        Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
+        Statement("runs", "claim_from_lanes", merged, (len(LANES) + 3) * BATCH),
+        Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
+        Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
+        Statement("runs", "requeue", [some, fences, zeros, zeros, nothing], 2 * BATCH),
+        Statement("runs", "end_runs", ended, 2 * BATCH),
+        Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),
+        Statement("runs", "runs_held_by", [US, BATCH], 2 * len(ours)),
+        Statement("runs", "to_stop", [US], 2 * len(ours)),
+        Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
+        Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH)], 4 * BATCH),
+        Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
+        Statement("fire", "fire_recurring", [*lease, *seen(again), *fired], 4 * BATCH),
+    ]
+
+
+def literal(value: Any) -> str:
+    """A value as EXECUTE takes it; PostgreSQL casts the text to the parameter's type."""
+    if value is None:
+        return "null"
+    return "'" + inner(value) + "'"
+
+
+def inner(value: Any) -> str:
+    if isinstance(value, list | range):
+        return "{" + ",".join(f'"{inner(item)}"' if item is not None else "null" for item in value) + "}"
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+async def explain(connection: asyncpg.Connection, statement: Statement) -> dict[str, Any]:
+    """The generic plan, which is what a pooled connection runs, with what it did; nothing of it stays."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute(f"prepare {statement.name} as {load(statement.file)[statement.name]}")
+        arguments = ", ".join(literal(value) for value in statement.arguments)
+        text = await connection.fetchval(
+            f"explain (analyze, buffers off, timing off, format json) execute {statement.name} ({arguments})"
+        )
+    finally:
+        await transaction.rollback()
+    await connection.execute(f"deallocate {statement.name}")
+    plan: dict[str, Any] = msgspec.json.decode(text)[0]["Plan"]
+    return plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
+
+
+def scans(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes that read runs or jobs."""
+    return [node for node in nodes(plan) if "Scan" in node["Node Type"] and node.get("Relation Name") in WATCHED]
+
+
+def touched(scan: dict[str, Any]) -> float:
+    rows = scan["Actual Rows"] + sum(value for name, value in scan.items() if name.startswith("Rows Removed"))
+    return float(rows * scan["Actual Loops"])
+
+
+def problems(statement: Statement, plan: dict[str, Any]) -> list[str]:
+    found = []
+    reading = scans(plan)
+    walked = [f"{scan['Node Type']} on {scan['Relation Name']}" for scan in reading if scan["Node Type"] == "Seq Scan"]
+    if walked:
+        found.append(f"{statement.name}: {', '.join(walked)}")
+    total = sum(touched(scan) for scan in reading)
+    if not 0 < total <= statement.most:
+        by_node = [(scan["Node Type"], scan.get("Index Name"), touched(scan)) for scan in reading]
+        found.append(f"{statement.name} touched {total:.0f} rows, at most {statement.most} are enough: {by_node}")
+    return found
+
+
+@pytest.fixture
+async def hot(database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection as in the hot pool."""
+    opened = await asyncpg.connect(database_url, server_settings=HOT_SETTINGS)
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("statistics_of", [empty, all_queued, all_running, mixed], ids=lambda moment: moment.__name__)
+async def test_few_rows_are_touched_whenever_statistics_were_taken(
+    connection: asyncpg.Connection, hot: asyncpg.Connection, statistics_of: Callable[[Filling], Any]
+) -> None:
+    for table in WATCHED:
+        await connection.execute(f"alter table mainspring.{table} set (autovacuum_enabled = off)")
+    await statistics_of(Filling(connection))
+    assert await connection.fetchval("select count(*) from mainspring.runs") > 120_000
+    found: list[str] = []
+    for statement in await statements(connection, uuid7()):
+        found += problems(statement, await explain(hot, statement))
+    assert not found, "\n".join(found)
+
+
+async def test_the_due_scan_reads_what_is_due_and_no_more(
+    connection: asyncpg.Connection, hot: asyncpg.Connection
+) -> None:
+    """An upper bound that is not a constant to the planner would make every row of a shard a candidate."""
+    await Filling(connection).jobs_later()
+    await connection.execute("analyze mainspring.jobs")
+    plan = await explain(hot, Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 0))
+    [scan] = scans(plan)
+    assert scan["Index Name"] == "jobs_due"
+    assert touched(scan) == 0
+    assert (await now_of(connection)).tzinfo is not None
