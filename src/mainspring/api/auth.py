@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from mainspring.domain.errors import Forbidden, Unauthorized, WrongMediaType
+from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
 from mainspring.store import tokens
 from mainspring.store.pool import Store
@@ -68,6 +68,7 @@ class Gate:
         if scope["path"] in OPEN_PATHS:
             return
         scope["principal"] = await self._authenticate(headers)
+        _check_address(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):
             _check_json(headers)
 
@@ -81,7 +82,7 @@ class Gate:
                 hint="use the address it was started with, or start it with --allow-host",
             )  # fmt: skip
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).hostname not in self._hosts:
+        if origin is not None and _origin_host(origin.decode("latin-1")) not in self._hosts:
             raise Forbidden("requests from other sites are refused", code="wrong_origin", field="Origin")
 
     async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:
@@ -113,6 +114,25 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
+
+
+def _origin_host(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).hostname
+    except ValueError:  # half an IPv6 address, for one
+        return None
+
+
+def _check_address(scope: Any) -> None:
+    """The character NUL cannot be stored, so nothing can be found by it either."""
+    if "\x00" in scope["path"]:
+        raise NotFound("an address with the character NUL leads nowhere")
+    if b"%00" in scope["query_string"]:
+        for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+            if "\x00" in name or "\x00" in value:
+                raise InvalidInput(
+                    "a parameter holds the character NUL", code="invalid_parameter", field=name.replace("\x00", "")
+                )
 
 
 def _check_json(headers: dict[bytes, bytes]) -> None:

@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _PATH = re.compile(r" - at `\$?([^`]*)`$")
+_INDEX = re.compile(r"\[[^\]]*\]")
 _NESTED: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleIn,
     "retry": RetryIn,
@@ -29,6 +30,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "outcomes": Outcome,
 }
 _MAX_ERRORS = 100
+_LONGEST_NAME = 100  # of an unknown field, in an answer
 
 _decode_job = msgspec.json.Decoder(JobRequest).decode
 _decode_jobs = msgspec.json.Decoder(list[JobRequest]).decode
@@ -69,7 +71,7 @@ def decode_batch(body: bytes) -> JobBatch:
         array = _decoded(_decode_raw_batch, body, JobBatch).jobs
     try:
         requests = _decode_jobs(array)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _batch_errors(array, error) from None
     if len(requests) > MAX_BATCH:
         raise InvalidInput(
@@ -78,18 +80,22 @@ def decode_batch(body: bytes) -> JobBatch:
     return JobBatch(requests)
 
 
-def _batch_errors(array: bytes | msgspec.Raw, first: msgspec.DecodeError) -> MainspringError:
+def _batch_errors(array: bytes | msgspec.Raw, first: Exception) -> MainspringError:
     """Something is wrong somewhere: look at each job by itself."""
     try:
         items = _decode_raws(array)
-    except msgspec.DecodeError:
-        return in_words(first, JobRequest)
+    except msgspec.ValidationError:
+        return InvalidInput("the jobs are not an array", field="jobs", expected="an array of jobs")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return in_words(error, JobRequest)
     problems: list[FieldProblem] = []
     for index, item in enumerate(items):
         try:
             _decode_job(item)
-        except msgspec.DecodeError as error:
-            problems.append(in_words(error, JobRequest).as_field_problem(index))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            refusal = in_words(error, JobRequest)
+            refusal.field = None if refusal.field == "$" else refusal.field
+            problems.append(refusal.as_field_problem(index))
             if len(problems) >= _MAX_ERRORS:
                 break
     return InvalidBatch(problems, more=len(problems) >= _MAX_ERRORS) if problems else in_words(first, JobRequest)
@@ -98,23 +104,27 @@ def _batch_errors(array: bytes | msgspec.Raw, first: msgspec.DecodeError) -> Mai
 def _decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Struct]) -> T:
     try:
         return decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise in_words(error, struct) from None
-    except (UnicodeDecodeError, RecursionError):
-        raise InvalidInput("the body is not JSON we can read", code="invalid_json", field="$") from None
 
 
-def in_words(error: msgspec.DecodeError, struct: type[msgspec.Struct]) -> InvalidInput:
-    """msgspec's message as ours: the field's path, what was expected, the nearest known name."""
+def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
+    """The decoder's message as ours: the field's path, what was expected, the nearest known name."""
     text = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return InvalidInput("the body is not UTF-8", code="invalid_json", field="$", expected="JSON in UTF-8")
+    if isinstance(error, RecursionError):
+        return InvalidInput(
+            "the body is nested too deeply", code="invalid_json", field="$", hint="store it elsewhere, or flatten it"
+        )
     if not isinstance(error, msgspec.ValidationError):
         return InvalidInput(f"the body is not JSON: {text}", code="invalid_json", field="$", expected="a JSON object")
     found = _PATH.search(text)
     path = found.group(1).lstrip(".") if found else ""
     words = text[: found.start()] if found else text
     if unknown := _UNKNOWN.search(text):
-        name = unknown.group(1)
-        owner = _NESTED.get(re.split(r"[.\[]", path)[-1] if path else "", struct if not path else ScheduleIn)
+        name = unknown.group(1)[:_LONGEST_NAME]
+        owner = _NESTED.get(_INDEX.sub("", path).rpartition(".")[2], struct)
         close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.5)
         return InvalidInput(
             f"unknown field {name!r}",

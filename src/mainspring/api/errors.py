@@ -10,6 +10,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
+from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.store.pool import AWAY
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
@@ -68,9 +69,11 @@ def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.Mainspri
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """The framework's own refusals: no such route, wrong method, a query parameter of the wrong kind."""
-    code = {404: "no_such_route", 405: "method_not_allowed", 413: "payload_too_large", 400: "invalid_parameter"}.get(
+    code = {404: "no_such_route", 405: "method_not_allowed", 400: "invalid_parameter"}.get(
         error.status_code, "http_error"
     )
+    if error.status_code == 413:
+        return on_mainspring_error(request, _body_too_large())
     detail, field, problems = error.detail, None, []
     if error.status_code == 404:
         detail = f"there is no {request.url.path}"
@@ -80,6 +83,8 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
             for item in error.extra
             if isinstance(item, dict)
         ]
+        if any(problem.field == "data" for problem in problems):  # the framework's name for a body that is not there
+            return on_mainspring_error(request, _no_body())
         if problems:
             field, detail = problems[0].field, f"{problems[0].field}: {problems[0].detail}"
     return respond(
@@ -94,6 +99,16 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
             hint="GET /schema/openapi.json lists every route" if error.status_code == 404 else None,
         ),
         dict(error.headers or {}),
+    )
+
+
+def _no_body() -> errors.InvalidInput:
+    return errors.InvalidInput("the body is empty", code="invalid_json", field="$", expected="a JSON object")
+
+
+def _body_too_large() -> errors.PayloadTooLarge:
+    return errors.PayloadTooLarge(
+        "the body is too large", field="$", expected=f"at most {MAX_BODY_BYTES} bytes", hint="send it in parts"
     )
 
 

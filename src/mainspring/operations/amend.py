@@ -6,6 +6,7 @@ prepared before it fail.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -18,7 +19,8 @@ from mainspring.domain.job import JobDefinition
 from mainspring.domain.misfire import Missed
 from mainspring.domain.schedule import ScheduleKind, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
-from mainspring.kernel.ids import TenantId, parse_uuid, uuid7
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit import anchored
 from mainspring.store import fires as fire_store
@@ -48,7 +50,7 @@ class Amender:
             status = StoredJobStatus(row["status"])
             if status is StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-            stored = await self._definition(row)
+            stored = await self._definition(connection, row)
             now: datetime = row["now"]
             changed = amend(stored, patch, now)
             moved = changed.schedule != stored.schedule
@@ -73,7 +75,7 @@ class Amender:
             if status is StoredJobStatus.PAUSED:
                 return
             self._check_transition(job_id, status, StoredJobStatus.PAUSED)
-            definition = await self._definition(row)
+            definition = await self._definition(connection, row)
             await self._write(
                 connection, row, StoredJobStatus.PAUSED, None, row["next_fire_at"], row["lane_id"], definition
             )
@@ -87,10 +89,11 @@ class Amender:
                 return
             if status is not StoredJobStatus.PAUSED:
                 raise Conflict(f"job {job_id!r} is {status.name}, not PAUSED", code="not_paused")
-            definition = await self._definition(row)
+            definition = await self._definition(connection, row)
             next_at: datetime | None = row["paused_from"]
             if definition.schedule.recurring and next_at is not None and next_at <= row["now"]:
-                for missed in _missed_in_pause(definition, next_at, row["now"]):
+                # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
+                for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row["now"]):
                     await jobs.record_missed(connection, tenant, job_id, missed)
                 next_at = next_fire(definition.schedule, row["now"])
             await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row["lane_id"], definition)
@@ -101,14 +104,15 @@ class Amender:
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row["status"] != StoredJobStatus.CANCELLED:
-                definition = await self._definition(row)
+                definition = await self._definition(connection, row)
                 await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row["lane_id"], definition)
-            live = await runs.lock_runs_of_job(connection, tenant, job_id)
-            if not live and (run_id := parse_uuid(job_id)) is not None:
-                own = await runs.lock_run(connection, tenant, run_id)
-                live = [own] if own is not None else []
+            live: list[Record] = []
+            own = await own_run(connection, tenant, job_id)  # older than runs by hand, so this is key order
+            if own is not None and (locked := await runs.lock_run(connection, tenant, own["run_id"])) is not None:
+                live.append(locked)
+            live += await runs.lock_runs_of_job(connection, tenant, job_id)
             workers = await _cancel_live(connection, live)
-            if row is None and not live and not await self._has_ended(connection, tenant, job_id):
+            if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
                 raise _no_job(job_id)
         for worker_id in workers:
             self._signals.stop(worker_id)
@@ -145,11 +149,8 @@ class Amender:
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
             return row
-        run_id = parse_uuid(job_id)
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
-        if not fired and run_id is not None:
-            fired = await runs.lock_run(connection, tenant, run_id) is not None
-        if fired or await self._has_ended(connection, tenant, job_id):
+        if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
             raise Conflict(
                 f"job {job_id!r} was to run once and has fired; it cannot be {what}",
                 code="already_fired",
@@ -158,13 +159,10 @@ class Amender:
         raise _no_job(job_id)
 
     async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
-        run_id = parse_uuid(job_id)
-        if run_id is not None and await history.ended_run(connection, tenant, run_id) is not None:
-            return True
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
 
-    async def _definition(self, row: Record) -> JobDefinition:
-        return jobs.definition_of(row, await self._lanes.get(row["lane_id"]))
+    async def _definition(self, connection: Connection, row: Record) -> JobDefinition:
+        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row["lane_id"]))
 
     def _first_fire(self, definition: JobDefinition, after: datetime) -> datetime | None:
         schedule = definition.schedule
@@ -226,8 +224,12 @@ async def _cancel_live(connection: Connection, live: list[Record]) -> set[UUID]:
     return workers
 
 
-def _missed_in_pause(definition: JobDefinition, first: datetime, until: datetime) -> Iterator[Missed]:
+def _missed_in_pause(definition: JobDefinition, first: datetime, until: datetime) -> list[Missed]:
     """The fires in [first, until], as ranges of at most 100,000."""
+    return list(_ranges(definition, first, until))
+
+
+def _ranges(definition: JobDefinition, first: datetime, until: datetime) -> Iterator[Missed]:
     count, begin, last = 0, first, first
     for moment in fires(definition.schedule, first - timedelta(microseconds=1)):
         if moment > until:

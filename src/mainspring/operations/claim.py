@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -82,6 +82,10 @@ class Claimer:
             priority = {lane.lane_id: lane.priority for lane in chosen}
             rows.sort(key=lambda row: _rank(priority[row["lane_id"]], row["ready_at"]))
         return [await self.order(row) for row in rows]
+
+    async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
+        """Which of these lanes have something to claim at this moment."""
+        return await runs.ready_lanes(connection, [(lane_id, self._bounds.bound(lane_id)) for lane_id in lane_ids])
 
     async def order(self, row: Record) -> RunOrder:
         """What the worker needs to know of a claimed row."""

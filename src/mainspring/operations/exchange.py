@@ -114,13 +114,13 @@ class Exchanger:
     async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
         must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
-        again = False
+        again = woken = False
         while True:
             spot.event.clear()
             self._see_lanes(tenant, known, spot, request)
             spot.see_lanes = partial(self._see_lanes, tenant, known, spot, request)
             reply = ExchangeReply(seq=request.seq)
-            if must_write or (request.free > 0 and known.lanes):
+            if must_write or (request.free > 0 and (woken or await self._anything_ready(known))):
                 await self._transact(tenant, request, known, reply, first=not again)
                 again = True
             if spot.stop or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
@@ -132,9 +132,29 @@ class Exchanger:
                 await asyncio.wait_for(spot.event.wait(), remaining)
             except TimeoutError:
                 return reply
+            woken = True
             if spot.superseded:
                 reply.superseded = True
                 return reply
+
+    async def _anything_ready(self, known: _Known) -> bool:
+        """An idle worker asks every beat: one look at the index is enough for a no, and writes nothing."""
+        if not known.lane_ids:
+            return False
+        async with self._store.hot.acquire() as connection:
+            return bool(await self._claimer.ready_lanes(connection, known.lane_ids))
+
+    async def poll(self) -> int:
+        """Back up the hints: look once for everybody parked here; returns how many lanes had something."""
+        await self._lanes.refresh()
+        self._parking.see_lanes()
+        lanes = self._parking.lanes()
+        if not lanes:
+            return 0
+        async with self._store.hot.acquire() as connection:
+            ready = await self._claimer.ready_lanes(connection, lanes)
+        self._parking.ready(dict.fromkeys(ready, 1))
+        return len(ready)
 
     async def _transact(
         self, tenant: TenantId, request: ExchangeRequest, known: _Known, reply: ExchangeReply, *, first: bool

@@ -64,11 +64,9 @@ class Parking:
                     wanted -= spot.free
                     spot.event.set()
 
-    def wake_all(self) -> None:
-        """The poll that backs up the hints."""
-        for spot in self._spots.values():
-            if spot.free > 0:
-                spot.event.set()
+    def lanes(self) -> set[int]:
+        """The lanes from which somebody parked here would take."""
+        return {lane_id for spot in self._spots.values() if spot.free > 0 for lane_id in spot.lanes}
 
     def stop(self, worker_id: UUID) -> None:
         """This worker has runs to stop; remembered until its next exchange if it is not parked."""

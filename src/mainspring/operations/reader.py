@@ -5,19 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.domain.schedule import Schedule, fires
+from mainspring.domain.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.views import (
     dead_letter_view,
     fired_job_view,
-    job_id_of,
     job_view,
     run_view,
     worker_view,
@@ -80,11 +80,14 @@ class Reader:
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
             if row is not None:
-                return job_view(row, await self._lanes.get(row["lane_id"]))
-            fired = await self._newest_runs(connection, tenant, job_id, None, 1)
-            if not fired:
-                raise NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
-            return fired_job_view(fired[0], await self._lanes.get(fired[0]["lane_id"]))
+                return job_view(row, await self._lane(connection, row))
+            fired = await own_run(connection, tenant, job_id)
+            if fired is None:
+                newest = await history.runs_of_job(connection, tenant, job_id, None, 1)
+                if not newest:
+                    raise _no_job(job_id)
+                fired = newest[0]
+            return fired_job_view(fired, await self._lane(connection, fired))
 
     async def jobs(self, tenant: TenantId, query: JobQuery) -> JobList:
         lane_ids = await self._lane_ids(tenant, query.queue, None)
@@ -110,8 +113,12 @@ class Reader:
 
     async def status(self, tenant: TenantId, job_id: str) -> JobStatus:
         async with self._store.reads.acquire() as connection:
-            newest = await self._newest_runs(connection, tenant, job_id, None, 1)
-            latest = await self._run_view(connection, tenant, newest[0]) if newest else None
+            found = await history.runs_of_job(connection, tenant, job_id, None, 1)
+            own = await own_run(connection, tenant, job_id)
+            if own is not None:
+                found.append(own)
+            newest = max(found, key=lambda row: row["scheduled_for"], default=None)
+            latest = None if newest is None else await self._run_view(connection, tenant, newest)
         view = await self.job(tenant, job_id)
         return JobStatus(job_id, view.status, latest)
 
@@ -120,17 +127,22 @@ class Reader:
         async with self._store.reads.acquire() as connection:
             rows = await self._newest_runs(connection, tenant, job_id, before, limit + 1)
             if not rows and before is None and await jobs.get(connection, tenant, job_id) is None:
-                raise NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
+                raise _no_job(job_id)
             return await self._run_list(connection, tenant, rows, limit)
 
     async def upcoming(self, tenant: TenantId, job_id: str, count: int) -> Upcoming:
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
-            if row is None:
-                await self.job(tenant, job_id)  # a one-time job that has fired has nothing ahead; others are 404
-                return Upcoming(job_id, [])
+            now: datetime = await connection.fetchval("select clock_timestamp()")
+        if row is None:
+            await self.job(tenant, job_id)  # a one-time job that has fired has nothing ahead; others are 404
+            return Upcoming(job_id, [])
         schedule = jobs.schedule_from_text(row["schedule_text"])
-        first: datetime | None = row["next_fire_at"] or row["paused_from"]
+        first: datetime | None = row["next_fire_at"]
+        if first is None and row["paused_from"] is not None:
+            # Paused: what would fire if it were resumed now, so not the fires that the pause has passed over.
+            late = schedule.recurring and row["paused_from"] <= now
+            first = next_fire(schedule, now) if late else row["paused_from"]
         return Upcoming(job_id, _ahead(schedule, first, count))
 
     async def missed(self, tenant: TenantId, job_id: str, limit: int) -> list[MissedRange]:
@@ -169,8 +181,7 @@ class Reader:
                 rows += await history.live_runs(connection, tenant, chosen, before, query.limit + 1)
             if ended is None or ended:
                 rows += await history.ended_runs(connection, tenant, chosen, before, query.limit + 1)
-            rows.sort(key=lambda row: row["run_id"], reverse=True)
-            return await self._run_list(connection, tenant, rows[: query.limit + 1], query.limit)
+            return await self._run_list(connection, tenant, _newest_first(rows, query.limit + 1), query.limit)
 
     async def why(self, tenant: TenantId, run_id: UUID) -> Why:
         """One sentence on why a run is not running, or what became of it."""
@@ -235,16 +246,15 @@ class Reader:
     async def _newest_runs(
         self, connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
     ) -> list[Record]:
-        """Runs of a job, newest first; a one-time job with an id of ours is its own and only run."""
+        """Runs of a job, newest first; a one-time job with an id of ours is a run itself, beside those by hand."""
         rows = await history.runs_of_job(connection, tenant, job_id, before, limit)
-        run_id = parse_uuid(job_id)
-        if rows or run_id is None or before is not None:
-            return rows
-        row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
-        return [row] if row is not None and job_id_of(row) == str(run_id) else []
+        own = await own_run(connection, tenant, job_id)
+        if own is not None and (before is None or own["run_id"] < before):
+            rows.append(own)
+        return _newest_first(rows, limit)
 
     async def _run_view(self, connection: Connection, tenant: TenantId, row: Record) -> RunView:
-        lane = await self._lanes.get(row["lane_id"])
+        lane = await self._lane(connection, row)
         offered = True
         if "ended_at" not in row and row["state"] == StoredState.QUEUED:
             offered = _offered(lane, await workers.offers(connection, tenant))
@@ -256,10 +266,13 @@ class Reader:
         offers = await workers.offers(connection, tenant) if waiting else []
         views = []
         for row in page:
-            lane = await self._lanes.get(row["lane_id"])
+            lane = await self._lane(connection, row)
             views.append(run_view(row, lane, offered=not waiting or _offered(lane, offers)))
         following = _encode_cursor(str(page[-1]["run_id"])) if len(rows) > limit else None
         return RunList(views, following)
+
+    async def _lane(self, connection: Connection, row: Record) -> Lane:
+        return await lane_at_hand(self._lanes, connection, row["lane_id"])
 
     async def _lane_ids(self, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
         if queue is None and task is None:
@@ -313,6 +326,12 @@ def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None
         backing_off = RunState.SCHEDULED in wanted
     live = sorted(int(state) for state in stored & LIVE)
     return live, sorted(int(state) for state in stored - LIVE), backing_off
+
+
+def _newest_first(rows: Sequence[Record], limit: int) -> list[Record]:
+    """By run_id, the newest first. A run that ended between the two looks is there twice, and counts as ended."""
+    distinct = {row["run_id"]: row for row in sorted(rows, key=lambda row: "ended_at" in row)}
+    return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 
 
 def _offered(lane: Lane, offers: Sequence[tuple[set[str], set[str]]]) -> bool:
@@ -387,11 +406,18 @@ def _run_cursor(cursor: str) -> UUID:
 
 
 def _job_cursor(cursor: str) -> tuple[datetime, str]:
-    moment, _, job_id = _decode_cursor(cursor).partition(" ")
+    text, _, job_id = _decode_cursor(cursor).partition(" ")
     try:
-        return datetime.fromisoformat(moment), job_id
-    except ValueError:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise _bad_cursor() from None
+    if "\x00" in job_id:
+        raise _bad_cursor()
+    return moment, job_id
+
+
+def _no_job(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
 
 
 def _bad_cursor() -> InvalidInput:

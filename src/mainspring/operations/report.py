@@ -14,6 +14,7 @@ from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import Outcome
 
 Random = Callable[[], float]
+_LONGEST_DELAY = 366 * 86400.0  # what a called service may ask for; more would not fit into a timestamp
 
 
 class Settled(msgspec.Struct):
@@ -59,6 +60,7 @@ async def rescue(connection: Connection, held: Sequence[Record], random: Random)
             row["worker_id"],
             random,
             following,
+            lost=True,
         )
     settled = Settled()
     await _write(connection, following, settled)
@@ -84,21 +86,23 @@ async def _settle_successes(connection: Connection, worker_id: UUID, successes: 
 async def _settle_others(
     connection: Connection, worker_id: UUID, others: list[Outcome], random: Random, settled: Settled
 ) -> list[Outcome]:
-    locked: Mapping[UUID, Record] = {
-        row["run_id"]: row
+    locked: Mapping[tuple[UUID, int], Record] = {
+        (row["run_id"], row["fence"]): row
         for row in await runs.lock_reported(
             connection, worker_id, [item.run_id for item in others], [item.fence for item in others]
         )
     }
     following = _Following()
-    for item in others:
-        if item.run_id in locked:
-            _decide(locked[item.run_id], item, worker_id, random, following)
+    once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two that are the same, the first
+    for key, row in locked.items():
+        _decide(row, once[key], worker_id, random, following)
     await _write(connection, following, settled)
-    return [item for item in others if item.run_id not in locked]
+    return [item for item in others if (item.run_id, item.fence) not in locked]
 
 
-def _decide(row: Record, outcome: Outcome, worker_id: UUID, random: Random, following: _Following) -> None:
+def _decide(
+    row: Record, outcome: Outcome, worker_id: UUID, random: Random, following: _Following, *, lost: bool = False
+) -> None:
     """What follows an attempt that did not succeed."""
     run_id, fence, attempt = row["run_id"], row["fence"], row["attempt"]
     error = None if outcome.error is None else clean_text(outcome.error)
@@ -118,7 +122,6 @@ def _decide(row: Record, outcome: Outcome, worker_id: UUID, random: Random, foll
         return
 
     spec = spec_from_text(row["spec"])
-    lost = outcome.error == "worker lost"
     if lost and spec.delivery is Delivery.AT_MOST_ONCE:
         end(StoredState.FAILED, "worker lost, and the job is at most once")
     elif not outcome.retry:
@@ -128,7 +131,7 @@ def _decide(row: Record, outcome: Outcome, worker_id: UUID, random: Random, foll
     else:
         delay = 0.0 if lost else spec.retry.delay(attempt, random)
         if outcome.retry_after is not None:
-            delay = max(delay, outcome.retry_after)
+            delay = max(delay, min(outcome.retry_after, _LONGEST_DELAY))
         following.requeues.append(runs.Requeue(run_id, fence, delay, error=error))
         following.tries.append(
             runs.FailedTry(run_id, attempt, fence, worker_id, row["claimed_at"], "LOST" if lost else "FAILED", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -13,7 +14,8 @@ from mainspring.domain.intake import define
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
 from mainspring.domain.schedule import Schedule, ScheduleKind, next_fire
 from mainspring.kernel.clock import DatabaseClock
-from mainspring.kernel.ids import TenantId, uuid7_texts
+from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.store import jobs, runs
 from mainspring.store.lanes import LaneBook, LaneKey
@@ -248,9 +250,19 @@ class _Batch:
             chosen.setdefault(item.job_id, index)
         if chosen:
             free = await jobs.take_ids(connection, self._tenant, list(chosen))
+            free -= {job_id for job_id in free if await self._is_ours(connection, job_id)}
             taken += [(index, _id_conflict(job_id)) for job_id, index in chosen.items() if job_id not in free]
         if taken:
             raise self._refusal(sorted(taken, key=lambda pair: pair[0]))
+
+    async def _is_ours(self, connection: Connection, job_id: str) -> bool:
+        """Whether we made this id ourselves, for another job: such ids are not among those that clients took."""
+        run_id = parse_uuid(job_id)
+        if run_id is None or run_id.version != 7:
+            return False
+        if await jobs.get(connection, self._tenant, job_id) is not None:
+            return True
+        return await own_run(connection, self._tenant, job_id) is not None
 
     def _refusal(self, conflicts: list[tuple[int, Conflict]]) -> MainspringError:
         """The error for the whole submission: the plain one for a single job, by index for a batch."""
@@ -276,8 +288,11 @@ def anchored(schedule: Schedule, now: datetime) -> Schedule:
 
 def body_hash(request: JobRequest) -> bytes:
     """Equal for bodies that say the same, whatever their spacing and the order of their keys."""
-    plain = msgspec.json.decode(msgspec.json.encode(request))
-    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).digest()
+    text = msgspec.json.encode(request)
+    # A payload with numbers that no machine holds (1e999) is compared as it was written.
+    with suppress(msgspec.DecodeError, RecursionError):
+        text = msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    return hashlib.sha256(text).digest()
 
 
 def _key_conflict(key: str) -> Conflict:

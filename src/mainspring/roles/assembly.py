@@ -24,7 +24,7 @@ from mainspring.operations.reader import Reader
 from mainspring.operations.report import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit import Submitter
-from mainspring.roles.keeping import ClockKeeper, LanePoll, upkeep_duties
+from mainspring.roles.keeping import ClockKeeper, ReadyPoll, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.lanes import LaneBook
 from mainspring.store.pool import Store, open_store
@@ -75,11 +75,12 @@ async def assemble(
     await lanes.refresh()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     beats = Beats(store, uuid7(), clock, timing)
+    exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance)
     services = Services(
         submitter=Submitter(store, lanes, signals, database_clock),
         amender=Amender(store, lanes, signals),
         reader=Reader(store, lanes),
-        exchanger=Exchanger(store, lanes, signals, parking, beats, clock, timing, chance),
+        exchanger=exchanger,
         readiness=ReadinessCheck(store, node.leaser.held if node else lambda: None),
     )
     return Assembly(
@@ -92,7 +93,7 @@ async def assemble(
         node=node,
         duties=[
             keeper,
-            LanePoll(lanes, parking, timing.ready_poll),
+            ReadyPoll(exchanger, timing.ready_poll),
             *upkeep_duties(store, signals, clock, timing),
         ],
     )

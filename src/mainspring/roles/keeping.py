@@ -8,9 +8,8 @@ import random
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import Duty
-from mainspring.operations.parking import Parking
+from mainspring.operations.exchange import Exchanger
 from mainspring.operations.signals import Signals
-from mainspring.store.lanes import LaneBook
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.partition_keeper import HistoryPruner, PartitionKeeper
@@ -37,21 +36,17 @@ class ClockKeeper:
             self._database_clock.observe(moment, sent, self._clock.monotonic())
 
 
-class LanePoll:
-    """Backs up the hints: new lanes, and one look a second for every parked worker."""
+class ReadyPoll:
+    """Backs up the hints: once a second a look for all workers parked at this server."""
 
-    name = "lane_poll"
+    name = "ready_poll"
 
-    def __init__(self, lanes: LaneBook, parking: Parking, interval: float) -> None:
+    def __init__(self, exchanger: Exchanger, interval: float) -> None:
         self.interval = interval
-        self._lanes = lanes
-        self._parking = parking
+        self._exchanger = exchanger
 
     async def run_once(self) -> int:
-        await self._lanes.refresh()
-        self._parking.see_lanes()
-        self._parking.wake_all()
-        return len(self._parking)
+        return await self._exchanger.poll()
 
 
 def upkeep_duties(store: Store, signals: Signals, clock: Clock, timing: Timing) -> list[Duty]:

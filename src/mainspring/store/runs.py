@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
 import msgspec
@@ -13,6 +14,7 @@ from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
 
 _SQL = load("runs")
+_ready_at = itemgetter("ready_at")
 
 
 class NewRuns:
@@ -96,10 +98,11 @@ async def claim(
     worker_id: UUID,
     seq: int,
 ) -> list[Record]:
-    """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). Answers in the order to be run."""
+    """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). One lane's come longest waiting first."""
     if len(lanes) == 1:
         lane_id, _, bound = lanes[0]
         rows: list[Record] = await connection.fetch(_SQL["claim_from_lane"], lane_id, limit, worker_id, seq, bound)
+        rows.sort(key=_ready_at)  # an update by ctid answers in the order of the table's pages
         return rows
     merged: list[Record] = await connection.fetch(
         _SQL["claim_from_lanes"],
@@ -111,6 +114,12 @@ async def claim(
         [lane[1] for lane in lanes],
     )
     return merged
+
+
+async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:
+    """Which of (lane, lower bound) have runs to claim at this moment."""
+    rows = await connection.fetch(_SQL["ready_lanes"], [lane[0] for lane in lanes], [lane[1] for lane in lanes])
+    return [row["lane_id"] for row in rows]
 
 
 async def redeliver(

@@ -3,6 +3,7 @@
 link        sends an exchange and brings the answer
 ledger      what this incarnation holds and has not yet reported; no I/O
 appetite    how many runs to hold beyond the slots; no I/O
+pace        when the next exchange starts; no I/O
 attempt     one run in our hands, its ending, and the seam that executors fill
 runner      slots: starts what is queued, times it out, stops it
 executors/  one file per kind: Python functions, shell

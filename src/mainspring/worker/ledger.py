@@ -64,10 +64,6 @@ class Ledger:
         return self._hello.slots + self.appetite.prefetch
 
     @property
-    def parked(self) -> Flight | None:
-        return next((flight for flight in self.flights if flight.parked), None)
-
-    @property
     def recovering(self) -> bool:
         """An answer may have been lost, and no later exchange has made up for it yet."""
         return self._failures > self._recovered

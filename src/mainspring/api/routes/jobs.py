@@ -163,7 +163,7 @@ def _version(if_match: str | None) -> int | None:
     if if_match is None or if_match.strip() == "*":
         return None
     text = if_match.strip().removeprefix("W/").strip('"')
-    if not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise InvalidInput("If-Match is not a version", field="If-Match", expected='a number such as "3"')
     return int(text)
 

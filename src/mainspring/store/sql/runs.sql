@@ -81,13 +81,16 @@ returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, 
 
 -- name: redeliver
 -- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory.
-select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
-       payload::text as payload, spec::text as spec
-from mainspring.runs
-where worker_id = $1 and state = 2 and claim_seq < $2 and cancel_requested_at is null
-  and not (run_id = any ($3::uuid[]))
-order by run_id
-limit $4
+-- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of
+-- others, when statistics were from a moment at which one worker held everything.
+with lost as materialized (
+    select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
+           payload::text as payload, spec::text as spec
+    from mainspring.runs
+    where worker_id = $1 and state = 2 and claim_seq < $2 and cancel_requested_at is null
+      and not (run_id = any ($3::uuid[]))
+)
+select * from lost order by run_id limit $4
 
 -- name: report_successes
 -- Rows are reached by primary key only; state is hidden from the partial indexes (state + 0).
@@ -204,10 +207,11 @@ where run_id = $1 and fence = $2 and state + 0 = 2 and cancel_requested_at is nu
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: what a lost worker held, a batch at a time, in key order.
+-- For the rescuer: what a lost worker held, a batch at a time, each locked in key order. Any batch will do: an order
+-- over all that it held makes the planner walk the primary key (120,000 rows for a batch of 100).
 select run_id, fence, attempt, max_attempts, cancel_requested_at, claimed_at, worker_id, spec::text as spec
 from mainspring.runs
-where worker_id = $1 and state = 2
+where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = 2 limit $2))
+  and worker_id = $1 and state + 0 = 2
 order by run_id
-limit $2
 for no key update

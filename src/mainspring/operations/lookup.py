@@ -1,0 +1,26 @@
+"""Looks that several operations share: a one-time job's own run, and a lane on the connection at hand."""
+
+from __future__ import annotations
+
+from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.store import history
+from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.pool import Connection, Record
+
+
+async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
+    """The run, live or ended, that a one-time job with an id of ours has become. Runs of other jobs, whose run_id
+    somebody takes for a job_id, are not found."""
+    run_id = parse_uuid(job_id)
+    if run_id is None:
+        return None
+    row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
+    return row if row is not None and row["job_id"] is None else None
+
+
+async def lane_at_hand(lanes: LaneBook, connection: Connection, lane_id: int) -> Lane:
+    """The lane, read on the caller's connection if another process made it. To wait for a second connection of a pool
+    while holding one is how a pool of six comes to a standstill under six callers."""
+    if lanes.peek(lane_id) is None:
+        await lanes.refresh(connection)
+    return await lanes.get(lane_id)

@@ -1,0 +1,99 @@
+"""FEATURES 1.1: a job_id that a client chose belongs to one job of its tenant, for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from tests.api.bookkeeping import problem, rows
+from tests.operations.firing import fire_due
+from tests.operations.hand_worker import HandWorker, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("job_id", ["a", "A.b_c-9", "x" * 200, "9", "..."])
+async def test_letters_digits_dots_underscores_and_hyphens_are_fine(api: httpx.AsyncClient, job_id: str) -> None:
+    made = await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop", "schedule": "manual"})
+    assert (made.status_code, made.json()) == (201, {"job_id": job_id})
+
+
+async def test_a_second_create_answers_409_whatever_it_asks_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    assert (await api.post("/v1/jobs", json={"job_id": "mine", "task": "noop", "schedule": "@daily"})).is_success
+    stored = await rows(connection)
+    for body in ({"schedule": "@daily"}, {"schedule": "now"}, {"schedule": {"at": "2099-01-01T00:00:00Z"}}):
+        refused = problem(await api.post("/v1/jobs", json={"job_id": "mine", "task": "noop", **body}))
+        assert (refused["status"], refused["code"], refused["field"]) == (409, "job_exists", "job_id")
+        assert refused["hint"]
+    assert await rows(connection) == stored
+
+
+@pytest.mark.parametrize("schedule", ["now", {"at": "2020-01-01T00:00:00Z"}])
+async def test_the_id_of_a_one_time_job_stays_taken_after_it_has_fired_and_ended(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, schedule: object
+) -> None:
+    body = {"job_id": "mine", "task": "noop", "schedule": schedule}
+    assert (await api.post("/v1/jobs", json=body)).status_code == 201
+    await fire_due(assembly, connection)
+    assert (await api.post("/v1/jobs", json=body)).status_code == 409, "while it is queued"
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    assert (await api.post("/v1/jobs", json=body)).status_code == 409, "while it runs"
+    await worker.report(outcome(order))
+    refused = problem(await api.post("/v1/jobs", json=body))
+    assert (refused["status"], refused["code"]) == (409, "job_exists")
+    assert (await api.get("/v1/jobs/mine")).json()["status"] == "COMPLETED"
+
+
+async def test_the_id_of_a_cancelled_job_stays_taken(api: httpx.AsyncClient) -> None:
+    body = {"job_id": "mine", "task": "noop", "schedule": "@daily"}
+    assert (await api.post("/v1/jobs", json=body)).status_code == 201
+    assert (await api.delete("/v1/jobs/mine")).status_code == 200
+    assert (await api.post("/v1/jobs", json=body)).status_code == 409
+
+
+@pytest.mark.parametrize("schedule", ["now", "@daily"])
+async def test_of_many_creates_of_one_id_at_once_exactly_one_succeeds(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, schedule: str
+) -> None:
+    answers = await asyncio.gather(
+        *(api.post("/v1/jobs", json={"job_id": "mine", "task": f"t{n}", "schedule": schedule}) for n in range(20))
+    )
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 19
+    stored = await rows(connection)
+    assert stored["jobs"] + stored["runs"] == 1
+
+
+async def test_an_id_of_ours_cannot_be_chosen_for_another_job(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    """A client that sends back what GET showed it asks for a job that exists."""
+    ours = [
+        (await api.post("/v1/jobs", json={"task": "noop", "schedule": schedule})).json()["job_id"]
+        for schedule in ("@daily", {"at": "2099-01-01T00:00:00Z"}, "now")
+    ]
+    worker = HandWorker(api, tasks=["ended"])
+    ours.append((await api.post("/v1/jobs", json={"task": "ended"})).json()["job_id"])
+    await worker.report(outcome((await worker.claim())[0]))
+    stored = await rows(connection)
+    for job_id in ours:
+        for schedule in ("@daily", "now"):
+            refused = await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop", "schedule": schedule})
+            assert (refused.status_code, refused.json()["code"]) == (409, "job_exists")
+    assert await rows(connection) == stored
+
+
+async def test_a_uuid_that_a_client_made_is_an_id_like_any_other(api: httpx.AsyncClient) -> None:
+    for job_id in ("0190a1b2-0000-7000-8000-000000000001", "b9a1e7f4-1c2d-4e5f-8a9b-0c1d2e3f4a5b"):
+        assert (await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop"})).status_code == 201
+        shown = (await api.get(f"/v1/jobs/{job_id}")).json()
+        assert (shown["job_id"], shown["name"]) == (job_id, job_id)
+        [run] = (await api.get(f"/v1/jobs/{job_id}/runs")).json()
+        assert run["job_id"] == job_id and run["run_id"] != job_id
+        assert (await api.delete(f"/v1/jobs/{job_id}")).json()["status"] == "CANCELLED"

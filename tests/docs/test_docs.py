@@ -1,0 +1,217 @@
+"""The words around the product are held to the product: what they name exists, and what exists is named.
+
+`python -m tests.docs.test_docs` writes the generated diagram anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from mainspring.cli.main import build
+from mainspring.domain.transitions import mermaid
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "mainspring"
+DOCS = ROOT / "docs"
+ARCHITECTURE = DOCS / "architecture.md"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+
+# Sections of the list of features, and how many lines each has.
+FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
+STATES = {"done", "partly", "later"}
+GUARANTEES = [f"S{number}" for number in range(1, 14)] + [f"L{number}" for number in range(1, 9)]
+
+_DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|sql|md|sh|toml|txt)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_FOLDER = re.compile(r"^### `([\w./]+)/`$")
+_CONTINUED = re.compile(r"\\\n\s*")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def without_blocks(text: str) -> str:
+    return _FENCED.sub("", text)
+
+
+def folder_tables(text: str) -> Iterator[Path]:
+    """The files that the tables under headings such as ### `domain/` list, relative to the package."""
+    folder: Path | None = None
+    for line in text.splitlines():
+        if line.startswith("#"):
+            found = _FOLDER.match(line)
+            folder = Path(found[1]) if found else None
+        elif folder is not None and line.startswith("| `"):
+            for name in _CODE.findall(line.split("|")[1]):
+                yield folder / name
+
+
+def paths_in(text: str) -> set[str]:
+    """What is written in code style and looks like the path of a file."""
+    return {name for name in _CODE.findall(without_blocks(text)) if _PATH.fullmatch(name)}
+
+
+def exists(name: str, page: Path) -> bool:
+    return any((base / name).exists() for base in (PACKAGE, ROOT, DOCS, page.parent))
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors that a Markdown page gets from its headings."""
+    words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(without_blocks(text)))
+    return {heading.strip().replace(" ", "-") for heading in words}
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """What follows `mainspring` in every command line of the page, in blocks and in running text."""
+    shell = [block for language, block in _FENCED.findall(text) if language in ("", "sh", "bash")]
+    lines = [line for block in shell for line in _CONTINUED.sub("", block).splitlines()]
+    lines += _CODE.findall(without_blocks(text))
+    for line in lines:
+        found = re.match(r"(?:\.venv/bin/)?mainspring +(.+)", line)
+        if found:
+            yield shlex.split(found[1], comments=True)
+
+
+def rows(text: str, key: str) -> dict[str, list[str]]:
+    """Table rows whose first cell matches `key`, by that cell."""
+    found = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and re.fullmatch(key, cells[0]):
+            found[cells[0]] = cells
+    return found
+
+
+def test_the_state_diagram_is_the_one_of_the_transition_table() -> None:
+    found = _DIAGRAM.search(ARCHITECTURE.read_text())
+    assert found is not None, "the markers of the run states are gone"
+    assert found[2].strip() == mermaid(), "write it anew: python -m tests.docs.test_docs"
+
+
+def test_every_module_has_a_line_in_the_architecture() -> None:
+    text = ARCHITECTURE.read_text()
+    named = {path.as_posix() for path in folder_tables(text)} | paths_in(text)
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sql")]
+    modules = {path.as_posix() for path in files if path.name != "__init__.py" and "__pycache__" not in path.parts}
+    assert modules - named == set()
+
+
+def test_every_file_in_the_tables_of_the_architecture_is_there() -> None:
+    missing = [path.as_posix() for path in folder_tables(ARCHITECTURE.read_text()) if not (PACKAGE / path).exists()]
+    assert missing == []
+
+
+@each_page
+def test_every_path_that_is_named_is_there(page: Path) -> None:
+    text = page.read_text()
+    if page == ARCHITECTURE:  # its tables name files by their folder's heading, and have a test of their own
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("| `"))
+    examples = {"billing.py", "shop.py"}  # files that the reader is asked to write
+    assert {name for name in paths_in(text) - examples if not exists(name, page)} == set()
+
+
+@each_page
+def test_every_link_inside_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in _LINK.findall(without_blocks(page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page if not name else (page.parent / name).resolve()
+        if not target.exists() or (anchor and anchor not in slugs(target.read_text())):
+            broken.append(link)
+    assert broken == []
+
+
+@each_page
+def test_every_command_line_uses_verbs_and_options_that_exist(page: Path) -> None:
+    for words in command_lines(page.read_text()):
+        command: Any = typer.main.get_command(build())
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        assert command.name != "mainspring" or not words or not words[0].islower(), f"no verb {words[0]!r}"
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for word in words:
+            if re.match(r"--?[a-z]", word):
+                assert word in known | {"--help"}, f"mainspring {command.name} has no {word}"
+
+
+@each_page
+def test_every_make_target_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = page.read_text()
+    blocks = "\n".join(block for _, block in _FENCED.findall(text))
+    named = set(re.findall(r"^make ([a-z]+)", blocks, re.MULTILINE)) | set(re.findall(r"`make ([a-z]+)`", text))
+    assert named <= targets
+
+
+def test_the_first_screen_of_the_readme_has_the_two_commands_and_the_first_job() -> None:
+    screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:30])
+    for needed in ("make run", "make test", "mainspring submit --command 'echo hello' --wait", "submit hello name=ada"):
+        assert needed in screen
+
+
+def test_the_readme_keeps_its_table_of_figures() -> None:
+    text = (ROOT / "README.md").read_text()
+    _, _, rest = text.partition("<!-- figures -->")
+    table, marker, _ = rest.partition("<!-- /figures -->")
+    assert marker and all(f"mainspring bench {bench}" in table for bench in ("throughput", "lag", "pickup"))
+
+
+@each_page
+def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
+    assert not re.search(r"(?<![\w.])/(work|home|root|Users)/", page.read_text())
+
+
+def test_every_line_of_the_features_has_a_row_with_a_state() -> None:
+    table = rows((DOCS / "requirements.md").read_text(), r"\d\.\d+")
+    wanted = {f"{section}.{line}" for section, lines in FEATURES.items() for line in range(1, lines + 1)}
+    assert set(table) == wanted
+    assert {number for number, cells in table.items() if cells[2] not in STATES} == set()
+
+
+def test_what_is_done_names_the_test_that_shows_it() -> None:
+    table = rows((DOCS / "requirements.md").read_text(), r"\d\.\d+")
+    silent = {number for number, cells in table.items() if cells[2] == "done" and "tests/" not in cells[3]}
+    assert silent == set()
+
+
+def test_every_guarantee_has_a_row_with_a_test_or_an_honest_no() -> None:
+    table = rows((DOCS / "guarantees.md").read_text(), r"[SL]\d+")
+    assert list(table) == GUARANTEES
+    unclear = {name for name, cells in table.items() if "tests/" not in cells[3] and "ot yet shown" not in cells[3]}
+    assert unclear == set()
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_says_context_choice_numbers_and_what_would_change_our_mind(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# {page.name[:4]} ")
+    places = [text.find(f"**{part}.**") for part in ("Context", "Choice", "Numbers", "What would change our mind")]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert f"(decisions/{page.name})" in ARCHITECTURE.read_text()
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def write_diagram() -> None:
+    text = ARCHITECTURE.read_text()
+    ARCHITECTURE.write_text(_DIAGRAM.sub(lambda found: f"{found[1]}{mermaid()}\n{found[3]}", text))
+
+
+if __name__ == "__main__":
+    write_diagram()

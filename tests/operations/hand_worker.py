@@ -1,0 +1,66 @@
+"""A worker played by hand: it speaks the exchange over HTTP and does only what a test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import msgspec
+
+from mainspring.kernel.ids import uuid7
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, RunOrder, WorkerHello
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ExchangeReply).decode
+
+
+class HandWorker:
+    """One incarnation. `seq` counts up by itself; a test may set it to play a copy that turns up late."""
+
+    def __init__(
+        self, api: httpx.AsyncClient, *, tasks: Sequence[str] = ("noop",), queues: Sequence[str] = ("default",)
+    ) -> None:
+        self.api = api
+        self.worker_id = uuid7()
+        self.seq = 0
+        self.card = WorkerHello(
+            name="by-hand", queues=list(queues), tasks=list(tasks), slots=100, labels={"zone": "a"}, version="1.2.3"
+        )
+
+    async def ask(self, **fields: Any) -> httpx.Response:
+        """Send the next exchange, whatever the answer."""
+        self.seq += 1
+        request = ExchangeRequest(worker_id=self.worker_id, seq=self.seq, **fields)
+        return await self.api.post(
+            "/v1/exchange", content=_encode(request), headers={"Content-Type": "application/json"}
+        )
+
+    async def exchange(self, **fields: Any) -> ExchangeReply:
+        answer = await self.ask(**fields)
+        assert answer.status_code == 200, answer.text
+        return _decode(answer.content)
+
+    async def hello(self, **fields: Any) -> ExchangeReply:
+        return await self.exchange(hello=self.card, **fields)
+
+    async def claim(self, count: int = 1) -> list[RunOrder]:
+        """Take exactly `count` runs that are ready."""
+        reply = await self.exchange(free=count, hello=None if self.seq else self.card)
+        assert len(reply.runs) == count, reply
+        return reply.runs
+
+    async def report(self, *outcomes: Outcome) -> ExchangeReply:
+        reply = await self.exchange(outcomes=list(outcomes))
+        assert reply.acked == len(outcomes)
+        return reply
+
+
+def outcome(order: RunOrder, status: str = "SUCCESS", **fields: Any) -> Outcome:
+    if "result" in fields:
+        fields["result"] = msgspec.Raw(_encode(fields["result"]))
+    return Outcome(order.run_id, order.fence, status, **fields)  # type: ignore[arg-type]
+
+
+def held(*orders: RunOrder) -> list[Held]:
+    return [Held(order.run_id, order.fence) for order in orders]

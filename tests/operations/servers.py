@@ -1,0 +1,24 @@
+"""A second server on the same database: its own pools, lanes, parking and memory, like another process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.roles.assembly import assemble
+from tests.conftest import TOKEN
+
+
+@asynccontextmanager
+async def another_server(database_url: str) -> AsyncIterator[httpx.AsyncClient]:
+    assembly = await assemble(database_url, SystemClock(), scheduler=False, chance=lambda: 0.5)
+    transport = httpx.ASGITransport(app=assembly.app)  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8701", headers=headers) as client:
+            yield client
+    finally:
+        await assembly.store.close()
