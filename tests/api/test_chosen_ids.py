@@ -16,10 +16,10 @@ from tests.operations.hand_worker import HandWorker, outcome
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("job_id", ["a", "A.b_c-9", "x" * 200, "9", "..."])
-async def test_letters_digits_dots_underscores_and_hyphens_are_fine(api: httpx.AsyncClient, job_id: str) -> None:
-    made = await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop", "schedule": "manual"})
-    assert (made.status_code, made.json()) == (201, {"job_id": job_id})
+async def test_letters_digits_dots_underscores_and_hyphens_are_fine(api: httpx.AsyncClient) -> None:
+    for job_id in ("a", "A.b_c-9", "x" * 200, "9", "..."):
+        made = await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop", "schedule": "manual"})
+        assert (made.status_code, made.json()) == (201, {"job_id": job_id})
 
 
 async def test_a_second_create_answers_409_whatever_it_asks_for(

@@ -85,9 +85,7 @@ async def test_two_bodies_at_once_under_one_key_make_one_job_and_the_other_is_re
     assert (await rows(connection))["runs"] == 1
 
 
-async def test_a_repeat_finds_its_job_after_it_has_run(
-    api: httpx.AsyncClient, connection: asyncpg.Connection
-) -> None:
+async def test_a_repeat_finds_its_job_after_it_has_run(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
     body = {"task": "noop", "idempotency_key": "k"}
     first = await api.post("/v1/jobs", json=body)
     worker = HandWorker(api)
@@ -116,12 +114,10 @@ async def test_a_key_is_not_spent_by_a_submission_that_is_refused(
     assert (await api.post("/v1/jobs", json={"task": "noop", "idempotency_key": "k"})).status_code == 201
 
 
-@pytest.mark.parametrize("number", ["1e400", "9" * 5000, "-" + "1" * 400])
-async def test_a_payload_with_a_number_that_no_machine_holds_has_a_key_like_any_other(
-    api: httpx.AsyncClient, number: str
-) -> None:
-    text = f'{{"task": "noop", "payload": {{"n": {number}}}, "idempotency_key": "k"}}'
-    answers = [await api.post("/v1/jobs", content=text, headers=JSON) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [201, 200]
-    other = text.replace('"n"', '"m"')
-    assert (await api.post("/v1/jobs", content=other, headers=JSON)).status_code == 409
+async def test_a_payload_with_a_number_that_no_machine_holds_has_a_key_like_any_other(api: httpx.AsyncClient) -> None:
+    for key, number in enumerate(("1e400", "9" * 5000, "-" + "1" * 400)):
+        text = f'{{"task": "noop", "payload": {{"n": {number}}}, "idempotency_key": "{key}"}}'
+        answers = [await api.post("/v1/jobs", content=text, headers=JSON) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [201, 200]
+        other = text.replace('"n"', '"m"')
+        assert (await api.post("/v1/jobs", content=other, headers=JSON)).status_code == 409

@@ -18,9 +18,7 @@ JSON = {"Content-Type": "application/json"}
 EMAIL = """{"job_type": "email_send", "schedule_time": "2026-12-31T23:59:59Z", "payload": {"user_id": 123, "body": "..."}, "retries": 3}"""  # noqa: E501
 CLEANUP = """{"name": "Daily Data Cleanup", "schedule_type": "CRON", "cron_expression": "0 0 * * *",
  "payload": {"cleanup_target": "old_logs", "retention_days": 30}, "max_retries": 2}"""
-ONE_SHOT = (
-    """{"name": "One shot", "schedule_type": "FUTURE", "schedule_time": "2026-12-25T10:00:00Z", "payload": {}}"""
-)
+ONE_SHOT = """{"name": "One shot", "schedule_type": "FUTURE", "schedule_time": "2026-12-25T10:00:00Z", "payload": {}}"""
 RIGHT_AWAY = """{"name": "Right away", "schedule_type": "IMMEDIATE", "payload": {}}"""
 REPORT = """{"job_id": "daily_report", "schedule": "0 0 * * *", "command": "python generate_report.py",
  "dependencies": ["data_ingestion"], "max_retries": 3, "timeout": 3600}"""

@@ -84,13 +84,13 @@ definitions = st.builds(
 def same_again(stored: JobDefinition) -> dict[str, Any]:
     """`stored` as a patch that says everything once more."""
     spec, schedule = stored.spec, stored.schedule
-    when: dict[str, Any] = {
+    ways: dict[ScheduleKind, dict[str, Any]] = {
         ScheduleKind.CRON: {"cron_expression": schedule.cron, "timezone": schedule.timezone},
         ScheduleKind.EVERY: {"schedule": {"every": schedule.every}},
         ScheduleKind.AT: {"schedule_time": schedule.at.isoformat() if schedule.at else None},
         ScheduleKind.MANUAL: {"schedule": "manual"},
-    }[schedule.kind]
-    return when | {
+    }
+    return ways[schedule.kind] | {
         "schedule_type": schedule.kind.value,
         "name": stored.name,
         "task": stored.task,

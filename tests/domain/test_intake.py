@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -294,8 +295,9 @@ texts = st.text(st.characters() | st.characters(categories=["Cs", "Cc", "Cf"]), 
     texts, st.sampled_from(["task", "name", "queue", "owner", "description", "idempotency_key", "command", "job_id"])
 )
 def test_a_text_is_refused_or_can_be_stored(text: str, field: str) -> None:
+    fields: dict[str, Any] = {"task": "shell" if field == "command" else "noop", field: text}
     try:
-        found = define(JobRequest(**{"task": "shell" if field == "command" else "noop", field: text}), NOW)
+        found = define(JobRequest(**fields), NOW)
     except InvalidInput as refused:
         assert refused.field == field
         refused.detail.encode()

@@ -44,9 +44,9 @@ def test_an_ended_state_is_final() -> None:
 
 
 def test_every_edge_says_why() -> None:
-    assert all(
-        why.strip() for following in (*TRANSITIONS.values(), *JOB_TRANSITIONS.values()) for why in following.values()
-    )
+    reasons = [why for following in TRANSITIONS.values() for why in following.values()]
+    reasons += [why for following in JOB_TRANSITIONS.values() for why in following.values()]
+    assert all(why.strip() for why in reasons)
 
 
 def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:

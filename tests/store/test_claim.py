@@ -189,3 +189,14 @@ async def test_claimed_at_is_the_databases_time(connection: asyncpg.Connection) 
         after = await now_of(connection)
     [row] = await live(connection)
     assert before <= row["claimed_at"] <= after
+
+
+async def test_a_look_names_the_lanes_that_have_something_and_takes_nothing(connection: asyncpg.Connection) -> None:
+    ready, backing_off, empty, passed = [await a_lane(connection, task=f"work-{number}") for number in range(4)]
+    await queued(connection, ready, 3)
+    await queued(connection, backing_off, waited=-60)
+    await queued(connection, passed, waited=60)
+    bounds = [(lane_id, BEGINNING) for lane_id in (ready, backing_off, empty)]
+    bounds.append((passed, await connection.fetchval("select clock_timestamp() - interval '30 s'")))
+    assert await runs.ready_lanes(connection, bounds) == [ready]
+    assert {row["state"] for row in await live(connection)} == {StoredState.QUEUED}

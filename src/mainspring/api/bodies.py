@@ -125,15 +125,24 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
     if unknown := _UNKNOWN.search(text):
         name = unknown.group(1)[:_LONGEST_NAME]
         owner = _NESTED.get(_INDEX.sub("", path).rpartition(".")[2], struct)
-        close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.5)
+        near = _nearest(name, owner)
         return InvalidInput(
             f"unknown field {name!r}",
             code="unknown_field",
             field=f"{path}.{name}" if path else name,
-            hint=f"did you mean {close[0]!r}?" if close else "known are: " + ", ".join(owner.__struct_fields__),
+            hint=f"did you mean {near!r}?" if near else "known are: " + ", ".join(owner.__struct_fields__),
         )
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
     return InvalidInput(words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""))
+
+
+def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
+    """The known name that was meant: the same one a level down (`every`: schedule.every), or one spelt alike."""
+    for part in ("retry", "misfire", "schedule"):
+        if part in owner.__struct_fields__ and name in _NESTED[part].__struct_fields__:
+            return f"{part}.{name}"
+    close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.5)
+    return close[0] if close else None
 
 
 class Body(AbstractDTO[T]):

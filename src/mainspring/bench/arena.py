@@ -1,40 +1,63 @@
-"""Where a bench takes place: a fresh PostgreSQL, one server and one worker as real processes, all ended afterwards."""
+"""Where a bench takes place: a fresh PostgreSQL and the product as real processes, all ended afterwards."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, TypeVar
+from uuid import UUID
 
 import asyncpg
 import httpx
 
+from mainspring.bench.process import Process
 from mainspring.domain.errors import Unavailable
+from mainspring.kernel.config import TOKEN_FILE_NAME
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import connect
 
+T = TypeVar("T")
+
 _PATIENCE = 30.0
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+class Server(Process):
+    url: str
+    port: int
+
+
+class Scheduler(Process):
+    node_id: UUID
+
+
+class Worker(Process):
+    worker_id: UUID
+
+
 class Arena:
-    postgres: EmbeddedPostgres
-    folder: Path
-    database_url: str
-    server_url: str
-    token: str
+    """The place, and what has been started in it so far."""
+
+    def __init__(self, postgres: EmbeddedPostgres, folder: Path, token: str, log: IO[bytes]) -> None:
+        self.postgres = postgres
+        self.folder = folder
+        self.database_url = postgres.url()
+        self.token = token
+        self.servers: list[Server] = []
+        self._log = log
+        self._started: list[Process] = []
+
+    @property
+    def server_url(self) -> str:
+        return self.servers[0].url
 
     @property
     def headers(self) -> dict[str, str]:
@@ -43,11 +66,77 @@ class Arena:
     async def connect(self) -> asyncpg.Connection:
         return await connect(self.database_url, application="bench")
 
+    async def start_server(self, *, scheduler: bool = True, port: int | None = None) -> Server:
+        """Start one and wait until it answers."""
+        port = port or _free_port()
+        arguments = ["server", "--port", str(port), "--data", str(self._data)]
+        arguments.append("--scheduler" if scheduler else "--no-scheduler")
+        server = Server("server", arguments, self._with_database(), self._log)
+        self._started.append(server)
+        server.port, server.url = port, f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient() as client:
+
+            async def answers() -> bool:
+                try:
+                    return (await client.get(f"{server.url}/healthz")).status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            await until(answers, "the server answers", alive=server)
+        self.servers.append(server)
+        return server
+
+    async def start_scheduler(self) -> Scheduler:
+        """Start one and wait until its node has asked for leases. Not two at a time: the new node is told by that."""
+        connection = await self.connect()
+        try:
+            before = await _ids(connection, "select node_id from mainspring.nodes")
+            scheduler = Scheduler("scheduler", ["scheduler"], self._with_database(), self._log)
+            self._started.append(scheduler)
+
+            async def joined() -> set[UUID]:
+                return await _ids(connection, "select node_id from mainspring.nodes") - before
+
+            (scheduler.node_id,) = await until(joined, "the scheduler joins", alive=scheduler)
+        finally:
+            await connection.close()
+        return scheduler
+
+    async def start_worker(self, server_url: str, *, slots: int | None = None) -> Worker:
+        """Start one with the tasks of the benches and wait until it is registered. Not two at a time, as above."""
+        arguments = ["worker", "--server", server_url, "--token-file", str(self._data / TOKEN_FILE_NAME)]
+        arguments += ["--app", "mainspring.bench.tasks:app", *(["--slots", str(slots)] if slots else [])]
+        connection = await self.connect()
+        try:
+            before = await _ids(connection, "select worker_id from mainspring.workers")
+            worker = Worker("worker", arguments, {}, self._log)
+            self._started.append(worker)
+
+            async def registered() -> set[UUID]:
+                return await _ids(connection, "select worker_id from mainspring.workers") - before
+
+            (worker.worker_id,) = await until(registered, "the worker registers", alive=worker)
+        finally:
+            await connection.close()
+        return worker
+
+    def end(self) -> None:
+        """End everything, the last started first: workers leave while there is a server to say goodbye to."""
+        for process in reversed(self._started):
+            process.end()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _with_database(self) -> dict[str, str]:
+        return {"MAINSPRING_DATABASE_URL": self.database_url}
+
 
 @asynccontextmanager
-async def fresh_postgres() -> AsyncIterator[tuple[EmbeddedPostgres, Path]]:
+async def fresh_postgres(settings: Mapping[str, str] = _NO_SETTINGS) -> AsyncIterator[tuple[EmbeddedPostgres, Path]]:
     folder = Path(tempfile.mkdtemp(prefix="mainspring-bench-"))
-    postgres = EmbeddedPostgres(folder / "data")
+    postgres = EmbeddedPostgres(folder / "data", settings=settings)
     postgres.start()
     try:
         yield postgres, folder
@@ -57,50 +146,50 @@ async def fresh_postgres() -> AsyncIterator[tuple[EmbeddedPostgres, Path]]:
 
 
 @asynccontextmanager
-async def product(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
-    """The product's processes on `postgres`, ready to take jobs."""
-    database_url = postgres.url()
-    await migrate(database_url)
-    token = await ensure_admin_token(database_url, folder / "data")
+async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
+    """A migrated database with a token, and no process yet."""
+    await migrate(postgres.url())
+    token = await ensure_admin_token(postgres.url(), folder / "data")
     assert token is not None
-    port = _free_port()
-    server_url = f"http://127.0.0.1:{port}"
-    log = (folder / "bench.log").open("wb")
-    environment = {**os.environ, "MAINSPRING_DATABASE_URL": database_url}
-    children = [
-        _start(
-            ["server", "--port", str(port), "--data", str(folder / "data"), "--log-level", "warning"], environment, log
-        )
-    ]
-    try:
-        await _until_answered(f"{server_url}/healthz", children[0])
-        environment.pop("MAINSPRING_DATABASE_URL")
-        arguments = ["worker", "--server", server_url, "--token-file", str(folder / "data" / "admin-token")]
-        children.append(
-            _start([*arguments, "--app", "mainspring.bench.tasks:app", "--log-level", "warning"], environment, log)
-        )
-        arena = Arena(postgres, folder, database_url, server_url, token)
-        await _until_worker(arena, children[1])
+    with (folder / "bench.log").open("wb") as log:
+        arena = Arena(postgres, folder, token, log)
+        try:
+            yield arena
+        finally:
+            arena.end()
+
+
+@asynccontextmanager
+async def product(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
+    """One server with its scheduler and one worker on `postgres`, ready to take jobs."""
+    async with empty_arena(postgres, folder) as arena:
+        server = await arena.start_server()
+        await arena.start_worker(server.url)
         yield arena
-    finally:
-        for child in reversed(children):
-            child.send_signal(signal.SIGTERM)
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-        log.close()
 
 
-def _start(arguments: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "mainspring", *arguments],
-        env=environment,
-        stdout=log,
-        stderr=log,
-        stdin=subprocess.DEVNULL,
-    )
+async def until(
+    look: Callable[[], Awaitable[T]],
+    what: str,
+    *,
+    within: float = _PATIENCE,
+    every: float = 0.02,
+    alive: Process | None = None,
+) -> T:
+    """Look again and again until the answer is truthy."""
+    try:
+        async with asyncio.timeout(within):
+            while not (found := await look()):
+                if alive is not None:
+                    alive.check_alive()
+                await asyncio.sleep(every)
+            return found
+    except TimeoutError:
+        raise Unavailable(f"the bench waited {within:g} s in vain until {what}") from None
+
+
+async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
+    return {row[0] for row in await connection.fetch(query)}
 
 
 def _free_port() -> int:
@@ -108,30 +197,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-async def _until_answered(url: str, child: subprocess.Popen[bytes]) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(_PATIENCE):
-        while True:
-            _check_alive(child, "server")
-            try:
-                if (await client.get(url)).status_code == 200:
-                    return
-            except httpx.TransportError:
-                await asyncio.sleep(0.05)
-
-
-async def _until_worker(arena: Arena, child: subprocess.Popen[bytes]) -> None:
-    connection = await arena.connect()
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while not await connection.fetchval("select exists (select from mainspring.workers where state = 1)"):
-                _check_alive(child, "worker")
-                await asyncio.sleep(0.05)
-    finally:
-        await connection.close()
-
-
-def _check_alive(child: subprocess.Popen[bytes], name: str) -> None:
-    if child.poll() is not None:
-        raise Unavailable(f"the {name} process ended with {child.returncode} before the bench began")

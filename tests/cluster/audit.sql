@@ -1,0 +1,45 @@
+-- A witness inside the database: every change of state, written by trigger in the same transaction.
+-- `process` is the label that the arena gave the process in its connection URL.
+create schema cluster_audit;
+
+create table cluster_audit.events (
+    seq      bigint generated always as identity primary key,
+    at       timestamptz not null default clock_timestamp(),
+    tx       bigint not null default txid_current(),
+    process  text not null default coalesce(current_setting('arena.process', true), 'nobody'),
+    tbl      text not null,
+    op       text not null,
+    old      jsonb,
+    new      jsonb
+);
+
+create function cluster_audit.note() returns trigger language plpgsql as $$
+begin
+    insert into cluster_audit.events (tbl, op, old, new)
+    values (tg_argv[0], left(tg_op, 1),
+            case when tg_op <> 'INSERT' then to_jsonb(old) - 'payload' end,
+            case when tg_op <> 'DELETE' then to_jsonb(new) - 'payload' end);
+    return null;
+end
+$$;
+
+create trigger note after insert or update or delete on mainspring.runs
+    for each row execute function cluster_audit.note('runs');
+create trigger note after insert or update or delete on mainspring.run_history
+    for each row execute function cluster_audit.note('run_history');
+create trigger note after insert or update or delete on mainspring.jobs
+    for each row execute function cluster_audit.note('jobs');
+create trigger note after insert on mainspring.missed_fires
+    for each row execute function cluster_audit.note('missed_fires');
+create trigger note after insert on mainspring.attempts
+    for each row execute function cluster_audit.note('attempts');
+create trigger note after insert on mainspring.nodes
+    for each row execute function cluster_audit.note('nodes');
+create trigger note_birth after insert on mainspring.workers
+    for each row execute function cluster_audit.note('workers');
+create trigger note after update on mainspring.workers
+    for each row when (old.state <> new.state) execute function cluster_audit.note('workers');
+-- Renewals change neither owner nor epoch, and there are 128 a second of them.
+create trigger note after update on mainspring.shard_leases
+    for each row when (old.owner is distinct from new.owner or old.epoch <> new.epoch)
+    execute function cluster_audit.note('shard_leases');

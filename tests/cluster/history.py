@@ -1,0 +1,207 @@
+"""What happened, from four witnesses: the clients' log, the effect ledger, the audit in the database, the injector's log.
+
+All moments are seconds of this machine's monotonic clock, which is the same in every process. `History` is what the
+rules judge; it knows nothing of how it was gathered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+Row = dict[str, Any]
+TTL = 3.0
+QUEUED, RUNNING, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 10, 11, 12, 13
+SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row of the audit. Of one row's changes, and of what happens under one lease, `seq` tells the order."""
+
+    seq: int
+    at: float
+    wall: datetime
+    tx: int
+    process: str
+    table: str
+    op: str
+    old: Row
+    new: Row
+
+    @property
+    def row(self) -> Row:
+        return self.new or self.old
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the effect ledger: start, tick, fail or end of one attempt."""
+
+    run: str
+    attempt: int
+    job: str
+    what: str
+    pid: int
+    at: float
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a client. `result` is ok, refused or unknown: an answer that was lost, or a server in trouble."""
+
+    verb: str
+    target: str
+    body: Row
+    began: float
+    ended: float = 0.0
+    result: str = "unknown"
+    status: int = 0
+    answer: Row = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Report:
+    """An outcome that a worker played by hand sent, and whether the server took it."""
+
+    run: str
+    fence: int
+    status: str
+    began: float
+    ended: float
+    taken: bool
+
+
+@dataclass(slots=True)
+class Injection:
+    """One fault. `whole`: nothing is promised from begin to end; otherwise others must take over from `begin` on."""
+
+    name: str
+    target: str
+    begin: float
+    end: float = 0.0
+    whole: bool = False
+    recovery: float | None = None
+
+
+@dataclass(slots=True)
+class Exit:
+    """A process that ended. `wanted`: the injector or the arena ended it."""
+
+    process: str
+    role: str
+    code: int
+    at: float
+    ready: bool
+    wanted: bool
+    asked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    rule: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.words}"
+
+
+@dataclass
+class History:
+    events: list[Event]
+    lines: list[Line]
+    calls: list[Call] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    injections: list[Injection] = field(default_factory=list)
+    exits: list[Exit] = field(default_factory=list)
+    live_runs: list[Row] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    offset: float = 0.0
+    at_rest: bool = True
+
+    def of(self, table: str) -> list[Event]:
+        return self._by_table[table]
+
+    @cached_property
+    def _by_table(self) -> dict[str, list[Event]]:
+        return _grouped(self.events, lambda event: event.table)
+
+    @cached_property
+    def by_tx(self) -> dict[int, list[Event]]:
+        return _grouped(self.events, lambda event: event.tx)
+
+    @cached_property
+    def runs(self) -> dict[str, list[Event]]:
+        """The life of each run: its events in `runs` and `run_history`."""
+        lives = [event for event in self.events if event.table in ("runs", "run_history")]
+        return _grouped(lives, lambda event: str(event.row["run_id"]))
+
+    @cached_property
+    def jobs(self) -> dict[str, list[Event]]:
+        return _grouped(self.of("jobs"), lambda event: str(event.row["job_id"]))
+
+    @cached_property
+    def births(self) -> list[Event]:
+        """Every run's first row; a skipped one is born into the history."""
+        skips = [event for event in self.of("run_history") if event.op == "I" and event.new["state"] == SKIPPED]
+        return [event for event in self.of("runs") if event.op == "I"] + skips
+
+    @cached_property
+    def nodes(self) -> dict[str, str]:
+        """process label -> node"""
+        return {event.process: event.new["node_id"] for event in self.of("nodes")}
+
+    @cached_property
+    def workers(self) -> dict[str, list[str]]:
+        """process label -> the incarnations it had"""
+        found: dict[str, list[str]] = defaultdict(list)
+        for event in self.of("workers"):
+            if event.op == "I":
+                found[event.new["name"]].append(event.new["worker_id"])
+        return found
+
+    @cached_property
+    def extents(self) -> dict[tuple[str, int], tuple[float, float]]:
+        """(run, attempt) -> from its first to its last line in the ledger"""
+        found: dict[tuple[str, int], tuple[float, float]] = {}
+        for line in self.lines:
+            first, last = found.get((line.run, line.attempt), (line.at, line.at))
+            found[line.run, line.attempt] = (min(first, line.at), max(last, line.at))
+        return found
+
+    def moment(self, text: str) -> float:
+        """A timestamp of the audit as monotonic seconds."""
+        return datetime.fromisoformat(text).timestamp() + self.offset
+
+    def deadline(self, start: float, grace: float) -> float:
+        """When something that begins at `start` and may take `grace` must be done, given the faults on the way."""
+        end = start + grace
+        for begin, over in self._excuses:
+            if begin <= end and over >= start:
+                end = max(end, over + grace)
+        return end
+
+    @cached_property
+    def _excuses(self) -> list[tuple[float, float]]:
+        return sorted(_windows(self.injections))
+
+
+def _windows(injections: list[Injection]) -> Iterator[tuple[float, float]]:
+    for injection in injections:
+        end = injection.end or injection.begin
+        if injection.whole:
+            yield injection.begin, end
+        else:
+            yield injection.begin, injection.begin
+            yield end, end
+
+
+def _grouped(events: list[Event], key: Any) -> dict[Any, list[Event]]:
+    groups: dict[Any, list[Event]] = defaultdict(list)
+    for event in events:
+        groups[key(event)].append(event)
+    return groups

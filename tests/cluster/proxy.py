@@ -1,0 +1,222 @@
+"""TCP links that can be broken: one in front of PostgreSQL for each process, one in front of the servers for each caller.
+
+They live in a thread and an event loop of their own, so that a busy test does not slow the cluster down. A link with
+several upstreams is a load balancer: connections go to them in turn, and past those that refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Upstream = Path | int  # a Unix socket, or a port of this machine
+_CHUNK = 65536
+_LINGER_NOT = struct.pack("ii", 1, 0)  # close with a reset
+
+
+class Way(StrEnum):
+    """How a link treats what comes along."""
+
+    PASS = "pass"
+    DELAY = "delay"
+    RESET = "reset"
+    HALF_OPEN = "half-open"
+    ANSWERS_HELD = "one-way"
+    DROP_ANSWER = "drop-the-answer"
+
+
+class Link:
+    """One listening port and the connections through it. Changed from outside by `Links` only."""
+
+    def __init__(self, name: str, upstreams: Sequence[Upstream]) -> None:
+        self.name = name
+        self.upstreams = list(upstreams)
+        self.port = 0
+        self.way = Way.PASS
+        self.delay = 0.0
+        self.dropped = 0
+        self._turn = 0
+        self._requests = asyncio.Event()
+        self._answers = asyncio.Event()
+        self._requests.set()
+        self._answers.set()
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._cut_all()
+
+    def break_(self, way: Way, delay: float) -> None:
+        self.way, self.delay = way, delay
+        _set(self._requests, way is not Way.HALF_OPEN)
+        _set(self._answers, way not in (Way.HALF_OPEN, Way.ANSWERS_HELD))
+        if way is Way.RESET:
+            self._cut_all()
+
+    def heal(self, *, deliver: bool) -> None:
+        """Work again. What was held arrives late (`deliver`), or its connections end without a word of it."""
+        held = self.way in (Way.HALF_OPEN, Way.ANSWERS_HELD)
+        self.way, self.delay = Way.PASS, 0.0
+        if held and not deliver:
+            self._cut_all()
+        self._requests.set()
+        self._answers.set()
+
+    def strand(self) -> None:
+        """The present connections carry nothing any more and are never closed; new ones work."""
+        for connection in self._connections:
+            connection.stranded = True
+
+    def _cut_all(self) -> None:
+        for connection in tuple(self._connections):
+            connection.cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(reader, writer)
+        self._connections.add(connection)
+        try:
+            if self.way is Way.RESET:
+                return
+            await self._requests.wait()
+            upstream = await self._connect()
+            if upstream is None:
+                return
+            connection.add(upstream[1])
+            pumps = [
+                asyncio.ensure_future(self._pump(connection, reader, upstream[1], self._requests)),
+                asyncio.ensure_future(self._pump(connection, upstream[0], writer, self._answers)),
+            ]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+        finally:
+            self._connections.discard(connection)
+            connection.cut()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for _ in self.upstreams:
+            self._turn += 1
+            upstream = self.upstreams[self._turn % len(self.upstreams)]
+            with suppress(OSError):
+                if isinstance(upstream, Path):
+                    return await asyncio.open_unix_connection(str(upstream))
+                return await asyncio.open_connection("127.0.0.1", upstream)
+        return None
+
+    async def _pump(
+        self,
+        connection: _Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        gate: asyncio.Event,
+    ) -> None:
+        """Carry one direction. The gate stands before the end of the stream too: a cut cable says no goodbye."""
+        while True:
+            with suppress(OSError):
+                chunk = await reader.read(_CHUNK)
+            await gate.wait()
+            if connection.stranded:
+                await asyncio.Event().wait()
+            if not chunk:
+                return
+            if gate is self._answers and self.way is Way.DROP_ANSWER:
+                self.dropped += 1
+                return
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            try:
+                writer.write(chunk)
+                await writer.drain()
+            except OSError:
+                return
+
+
+class _Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.stranded = False
+        self._writers = [writer]
+
+    def add(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            raw = writer.get_extra_info("socket")
+            if raw is not None and raw.family == socket.AF_INET:
+                with suppress(OSError):
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+            writer.transport.abort()
+
+
+class Links:
+    """All links of a cluster, and the thread they live in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._links: list[Link] = []
+        self._thread.start()
+
+    def open(self, name: str, upstreams: Sequence[Upstream]) -> Link:
+        link = self._do(_made(name, upstreams))
+        self._links.append(link)
+        return link
+
+    def break_(self, link: Link, way: Way, *, delay: float = 0.0) -> None:
+        self._do(_called(lambda: link.break_(way, delay)))
+
+    def heal(self, link: Link, *, deliver: bool = False) -> None:
+        self._do(_called(lambda: link.heal(deliver=deliver)))
+
+    def strand(self, link: Link) -> None:
+        self._do(_called(link.strand))
+
+    def close(self) -> None:
+        for link in self._links:
+            self._do(link.close())
+        self._do(_all_ended())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+async def _made(name: str, upstreams: Sequence[Upstream]) -> Link:
+    link = Link(name, upstreams)
+    await link.open()
+    return link
+
+
+async def _called(call: Callable[[], None]) -> None:
+    call()
+
+
+async def _all_ended() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _set(event: asyncio.Event, open_: bool) -> None:
+    if open_:
+        event.set()
+    else:
+        event.clear()

@@ -1,0 +1,79 @@
+"""What the clusters run. Every attempt writes its own effects: a line at its start, one every tenth of a second while
+it lives, and one at its end, each with a single O_APPEND write from the process that does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+from mainspring import Context, Mainspring
+
+LEDGER_VARIABLE = "ARENA_LEDGER"
+TICK = 0.1
+
+app = Mainspring()
+
+
+class Failure(Exception):
+    """What a task raises that was asked to fail."""
+
+
+def write(context: Context, what: str) -> None:
+    line = json.dumps(
+        {
+            "run": context.run_id,
+            "attempt": context.attempt,
+            "job": context.job_id,
+            "for": context.scheduled_for.isoformat(),
+            "what": what,
+            "pid": os.getpid(),
+            "at": time.monotonic(),
+        }
+    )
+    handle = os.open(os.environ[LEDGER_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode() + b"\n")
+    finally:
+        os.close(handle)
+
+
+@app.task("note")
+async def note(ctx: Context, seconds: float = 0.0, failures: int = 0) -> int:
+    """Works for `seconds`, after failing `failures` times."""
+    write(ctx, "start")
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(TICK, left))
+        write(ctx, "tick")
+    if ctx.attempt <= failures:
+        write(ctx, "fail")
+        raise Failure(f"attempt {ctx.attempt} of a task that fails {failures} times")
+    write(ctx, "end")
+    return ctx.attempt
+
+
+@app.task("note.thread")
+def note_in_a_thread(ctx: Context, seconds: float = 0.0) -> int:
+    """The same in a thread; heeds a cancel."""
+    write(ctx, "start")
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if ctx.wait_for_cancel(min(TICK, left)):
+            return 0
+        write(ctx, "tick")
+    write(ctx, "end")
+    return ctx.attempt
+
+
+def shell_command(ledger: str, ticks: int) -> str:
+    """A shell job that does the same. Its clock is /proc/uptime, which the gatherer turns into the monotonic one."""
+    line = (
+        '{\\"run\\":\\"$MAINSPRING_RUN_ID\\",\\"attempt\\":$MAINSPRING_ATTEMPT,\\"job\\":\\"$MAINSPRING_JOB_ID\\",'
+        '\\"for\\":\\"$MAINSPRING_SCHEDULED_FOR\\",\\"what\\":\\"$1\\",\\"pid\\":$$,\\"uptime\\":$up}'
+    )
+    return (
+        f'say() {{ read -r up idle < /proc/uptime; echo "{line}" >> {ledger}; }}; '
+        f"say start; n=0; while [ $n -lt {ticks} ]; do sleep {TICK}; say tick; n=$((n+1)); done; say end"
+    )
