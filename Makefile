@@ -33,10 +33,13 @@ format: $(STAMP) ## format and fix what can be fixed
 	$(BIN)/ruff format src tests examples
 	$(BIN)/ruff check --fix src tests examples
 
-bench: $(STAMP) ## print the figures: throughput, lag, pickup
+bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules, failover
 	$(BIN)/mainspring bench throughput
 	$(BIN)/mainspring bench lag
 	$(BIN)/mainspring bench pickup
+	$(BIN)/mainspring bench submit
+	$(BIN)/mainspring bench schedules
+	$(BIN)/mainspring bench failover
 
 clean: ## remove .venv and caches (not your data in .mainspring)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

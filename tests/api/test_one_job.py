@@ -15,15 +15,15 @@ from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
 
-JOB_FIELDS = set(
-    """job_id name schedule_type status schedule_time cron_expression payload max_retries owner description labels queue
-    priority next_fire_at shard_id version created_at updated_at
-    task schedule timezone timeout retry misfire overlap delivery idempotency_key""".split()
-)
-RUN_FIELDS = set(
-    """run_id job_id status reason scheduled_for start_time end_time duration modified_time executor_id attempt_number
-    error_message log_url result""".split()
-)
+JOB_FIELDS = {
+    "job_id", "name", "schedule_type", "status", "schedule_time", "cron_expression", "payload", "max_retries", "owner",
+    "description", "labels", "queue", "priority", "next_fire_at", "shard_id", "version", "created_at", "updated_at",
+    "task", "schedule", "timezone", "timeout", "retry", "misfire", "overlap", "delivery", "idempotency_key",
+}  # fmt: skip
+RUN_FIELDS = {
+    "run_id", "job_id", "status", "reason", "scheduled_for", "start_time", "end_time", "duration", "modified_time",
+    "executor_id", "attempt_number", "error_message", "log_url", "result",
+}  # fmt: skip
 
 
 async def make(api: httpx.AsyncClient, **fields: Any) -> str:

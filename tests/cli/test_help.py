@@ -12,7 +12,7 @@ VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate",
 )  # fmt: skip
-BENCHES = ("throughput", "lag", "pickup")
+BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "failover")
 
 
 @pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)

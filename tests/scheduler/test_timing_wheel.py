@@ -5,101 +5,109 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from mainspring.scheduler import timing_wheel
 from mainspring.scheduler.timing_wheel import TimingWheel
 
 TICK = 0.004
-TURN = 256 * TICK  # of the lowest level: 1.024 s; the next two turn in 262 s and in 18.6 h
+TURN = 256 * TICK  # of the lowest level: 1.024 s; the next one turns in 262 s
 ROUNDING = 1e-6  # what a float of seconds since 1970 cannot tell apart
 EPOCH = 1_800_000_000.0
-
-KEYS = st.integers(0, 30)
-# Steps around the turns of each level, and within them. The third level's turn is 16,777,216 ticks: an advance over
-# it walks them all, which takes seconds, so the wheels below have a coarse tick and the same turns in fewer of them.
-DELAYS = st.one_of(
-    st.floats(-5 * TURN, 2 * TICK),
-    st.floats(0, 3 * TURN),
-    st.floats(250 * TURN, 260 * TURN),
-    st.floats(0, 600 * TURN),
-    st.floats(0, 400 * 256 * TURN),
-    st.sampled_from([0.0, TICK, TURN - TICK, TURN, TURN + TICK, 256 * TURN - TICK, 256 * TURN, 256 * TURN + TICK]),
-)
-STEPS = st.one_of(
-    st.floats(0, 3 * TICK),
-    st.floats(0, 3 * TURN),
-    st.floats(0, 600 * TURN),
-    st.sampled_from([TICK, TURN - TICK, TURN, TURN + TICK, 256 * TURN, 257 * TURN]),
-)
+KEYS = st.integers(0, 9)
 
 
-class WheelAgainstList(RuleBasedStateMachine):
-    """The oracle is a dictionary of due times, looked through from end to end."""
-
-    @initialize(start=st.floats(0, 300 * TURN))
-    def begin(self, start: float) -> None:
-        self.now = EPOCH + start
-        self.wheel: TimingWheel[int, tuple[int, int]] = TimingWheel(self.now)
-        self.due: dict[int, tuple[int, float]] = {}  # key -> (which adding of it, when)
-        self.count = 0
-
-    @rule(key=KEYS, delay=DELAYS)
-    def add_or_move(self, key: int, delay: float) -> None:
-        self.count += 1
-        self.due[key] = (self.count, self.now + delay)
-        self.wheel.add(key, (key, self.count), self.now + delay)
-
-    @rule(key=KEYS)
-    def cancel(self, key: int) -> None:
-        assert self.wheel.cancel(key) == (self.due.pop(key, None) is not None)
-
-    @rule(step=STEPS)
-    def advance(self, step: float) -> None:
-        self.now += step
-        self.take()
-
-    @rule(longest=st.floats(0.001, 5.0), late=st.floats(0, 2.0))
-    def wait_and_advance(self, longest: float, late: float) -> None:
-        """`late`: how long ago the wheel was turned when it is asked."""
-        asked = self.now + late
-        pause = self.wheel.wait(asked, longest)
-        assert 0 <= pause <= longest
-        first = min((moment for _, moment in self.due.values()), default=float("inf"))
-        assert asked + pause <= max(asked, first + TICK + ROUNDING), "overslept"
-        self.now = asked + pause
-        self.take()
-
-    def take(self) -> None:
-        handed_out = self.wheel.advance(self.now)
-        for key, number in handed_out:
-            added, moment = self.due.pop(key)
-            assert added == number, "an adding that was moved or cancelled came back"
-            assert moment <= self.now + ROUNDING, "early"
-        for _, moment in self.due.values():
-            assert moment > self.now - TICK - ROUNDING, "late"
-
-    @invariant()
-    def agrees_on_what_waits(self) -> None:
-        if not hasattr(self, "wheel"):
-            return
-        assert len(self.wheel) == len(self.due)
-        for key, (number, _) in self.due.items():
-            assert key in self.wheel
-            assert self.wheel.get(key) == (key, number)
+def spans(bits: int, levels: int) -> st.SearchStrategy[float]:
+    """Seconds from nothing to two turns of the highest of these levels, with a liking for the edges of each turn."""
+    turns = [TICK * (1 << bits * level) for level in range(levels + 1)]
+    edges = [turn + offset * TICK for turn in turns for offset in (-1, 0, 1)]
+    return st.one_of(st.sampled_from(edges), *(st.floats(0, 2 * turn) for turn in turns))
 
 
-WheelAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
-TestWheelAgainstList = WheelAgainstList.TestCase
+def wheel_against_list(delays: st.SearchStrategy[float], steps: st.SearchStrategy[float]) -> type[RuleBasedStateMachine]:
+    """A machine that adds, moves, cancels and advances; the oracle is a dictionary looked through from end to end."""
+
+    class WheelAgainstList(RuleBasedStateMachine):
+        @initialize(start=delays)
+        def begin(self, start: float) -> None:
+            self.now = EPOCH + start
+            self.wheel: TimingWheel[int, tuple[int, int]] = TimingWheel(self.now)
+            self.due: dict[int, tuple[int, float]] = {}  # key: which adding of it, and its moment
+            self.count = 0
+
+        @rule(key=KEYS, delay=delays)
+        def add_or_move(self, key: int, delay: float) -> None:
+            self.add(key, self.now + delay)
+
+        @rule(key=KEYS, late=st.floats(0, 5 * TURN))
+        def add_what_is_past(self, key: int, late: float) -> None:
+            self.add(key, self.now - late)
+
+        @rule(key=KEYS)
+        def cancel(self, key: int) -> None:
+            assert self.wheel.cancel(key) == (self.due.pop(key, None) is not None)
+
+        @rule(step=steps)
+        def advance(self, step: float) -> None:
+            self.now += step
+            self.take()
+
+        @rule(longest=st.floats(0.001, 5.0), behind=st.floats(0, 2.0))
+        def wait_and_advance(self, longest: float, behind: float) -> None:
+            """`behind`: how long ago the wheel was turned when it is asked."""
+            asked = self.now + behind
+            pause = self.wheel.wait(asked, longest)
+            assert 0 <= pause <= longest
+            first = min((moment for _, moment in self.due.values()), default=float("inf"))
+            assert asked + pause <= max(asked, first + TICK + ROUNDING), "overslept"
+            self.now = asked + pause
+            self.take()
+
+        @invariant()
+        def agrees_on_what_waits(self) -> None:
+            assert len(self.wheel) == len(self.due)
+            for key in range(10):
+                waiting = self.due.get(key)
+                assert (key in self.wheel) == (waiting is not None)
+                assert self.wheel.get(key) == (None if waiting is None else (key, waiting[0]))
+
+        def add(self, key: int, moment: float) -> None:
+            self.count += 1
+            self.due[key] = (self.count, moment)
+            self.wheel.add(key, (key, self.count), moment)
+
+        def take(self) -> None:
+            for key, number in self.wheel.advance(self.now):
+                added, moment = self.due.pop(key)
+                assert added == number, "an adding that was moved or cancelled came back"
+                assert moment <= self.now + ROUNDING, "early"
+            for _, moment in self.due.values():
+                assert moment > self.now - TICK - ROUNDING, "late"
+
+    return WheelAgainstList
 
 
-@given(st.lists(st.floats(0, 700 * TURN), max_size=60), st.lists(st.floats(0, 100 * TURN), max_size=20))
-@settings(max_examples=50)
+def test_the_wheel_does_what_a_list_would() -> None:
+    machine = wheel_against_list(delays=spans(8, levels=3), steps=spans(8, levels=1))
+    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
+
+
+def test_every_level_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same wheel with turns of 4 instead of 256: a walk through all of its levels, and beyond, takes no time."""
+    for name, value in {"_BITS": 2, "_SLOTS": 4, "_MASK": 3}.items():
+        monkeypatch.setattr(timing_wheel, name, value)
+    machine = wheel_against_list(delays=spans(2, levels=6), steps=spans(2, levels=5))
+    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
+
+
+@given(st.lists(st.floats(0, 300 * TURN), max_size=60), st.lists(st.floats(0, 100 * TURN), max_size=3))
+@settings(max_examples=40)
 def test_what_is_handed_out_at_once_is_in_the_order_of_its_moments(delays: list[float], steps: list[float]) -> None:
     wheel: TimingWheel[int, float] = TimingWheel(EPOCH)
     for number, delay in enumerate(delays):
         wheel.add(number, EPOCH + delay, EPOCH + delay)
     now, handed_out = EPOCH, []
-    for step in [*steps, 800 * TURN]:
+    for step in [*steps, 300 * TURN]:
         now += step
         batch = wheel.advance(now)
         ticks = [-(-moment // TICK) for moment in batch]
@@ -119,17 +127,6 @@ def test_the_edges_of_each_level_are_met_to_the_tick(level: int, offset: int, st
     assert wheel.advance(float(due - 1)) == []
     assert wheel.advance(float(due)) == ["job"]
     assert wheel.advance(float(due + 256**level)) == []
-
-
-def test_a_moment_beyond_every_level_waits_its_time() -> None:
-    """Four levels of 256: what lies further ahead goes round again. Walked with jumps, as nothing else waits."""
-    wheel: TimingWheel[str, str] = TimingWheel(0.0, tick=1.0)
-    far = 256.0**4 + 1000
-    wheel.add("far", "far", far)
-    wheel.add("near", "near", 10.0)
-    assert wheel.advance(100_000.0) == ["near"]
-    assert wheel.cancel("far")
-    assert wheel.advance(far + 1) == []
 
 
 def test_what_is_past_is_handed_out_at_the_next_turn() -> None:

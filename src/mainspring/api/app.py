@@ -12,7 +12,7 @@ from litestar.openapi import OpenAPIConfig
 
 from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenBook
-from mainspring.api.routes import exchange, health, jobs, runs
+from mainspring.api.routes import exchange, health, jobs, metrics, runs
 from mainspring.api.services import Services
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import MAX_BODY_BYTES
@@ -28,6 +28,7 @@ def create_app(services: Services, book: TokenBook, allowed_hosts: Iterable[str]
             exchange.exchange,
             health.healthz,
             health.readyz,
+            metrics.metrics,
         ],
         middleware=[DefineMiddleware(Gate, book=book, allowed_hosts=frozenset(allowed_hosts))],
         exception_handlers={

@@ -68,7 +68,7 @@ class Arena:
 
     async def start_server(self, *, scheduler: bool = True, port: int | None = None) -> Server:
         """Start one and wait until it answers."""
-        port = port or _free_port()
+        port = port or free_port()
         arguments = ["server", "--port", str(port), "--data", str(self._data)]
         arguments.append("--scheduler" if scheduler else "--no-scheduler")
         server = Server("server", arguments, self._with_database(), self._log)
@@ -121,9 +121,14 @@ class Arena:
         return worker
 
     def end(self) -> None:
-        """End everything, the last started first: workers leave while there is a server to say goodbye to."""
-        for process in reversed(self._started):
-            process.end()
+        """End everything, workers first: they leave while there is a server to say goodbye to."""
+        workers = [process for process in self._started if isinstance(process, Worker)]
+        others = [process for process in self._started if not isinstance(process, Worker)]
+        for group in (workers, others):
+            for process in group:
+                process.ask_to_end()
+            for process in group:
+                process.wait_for_end()
 
     @property
     def _data(self) -> Path:
@@ -192,7 +197,7 @@ async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
     return {row[0] for row in await connection.fetch(query)}
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,6 +1,6 @@
 """Failover: how long until work goes on after kill -9 of a scheduler, a worker, a server, and a crash of PostgreSQL.
 
-Two schedulers, two servers behind a load balancer and two workers; several rounds of each, one after the other.
+Two of each on one PostgreSQL, several rounds of each fault, one after the other, with work under way.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
 
-import asyncpg
 import httpx
+import msgspec
 import uvloop
 
-from mainspring.bench.arena import Arena, Scheduler, Worker, empty_arena, fresh_postgres, until
-from mainspring.bench.balancer import balanced
+from mainspring.bench.arena import empty_arena, fresh_postgres, until
+from mainspring.bench.cluster import PROCESSES, SLOTS, Cluster, cluster
 from mainspring.bench.cron_stream import CronStream
 from mainspring.bench.figures import percentile, progress, show
-from mainspring.bench.stream import Stream
+from mainspring.bench.recorded import until_ended
+from mainspring.bench.stream import Passage, Stream
 from mainspring.domain.transitions import StoredState
+from mainspring.kernel.ids import uuid7
 from mainspring.store.embedded.server import POLL_SECONDS
 
-ROUNDS = 5
-HOLDS = 16
-_BEFORE, _AFTER = 1.0, 4.0  # seconds of the stream before a fault and after it
-_HELD_UP = 0.5  # a job that took longer than this was held up by the fault
+_BEFORE, _AFTER = 1.0, 3.0  # seconds of the stream before a fault, and after work could go on
+_HELD_UP = 0.5  # a job of the stream that took longer than this was held up
 
 
-def main(rounds: int | None, only: Sequence[str], as_json: bool) -> int:
-    show("failover", uvloop.run(run(rounds or ROUNDS, only or tuple(PARTS))), as_json)
+def main(rounds: int, only: Sequence[str], as_json: bool) -> int:
+    show("failover", uvloop.run(run(rounds, only)), as_json)
     return 0
 
 
@@ -39,95 +39,144 @@ async def run(rounds: int, only: Sequence[str]) -> dict[str, object]:
     figures: dict[str, object] = {"rounds": rounds}
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder), empty_arena(postgres, folder) as arena:
-            starting = bar.add_task("processes started", total=6)
-            async with cluster(arena, lambda: bar.advance(starting)) as started:
+            starting = bar.add_task("processes started", total=PROCESSES)
+            async with cluster(arena, lambda: bar.advance(starting)) as whole:
                 for part in only:
                     task = bar.add_task(f"{part} lost", total=rounds)
                     seconds = []
-                    async for taken in PARTS[part](started, rounds):
-                        seconds.append(taken)
+                    for _ in range(rounds):
+                        await whole.complete()
+                        seconds.append(await PARTS[part](whole))
                         bar.advance(task)
-                    figures[f"{part}_s"] = round(max(seconds), 3)
-                    figures[f"{part}_p50_s"] = round(percentile(seconds, 0.50), 3)
+                    figures |= {
+                        f"{part}_s": round(max(seconds), 3),
+                        f"{part}_p50_s": round(percentile(seconds, 0.50), 3),
+                    }
     return figures
 
 
-class Cluster:
-    def __init__(self, arena: Arena, url: str, connection: asyncpg.Connection) -> None:
-        self.arena = arena
-        self.url = url
-        self.connection = connection
-        self.schedulers: list[Scheduler] = []
-        self.workers: list[Worker] = []
+async def lose_scheduler(cluster: Cluster) -> float:
+    """From kill -9 until all its shards are owned again, under cron jobs that fire every second."""
 
-    async def reconnect(self) -> None:
-        self.connection = await self.arena.connect()
+    async def both_own_shards() -> bool:
+        return set(await cluster.owners()) == {scheduler.node_id for scheduler in cluster.schedulers}
 
-
-@asynccontextmanager
-async def cluster(arena: Arena, started: Callable[[], None]) -> AsyncIterator[Cluster]:
-    for _ in range(2):
-        await arena.start_server(scheduler=False)
-        started()
-    async with balanced([server.port for server in arena.servers]) as url:
-        whole = Cluster(arena, url, await arena.connect())
-        for _ in range(2):
-            whole.schedulers.append(await arena.start_scheduler())
-            started()
-            whole.workers.append(await arena.start_worker(url, slots=HOLDS))
-            started()
-        try:
-            yield whole
-        finally:
-            # Here, and not with the arena: workers say goodbye through the balancer.
-            await asyncio.to_thread(arena.end)
-            await whole.connection.close()
-
-
-async def lose_scheduler(cluster: Cluster, rounds: int) -> AsyncIterator[float]:
-    """Seconds until all shards of a killed scheduler are owned again, while cron jobs fire in every one of them."""
-    crons = CronStream(cluster.arena.headers, cluster.url)
+    await until(both_own_shards, "both schedulers own shards")
+    crons = CronStream(cluster.url, cluster.arena.headers)
     await crons.start()
-    for number in range(rounds):
-        await until(lambda: _both_own(cluster), "both schedulers own shards")
-        await crons.flows(cluster.connection)
-        victim = cluster.schedulers.pop(number % 2)
-        rows = await cluster.connection.fetch(
-            "select shard from mainspring.shard_leases where owner = $1", victim.node_id
-        )
-        shards = [row["shard"] for row in rows]
-        killed = time.monotonic()
-        victim.kill()
-        await until(lambda: _owned_by_others(cluster, victim, shards), "its shards are owned again")
-        taken = time.monotonic() - killed
-        await crons.flows(cluster.connection)
-        cluster.schedulers.append(await cluster.arena.start_scheduler())
-        yield taken
-    await crons.stop()
-    await crons.check(cluster.connection)
+    await crons.flows(cluster.connection)
+    victim = cluster.schedulers.pop(0)
+    shards = await cluster.connection.fetchval(
+        "select array_agg(shard) from mainspring.shard_leases where owner = $1", victim.node_id
+    )
+    killed = time.monotonic()
+    victim.kill()
+
+    async def taken_over() -> bool:
+        owners = await cluster.owners(shards)
+        return len(owners) == len(shards) and victim.node_id not in owners
+
+    await until(taken_over, "its shards are owned again")
+    seconds = time.monotonic() - killed
+    await crons.flows(cluster.connection)
+    await crons.stop(cluster.connection)
+    return seconds
 
 
-async def _both_own(cluster: Cluster) -> bool:
+async def lose_worker(cluster: Cluster) -> float:
+    """From kill -9 until every run that it held is running at the other worker."""
+    release = cluster.arena.folder / f"release-{uuid7()}"
+    run_ids = await _submit_holds(cluster, str(release))
+
+    async def all_run() -> bool:
+        return len(await _holders(cluster, run_ids)) == len(run_ids)
+
+    await until(all_run, "the runs are running")
+    holders = await _holders(cluster, run_ids)
+    victim = max(cluster.workers, key=lambda worker: list(holders.values()).count(worker.worker_id))
+    held = [run_id for run_id, worker_id in holders.items() if worker_id == victim.worker_id]
+    cluster.workers.remove(victim)
+    killed = time.monotonic()
+    victim.kill()
+
+    async def run_elsewhere() -> bool:
+        now = await _holders(cluster, held)
+        return len(now) == len(held) and victim.worker_id not in now.values()
+
+    await until(run_elsewhere, "its runs are running elsewhere")
+    seconds = time.monotonic() - killed
+    release.touch()
+    await until_ended(cluster.connection, run_ids)
+    return seconds
+
+
+async def _submit_holds(cluster: Cluster, release: str) -> list[UUID]:
+    """As many runs as a worker has slots, that go on until the file `release` is there."""
+    body = msgspec.json.encode([{"task": "bench.hold", "payload": {"file": release}}] * SLOTS)
+    async with httpx.AsyncClient(base_url=cluster.url, headers=cluster.arena.headers, timeout=30) as client:
+        answer = await client.post("/v1/jobs:batch", content=body)
+        answer.raise_for_status()
+    return [UUID(job_id) for job_id in answer.json()["job_ids"]]
+
+
+async def _holders(cluster: Cluster, run_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Which of these runs are running, and at which worker."""
     rows = await cluster.connection.fetch(
-        "select distinct owner from mainspring.shard_leases where expires_at > clock_timestamp()"
+        "select run_id, worker_id from mainspring.runs where run_id = any ($1::uuid[]) and state = $2",
+        run_ids,
+        int(StoredState.RUNNING),
     )
-    return {row["owner"] for row in rows} == {scheduler.node_id for scheduler in cluster.schedulers}
+    return {row["run_id"]: row["worker_id"] for row in rows}
 
 
-async def _owned_by_others(cluster: Cluster, victim: Scheduler, shards: Sequence[int]) -> bool:
-    owned = await cluster.connection.fetchval(
-        "select count(*) from mainspring.shard_leases "
-        "where shard = any ($1::smallint[]) and owner <> $2 and expires_at > clock_timestamp()",
-        shards,
-        victim.node_id,
-    )
-    return bool(shards) and owned == len(shards)
+async def lose_server(cluster: Cluster) -> float:
+    """The longest that a job of a steady stream took, from submission to its end, when a server is killed with -9."""
+    stream = Stream(cluster.url, cluster.arena.token)
+    stream.start()
+    await asyncio.sleep(_BEFORE)
+    cluster.arena.servers.pop(0).kill()
+    await asyncio.sleep(_AFTER)
+    await stream.stop()
+    return max(passage.seconds for passage in await stream.passages(cluster.connection))
 
 
-async def lose_worker(cluster: Cluster, rounds: int) -> AsyncIterator[float]:
-    """Seconds until all runs that a killed worker held are running at the other one."""
-    for number in range(rounds):
-        file = cluster.arena.folder / f"release-{number}"
-        job_ids = await _submit_holds(cluster, str(file))
-        await until(lambda: _running(cluster) == len(job_ids), "the runs are running")
-        victim = max(cluster.workers, key=lambda worker: len(held[worker.worker_id]))
+async def lose_postgres(cluster: Cluster) -> float:
+    """From PostgreSQL being ready again after `stop -m immediate`, until no job of a steady stream is held up."""
+    stream = Stream(cluster.url, cluster.arena.token)
+    stream.start()
+    await asyncio.sleep(_BEFORE)
+    ready = await _crash_postgres(cluster)
+    await asyncio.sleep(_AFTER)
+    await stream.stop()
+    await cluster.reconnect()
+    return _held_up_until(await stream.passages(cluster.connection), ready) - ready
+
+
+async def _crash_postgres(cluster: Cluster) -> float:
+    """Stop it at once and start it again; answers when it was ready, by this machine's clock."""
+    postgres = cluster.arena.postgres
+    assert postgres.pid is not None
+    os.kill(postgres.pid, signal.SIGQUIT)
+
+    async def gone() -> bool:
+        return not postgres.alive()
+
+    await until(gone, "PostgreSQL has stopped")
+    looked = time.time()
+    for _ in postgres.starting():
+        await asyncio.sleep(POLL_SECONDS)
+        looked = time.time()
+    return looked
+
+
+def _held_up_until(passages: Sequence[Passage], ready: float) -> float:
+    """When the last of the jobs that took too long had ended."""
+    return max([ready, *(passage.ended for passage in passages if passage.seconds > _HELD_UP)])
+
+
+PARTS: dict[str, Callable[[Cluster], Awaitable[float]]] = {
+    "scheduler": lose_scheduler,
+    "worker": lose_worker,
+    "server": lose_server,
+    "postgres": lose_postgres,
+}

@@ -52,10 +52,11 @@ class Process:
         self._popen.kill()
         self._popen.wait()
 
-    def end(self) -> None:
-        if self._popen.poll() is not None:
-            return
-        self._popen.send_signal(signal.SIGTERM)
+    def ask_to_end(self) -> None:
+        if self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+
+    def wait_for_end(self) -> None:
         try:
             self._popen.wait(_GRACE)
         except subprocess.TimeoutExpired:

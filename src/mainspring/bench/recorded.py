@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 import asyncpg
 from rich.progress import Progress, TaskID
 
+from mainspring.bench.arena import until
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.transitions import StoredState
 
@@ -48,10 +50,33 @@ async def counted(connection: asyncpg.Connection) -> int:
 
 
 async def check_one_run_each(connection: asyncpg.Connection, accepted: Sequence[str], jobs: int) -> None:
-    """Every one-time job that was accepted has one ended run, that succeeded, and there is no other."""
-    rows = await connection.fetch("select run_id, state from mainspring.run_history")
-    ended = [row["run_id"] for row in rows]
-    if len(accepted) != jobs or len(ended) != jobs or set(ended) != {UUID(job_id) for job_id in accepted}:
-        raise AssertionError(f"{jobs} jobs, {len(accepted)} accepted, {len(ended)} ended, {len(set(ended))} distinct")
+    """All jobs were accepted, every one has one ended run, that succeeded, and there is no other run."""
+    ended = await ended_once(connection, [UUID(job_id) for job_id in accepted])
+    recorded = await connection.fetchval("select count(*) from mainspring.run_history")
+    if len(ended) != jobs or recorded != jobs:
+        raise AssertionError(f"{jobs} jobs, {len(accepted)} accepted, {len(ended)} of them ended, {recorded} runs")
+
+
+async def until_ended(connection: asyncpg.Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """Wait until none of these runs is alive; then as `ended_once`."""
+
+    async def all_ended() -> bool:
+        return not await connection.fetchval(
+            "select exists (select from mainspring.runs where run_id = any ($1::uuid[]))", run_ids
+        )
+
+    await until(all_ended, "the runs have ended")
+    return await ended_once(connection, run_ids)
+
+
+async def ended_once(connection: asyncpg.Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When each of these runs ended; raises unless each has ended exactly once, in SUCCESS."""
+    rows = await connection.fetch(
+        "select run_id, state, ended_at from mainspring.run_history where run_id = any ($1::uuid[])", run_ids
+    )
+    ended = {row["run_id"]: row["ended_at"] for row in rows}
+    if len(rows) != len(run_ids) or ended.keys() != set(run_ids):
+        raise AssertionError(f"{len(run_ids)} runs, {len(ended)} of them ended, {len(rows)} times in all")
     if any(row["state"] != StoredState.SUCCESS for row in rows):
         raise AssertionError("some runs did not end in SUCCESS")
+    return ended

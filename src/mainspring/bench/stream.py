@@ -12,8 +12,7 @@ import asyncpg
 import httptools
 import msgspec
 
-from mainspring.bench.arena import until
-from mainspring.domain.transitions import StoredState
+from mainspring.bench.recorded import until_ended
 from mainspring.kernel.http_connection import HttpConnection, HttpServer
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.jobs import JobCreated
@@ -42,7 +41,7 @@ class Stream:
         self._head = self._server.post("/v1/jobs", token)
         self._name = uuid7()
         self._idle: list[HttpConnection] = []
-        self._wanted: dict[str, float] = {}
+        self._wanted: dict[UUID, float] = {}
         self._sending: list[asyncio.Task[None]] = []
         self._pacing: asyncio.Task[None] | None = None
 
@@ -59,24 +58,9 @@ class Stream:
             connection.close()
 
     async def passages(self, connection: asyncpg.Connection) -> list[Passage]:
-        """Wait until every accepted job has ended; checks that each has exactly one run, which succeeded."""
-        run_ids = [UUID(job_id) for job_id in self._wanted]
-
-        async def all_ended() -> bool:
-            return not await connection.fetchval(
-                "select exists (select from mainspring.runs where run_id = any ($1::uuid[]))", run_ids
-            )
-
-        await until(all_ended, "the stream's jobs have ended")
-        rows = await connection.fetch(
-            "select run_id, state, ended_at from mainspring.run_history where run_id = any ($1::uuid[])", run_ids
-        )
-        ended = {str(row["run_id"]): row["ended_at"].timestamp() for row in rows}
-        if len(rows) != len(run_ids) or ended.keys() != self._wanted.keys():
-            raise AssertionError(f"{len(run_ids)} jobs were accepted, {len(ended)} of them ended, {len(rows)} times")
-        if any(row["state"] != StoredState.SUCCESS for row in rows):
-            raise AssertionError("some runs of the stream did not end in SUCCESS")
-        return [Passage(wanted, ended[job_id]) for job_id, wanted in self._wanted.items()]
+        """Wait until every accepted job has ended; each must have exactly one run, that succeeded."""
+        ended = await until_ended(connection, list(self._wanted))
+        return [Passage(wanted, ended[run_id].timestamp()) for run_id, wanted in self._wanted.items()]
 
     async def _pace(self) -> None:
         start = time.time()
@@ -90,7 +74,7 @@ class Stream:
         while True:
             status, answer = await self._ask(body)
             if status in (200, 201):
-                self._wanted[_decode(answer).job_id] = wanted
+                self._wanted[UUID(_decode(answer).job_id)] = wanted
                 return
             if 400 <= status < 500:
                 raise AssertionError(f"a job of the stream was refused with {status}: {answer[:200]!r}")

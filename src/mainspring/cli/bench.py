@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from mainspring.cli.connect import JsonFlag
 
+
+class Part(StrEnum):
+    """What can be lost."""
+
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+    SERVER = "server"
+    POSTGRES = "postgres"
+
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
+RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How often each is lost.")]
+OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Lose only this; may be given again.")]
 
 
 @app.command(epilog="Example: mainspring bench throughput --jobs 20000")
@@ -34,3 +47,27 @@ def pickup(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     from mainspring.bench.pickup import main
 
     raise typer.Exit(main(jobs, as_json))
+
+
+@app.command(epilog="Example: mainspring bench submit --json")
+def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """How many jobs 16 clients submit one by one, and how long an answer takes; for 10 s, or until --jobs are in."""
+    from mainspring.bench.submit import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
+@app.command(epilog="Example: mainspring bench schedules --jobs 10000")
+def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """How soon all have fired of 20,000 cron jobs that are due in the same second, among 100,000."""
+    from mainspring.bench.schedules import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
+@app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
+def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
+    """How long until work goes on when a scheduler, a worker, a server or PostgreSQL is lost; the slowest of each."""
+    from mainspring.bench.failover import main
+
+    raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))

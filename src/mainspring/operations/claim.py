@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.job import DEFAULT_TIMEOUT, Priority, spec_from_text
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneBook
@@ -53,6 +54,7 @@ class LaneBounds:
 class Claimer:
     def __init__(self, lanes: LaneBook, clock: Clock) -> None:
         self._lanes = lanes
+        self._clock = clock
         self._bounds = LaneBounds(clock)
         self._turn = 0
 
@@ -117,6 +119,8 @@ class Claimer:
                 heads[lane_id] = ready_at
         for lane_id, ready_at in heads.items():
             self._bounds.claimed(lane_id, ready_at)
+        metrics.claimed.inc(len(rows))
+        metrics.start_latency.observe(max(0.0, (self._clock.wall() - min(heads.values())).total_seconds()))
 
     def _in_turn(self, eligible: Sequence[Lane]) -> Sequence[Lane]:
         """At most 64 lanes at a time: the critical ones always, the others in rotation."""

@@ -10,11 +10,13 @@ before is acknowledged again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Fenced
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
@@ -28,7 +30,7 @@ from mainspring.store import runs, workers
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, RunOrder
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
 
 log = get_logger("exchange")
 
@@ -99,8 +101,10 @@ class Exchanger:
         self._parking.ready(born)
 
     async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
+        arrived = self._clock.monotonic()
         known = await self._know(tenant, request)
         spot = self._parking.arrive(request.worker_id)
+        metrics.parked.set(len(self._parking))
         try:
             beat = asyncio.ensure_future(self._beats.record(request.worker_id))
             try:
@@ -110,6 +114,7 @@ class Exchanger:
             return reply
         finally:
             self._parking.leave(spot)
+            metrics.exchange_seconds.observe(self._clock.monotonic() - arrived - spot.parked_for)
 
     async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
@@ -128,10 +133,13 @@ class Exchanger:
             remaining = deadline - self._clock.monotonic()
             if must_write or reply.runs or reply.stop or remaining <= 0:
                 return reply
+            parked_at = self._clock.monotonic()
             try:
                 await asyncio.wait_for(spot.event.wait(), remaining)
             except TimeoutError:
                 return reply
+            finally:
+                spot.parked_for += self._clock.monotonic() - parked_at
             woken = True
             if spot.superseded:
                 reply.superseded = True
@@ -168,6 +176,8 @@ class Exchanger:
                 reply.acked = len(request.outcomes)
                 reply.fenced = settled.fenced
                 requeued = settled.requeued
+                metrics.fenced.inc(len(settled.fenced))
+                _count_outcomes(request.outcomes)
             if first and request.recover:
                 reply.runs = await self._redeliver(connection, request)
             free = request.free - len(reply.runs)
@@ -186,6 +196,7 @@ class Exchanger:
         held = [item.run_id for item in request.inventory] + [item.run_id for item in request.outcomes]
         rows = await runs.redeliver(connection, request.worker_id, request.seq, held, 10_000)
         if rows:
+            metrics.redelivered.inc(len(rows))
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
         return [await self._claimer.order(row) for row in rows]
 
@@ -243,6 +254,11 @@ class Exchanger:
         reply.stop = [run_id for run_id in wanted if now - known.told.get(run_id, 0.0) >= self._timing.beat]
         known.told = {run_id: known.told.get(run_id, 0.0) for run_id in wanted}
         known.told.update(dict.fromkeys(reply.stop, now))
+
+
+def _count_outcomes(outcomes: Sequence[Outcome]) -> None:
+    for status, count in Counter(outcome.status for outcome in outcomes).items():
+        metrics.outcomes.labels(status).inc(count)
 
 
 def _unknown() -> Conflict:

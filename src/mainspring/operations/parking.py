@@ -10,7 +10,7 @@ from uuid import UUID
 class Spot:
     """One parked exchange. It is woken for a reason: ready, stop or superseded."""
 
-    __slots__ = ("event", "free", "lanes", "see_lanes", "stop", "superseded", "worker_id")
+    __slots__ = ("event", "free", "lanes", "parked_for", "see_lanes", "stop", "superseded", "worker_id")
 
     def __init__(self, worker_id: UUID) -> None:
         self.worker_id = worker_id
@@ -19,6 +19,7 @@ class Spot:
         self.lanes: Collection[int] = ()
         self.see_lanes: Callable[[], None] = lambda: None
         self.superseded = False
+        self.parked_for = 0.0
         self.stop = False
 
 

@@ -26,6 +26,7 @@ from mainspring.store import history, jobs, workers
 from mainspring.store.history import RunFilter
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.workers import WorkerState
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -66,6 +67,15 @@ class JobQuery(msgspec.Struct, frozen=True):
     text: str | None = None
     cursor: str | None = None
     limit: int = 50
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How things stand: for the metrics."""
+
+    queues: list[QueueView]
+    workers: dict[str, int]
+    slots: int
+    dead_letters: int
 
 
 class Reader:
@@ -206,6 +216,18 @@ class Reader:
             grouped.setdefault(queue, [])
         return QueueList(
             [_queue_view(name, lanes, depths, ended, offers.get(name, 0)) for name, lanes in sorted(grouped.items())]
+        )
+
+    async def standing(self, tenant: TenantId) -> Standing:
+        queues = await self.queues(tenant)
+        async with self._store.reads.acquire() as connection:
+            counts = await workers.counts(connection, tenant)
+            dead = await history.count_dead_letters(connection, tenant)
+        return Standing(
+            queues.queues,
+            {WorkerState(row["state"]).name: row["count"] for row in counts},
+            sum(row["slots"] for row in counts if row["state"] in (WorkerState.LIVE, WorkerState.DRAINING)),
+            dead,
         )
 
     async def queue(self, tenant: TenantId, name: str) -> QueueView:

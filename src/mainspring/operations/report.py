@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.domain.job import Delivery, spec_from_text
 from mainspring.domain.transitions import StoredState
+from mainspring.kernel import metrics
 from mainspring.store import runs
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import Outcome
@@ -139,6 +140,8 @@ def _decide(
 
 
 async def _write(connection: Connection, following: _Following, settled: Settled) -> None:
+    metrics.dead.inc(sum(item.state == StoredState.FAILED for item in following.endings))
+    metrics.retries.inc(len(following.tries))
     if following.endings:
         await runs.end(connection, following.endings)
     if following.tries:

@@ -13,6 +13,7 @@ from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError
 from mainspring.domain.intake import define
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
 from mainspring.domain.schedule import Schedule, ScheduleKind, next_fire
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.operations.lookup import own_run
@@ -79,6 +80,7 @@ class Submitter:
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     await batch.insert(connection)
+        metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.born)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()

@@ -14,6 +14,7 @@ import asyncpg
 
 from mainspring.domain.job import Overlap, spec_from_text
 from mainspring.domain.misfire import FirePlan, plan_fires
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
@@ -76,6 +77,10 @@ class Firer:
                 born += await self._fire_split(batch)
             finally:
                 self._firing.difference_update(keys)
+            now = self._database_clock.timestamp()
+            for job in batch:
+                metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
+        metrics.fired.inc(born)
         return born
 
     async def _fire_split(self, batch: Sequence[DueJob]) -> int:
@@ -95,9 +100,7 @@ class Firer:
             raise  # the database is away; the due-scan brings everything back
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
-                job = batch[0]
-                log.error("job set aside: it cannot be fired", job=job.job_id, error=repr(error), seconds=_SET_ASIDE)
-                self._aside[job.key] = self._clock.monotonic() + _SET_ASIDE
+                self._set_aside(batch[0], error)
                 return 0
         middle = len(batch) // 2
         return await self._bisect(batch[:middle], fire) + await self._bisect(batch[middle:], fire)
@@ -119,28 +122,42 @@ class Firer:
     async def _fire_again(self, batch: Sequence[DueJob]) -> int:
         leases = self._leases_for(batch)
         now = self._database_clock.now()
-        planned = [(job, _plan(job, now)) for job in batch if job.shard in leases]
+        planned = self._plan_each([job for job in batch if job.shard in leases], now)
         if not planned:
             return 0
         due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
         async with self._store.hot.acquire() as connection:
             if all(job.overlap == Overlap.ALLOW for job, _ in planned):
-                born = await fires.fire_recurring(connection, self._node_id, leases, due)
+                fired = await fires.fire_recurring(connection, self._node_id, leases, due)
             else:
                 async with connection.transaction():
                     await fires.lock_due(connection, self._node_id, leases, due)
-                    born = await fires.fire_recurring(connection, self._node_id, leases, due)
-        self._signals.ready(born)
-        for job, plan in planned:
-            self._rearm(job, plan, now)
-        return sum(born.values())
+                    fired = await fires.fire_recurring(connection, self._node_id, leases, due)
+        self._signals.ready(fired.born)
+        for index in fired.moved:
+            self._rearm(*planned[index], now)
+        return sum(fired.born.values())
+
+    def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
+        planned = []
+        for job in batch:
+            try:
+                planned.append((job, _plan(job, now)))
+            except Exception as error:  # noqa: BLE001 - whatever its definition does to us, the others must fire
+                self._set_aside(job, error)
+        return planned
+
+    def _set_aside(self, job: DueJob, error: Exception) -> None:
+        log.error("job set aside: it cannot be fired", job=job.job_id, error=repr(error), seconds=_SET_ASIDE)
+        self._aside[job.key] = self._clock.monotonic() + _SET_ASIDE
 
     def _leases_for(self, batch: Sequence[DueJob]) -> dict[int, int]:
         held = self._held()
         return {shard: held[shard] for shard in sorted({job.shard for job in batch}) if shard in held}
 
     def _rearm(self, job: DueJob, plan: FirePlan, now: datetime) -> None:
-        """The next fire may lie inside the window, before the next scan. If the job has changed, its fire will fail."""
+        """The next fire may lie inside the window, before the next scan. Only of jobs that fired: one that was paused or
+        deleted would come round for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(

@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.lifecycle import backoff
@@ -89,6 +90,8 @@ class ShardLeaser:
                 granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
                 self._leases = {**self._leases, **granted}
                 log.info("shards taken", node=str(self.node_id), shards=len(taken))
+        metrics.leases_held.set(len(self._leases))
+        metrics.lease_epoch.set(max((lease.epoch for lease in self._leases.values()), default=0))
         return len(self._leases)
 
     async def release_all(self, connection: asyncpg.Connection) -> None:

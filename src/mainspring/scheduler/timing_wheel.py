@@ -73,7 +73,8 @@ class TimingWheel(Generic[K, V]):
         if self._overdue:
             return 0.0
         level = self._levels[0]
-        reach = min(math.ceil(longest / self._tick), _SLOTS)
+        # Counted from the tick of the last advance, which may lie behind `now`; a whole turn always meets its end.
+        reach = min(math.ceil((now + longest) / self._tick) - self._current, _SLOTS)
         for ahead in range(1, reach + 1):
             tick = self._current + ahead
             if level[tick & _MASK] or tick & _MASK == 0:  # a turn's end may bring something down from above

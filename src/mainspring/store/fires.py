@@ -36,6 +36,13 @@ class DueAgain(msgspec.Struct, frozen=True):
     plan: FirePlan
 
 
+class Fired(msgspec.Struct, frozen=True):
+    """What became of a batch: how many runs each lane got, and which jobs fired, by their place in the batch."""
+
+    born: dict[int, int]
+    moved: list[int]
+
+
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[Record]:
     rows: list[Record] = await connection.fetch(_SQL["due_scan"], shards, ahead, per_shard)
     return rows
@@ -77,8 +84,8 @@ async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, i
 
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
-) -> dict[int, int]:
-    """Fire recurring jobs as planned; answers how many runs each lane got. A changed job is left alone."""
+) -> Fired:
+    """Fire recurring jobs as planned. A job that has changed is left alone."""
     runs = [
         (position, moment, rank) for position, job in enumerate(due, 1) for rank, moment in enumerate(job.plan.runs)
     ]
@@ -107,7 +114,7 @@ async def fire_recurring(
     born: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         born[lane_id] = born.get(lane_id, 0) + 1
-    return born
+    return Fired(born, [position - 1 for position in row["moved"] or ()])
 
 
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Record | None:

@@ -113,3 +113,8 @@ async def attempts_of(connection: Connection, run_id: UUID) -> list[Record]:
 async def ahead_of(connection: Connection, lane_id: int, ready_at: datetime) -> int:
     count: int = await connection.fetchval(_SQL["ahead_of"], lane_id, ready_at)
     return count
+
+
+async def count_dead_letters(connection: Connection, tenant: TenantId) -> int:
+    count: int = await connection.fetchval(_SQL["count_dead_letters"], tenant)
+    return count

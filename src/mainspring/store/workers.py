@@ -96,3 +96,9 @@ async def offers(connection: Connection, tenant: TenantId) -> list[tuple[set[str
 async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:
     """How many living workers subscribe to each queue."""
     return {row["queue"]: row["workers"] for row in await connection.fetch(_SQL["offers_by_queue"], tenant)}
+
+
+async def counts(connection: Connection, tenant: TenantId) -> list[Record]:
+    """(state, count, slots) of the living workers and of those that ended within the hour."""
+    rows: list[Record] = await connection.fetch(_SQL["counts"], tenant)
+    return rows

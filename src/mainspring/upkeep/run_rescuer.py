@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
@@ -86,5 +87,6 @@ class RunRescuer:
             self._signals.ready(born)
             rescued += len(held)
         if rescued:
+            metrics.rescued.inc(rescued)
             log.info("runs rescued", worker=str(worker_id), runs=rescued)
         return rescued

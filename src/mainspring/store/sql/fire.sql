@@ -125,7 +125,7 @@ with lease as materialized (
     join unnest($14::bigint[], $15::timestamptz[], $16::timestamptz[], $17::int[], $18::text[])
         as x (position, first_at, last_at, count, reason) on x.position = m.position
 )
-select (select count(*)::int from moved) as moved,
+select (select array_agg(position) from moved) as moved,
        (select array_agg(lane_id) from born) as lanes
 
 -- name: run_now

@@ -97,3 +97,6 @@ order by attempt, fence
 select count(*)::int from (
     select from mainspring.runs where lane_id = $1 and state = 1 and ready_at < $2 limit 10000
 ) as before
+
+-- name: count_dead_letters
+select count(*)::int from mainspring.dead_letters where tenant_id = $1

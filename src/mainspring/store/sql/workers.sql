@@ -106,3 +106,9 @@ select q.queue, count(*)::int as workers
 from mainspring.workers w cross join lateral unnest(w.queues) as q (queue)
 where w.tenant_id = $1 and w.state in (1, 2)
 group by q.queue
+
+-- name: counts
+select state, count(*)::int as count, sum(slots)::int as slots
+from mainspring.workers
+where tenant_id = $1 and (state in (1, 2) or ended_at > (select clock_timestamp()) - interval '1 hour')
+group by state

@@ -1,0 +1,51 @@
+"""/metrics: what this process counted, and what the database knows of queues and workers at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Request, Response, get
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mainspring.api.services import services_of, tenant_of
+from mainspring.kernel.metrics import REGISTRY
+from mainspring.operations.reader import Standing
+
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@get("/metrics", summary="Prometheus metrics", tags=["health"])
+async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    standing = await services_of(request).reader.standing(tenant_of(request))
+    registry = CollectorRegistry()
+    registry.register(_Standing(standing))
+    return Response(generate_latest(REGISTRY) + generate_latest(registry), media_type=_MEDIA_TYPE)
+
+
+class _Standing(Collector):
+    """A look at the database as gauges."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def collect(self) -> Iterable[Metric]:
+        by_queue = {
+            "mainspring_queue_depth": ("Runs that wait for a worker", "depth"),
+            "mainspring_queue_backing_off": ("Runs that wait for their next try", "scheduled"),
+            "mainspring_queue_running": ("Runs that workers hold", "running"),
+            "mainspring_queue_oldest_seconds": ("How long the oldest waiting run has waited", "oldest_seconds"),
+        }
+        for name, (words, field) in by_queue.items():
+            family = GaugeMetricFamily(name, words, labels=["queue"])
+            for queue in self._standing.queues:
+                family.add_metric([queue.name], getattr(queue, field) or 0)
+            yield family
+        workers = GaugeMetricFamily("mainspring_workers", "Workers by state", labels=["state"])
+        for state, count in sorted(self._standing.workers.items()):
+            workers.add_metric([state], count)
+        yield workers
+        yield GaugeMetricFamily("mainspring_worker_slots", "Slots of the living workers", self._standing.slots)
+        yield GaugeMetricFamily("mainspring_dead_letters", "Dead letters on the table", self._standing.dead_letters)

@@ -1,0 +1,71 @@
+"""Cron jobs that fire every second, and the check that no second of any of them was lost or came twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import asyncpg
+import httpx
+import msgspec
+
+from mainspring.bench.arena import until
+
+JOBS = 64
+_SECOND = timedelta(seconds=1)
+
+
+class CronStream:
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
+        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=30)
+        self._job_ids: list[str] = []
+
+    async def start(self) -> None:
+        body = [{"task": "bench.noop", "schedule": "* * * * * *", "overlap": "allow"}] * JOBS
+        answer = await self._client.post("/v1/jobs:batch", content=msgspec.json.encode(body))
+        answer.raise_for_status()
+        self._job_ids = answer.json()["job_ids"]
+
+    async def flows(self, connection: asyncpg.Connection) -> None:
+        """Wait until every job has fired for a second that begins after this call."""
+        now = await connection.fetchval("select clock_timestamp()")
+
+        async def all_fired() -> bool:
+            fired: datetime | None = await connection.fetchval(
+                "select min(coalesce(last_fired_for, '-infinity')) from mainspring.jobs where job_id = any ($1)",
+                self._job_ids,
+            )
+            return fired is not None and fired > now
+
+        await until(all_fired, "every cron job has fired")
+
+    async def stop(self, connection: asyncpg.Connection) -> None:
+        """Pause them all, wait until nothing of them runs, and check that no second was lost or came twice."""
+        for job_id in self._job_ids:
+            (await self._client.post(f"/v1/jobs/{job_id}:pause")).raise_for_status()
+        await self._client.aclose()
+
+        async def all_ended() -> bool:
+            return not await connection.fetchval(
+                "select exists (select from mainspring.runs where job_id = any ($1))", self._job_ids
+            )
+
+        await until(all_ended, "the runs of the cron jobs have ended")
+        await check_seconds(connection, self._job_ids)
+
+
+async def check_seconds(connection: asyncpg.Connection, job_ids: Sequence[str]) -> None:
+    """Runs and recorded misses of each job are its seconds, one after the other, each once."""
+    seconds: dict[str, list[datetime]] = {job_id: [] for job_id in job_ids}
+    for row in await connection.fetch(
+        "select job_id, scheduled_for from mainspring.run_history where job_id = any ($1)", job_ids
+    ):
+        seconds[row["job_id"]].append(row["scheduled_for"])
+    for row in await connection.fetch(
+        "select job_id, first_at, count from mainspring.missed_fires where job_id = any ($1)", job_ids
+    ):
+        seconds[row["job_id"]] += [row["first_at"] + number * _SECOND for number in range(row["count"])]
+    for job_id, moments in seconds.items():
+        moments.sort()
+        if not moments or moments != [moments[0] + number * _SECOND for number in range(len(moments))]:
+            raise AssertionError(f"job {job_id}: a second was lost or came twice, of {len(moments)} in all")

@@ -1,0 +1,40 @@
+"""What a process counts about itself; `/metrics` shows it together with what the database knows.
+
+Counted in batches (`inc(n)`): a counter costs half a microsecond, which would be felt on the path of every job.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+submitted = Counter("mainspring_jobs_submitted_total", "Jobs accepted by this process", registry=REGISTRY)
+fired = Counter("mainspring_runs_fired_total", "Runs born from schedules by this node", registry=REGISTRY)
+claimed = Counter("mainspring_runs_claimed_total", "Runs given to workers by this process", registry=REGISTRY)
+outcomes = Counter(
+    "mainspring_outcomes_total", "Outcomes taken from workers by this process", ["status"], registry=REGISTRY
+)
+retries = Counter("mainspring_retries_total", "Failed tries that were followed by another", registry=REGISTRY)
+dead = Counter("mainspring_runs_dead_total", "Runs that failed for good", registry=REGISTRY)
+fenced = Counter("mainspring_outcomes_fenced_total", "Outcomes refused: the run had changed hands", registry=REGISTRY)
+rescued = Counter("mainspring_runs_rescued_total", "Runs taken from lost workers by this process", registry=REGISTRY)
+redelivered = Counter(
+    "mainspring_runs_redelivered_total", "Claims handed out again after a lost answer", registry=REGISTRY
+)
+
+fire_lag = Histogram(
+    "mainspring_fire_lag_seconds", "From the due moment to the fire", buckets=_SECONDS, registry=REGISTRY
+)
+start_latency = Histogram(
+    "mainspring_start_latency_seconds", "From ready to claimed, the oldest of each claim", buckets=_SECONDS,
+    registry=REGISTRY,
+)  # fmt: skip
+exchange_seconds = Histogram(
+    "mainspring_exchange_seconds", "Time an exchange spends working, not parked", buckets=_SECONDS, registry=REGISTRY
+)
+parked = Gauge("mainspring_workers_parked", "Workers parked at this server", registry=REGISTRY)
+leases_held = Gauge("mainspring_leases_held", "Shards this node owns", registry=REGISTRY)
+lease_epoch = Gauge("mainspring_lease_epoch", "The highest epoch among the shards this node owns", registry=REGISTRY)

@@ -1,0 +1,125 @@
+"""FEATURES 1.4: whatever JSON comes, the server answers for it: never a 5xx, and a refusal leaves no row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.api.bookkeeping import problem, rows
+
+pytestmark = pytest.mark.anyio
+
+JSON = {"Content-Type": "application/json"}
+few = settings(
+    max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)  # the rows of one example are in the way of no other: each counts before and after
+
+texts = st.text(st.characters() | st.characters(categories=["Cs", "Cc"]), max_size=8)
+lines = st.text(st.characters(categories=["L", "N", "P", "So"]), min_size=1, max_size=8)
+numbers = st.integers() | st.integers(-2, 5) | st.floats(allow_nan=False, allow_infinity=False) | st.just(10**400)
+scalars = st.none() | st.booleans() | numbers | texts
+anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+
+words = lines | lines | texts
+counts = st.integers(0, 20) | st.integers(0, 20) | numbers
+durations = st.sampled_from(["90s", "15m", "1h30m", "0s", "-1s", "1e5s", "", 5, 0.5, "99999w"]) | numbers
+times = st.datetimes().map(lambda moment: moment.isoformat() + "Z") | st.sampled_from(["2026-12-31", "soon"])
+zones = st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "europe/berlin", "Mars/X"])
+fields = st.sampled_from(["*", "*/5", "0", "59", "1-5", "L", "MON#2", "FEB", "30", "61", "H", "?"])
+crons = st.lists(fields, min_size=4, max_size=7).map(" ".join) | st.sampled_from(["@daily", "0 0 30 2 *", "* * * * *"])
+WHEN = {"at": times, "every": durations, "cron": crons, "timezone": zones, "anchor": times}
+RETRY = {"max_attempts": counts, "backoff": st.sampled_from(["linear", "fibonacci", "quick"]), "base": durations,
+         "cap": durations, "jitter": st.floats(0, 1) | numbers}  # fmt: skip
+MISFIRE = {"policy": st.sampled_from(["skip", "once", "all", "x"]), "grace": durations, "cap": counts}
+
+
+def some_of(known: dict[str, st.SearchStrategy[Any]], most: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with a few of these fields."""
+    names = st.lists(st.sampled_from(sorted(known)), max_size=most, unique=True)
+    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: known[name] for name in chosen}))
+
+
+CHANGES: dict[str, st.SearchStrategy[Any]] = {
+    "name": words, "task": words, "job_type": words, "command": words | st.lists(words, max_size=3),
+    "payload": st.dictionaries(texts, anything, max_size=3), "schedule": crons | some_of(WHEN, 2) | some_of(WHEN, 2),
+    "schedule_type": st.sampled_from(["CRON", "future", "IMMEDIATE", "x"]), "schedule_time": times,
+    "cron_expression": crons, "timezone": zones, "queue": words, "priority": st.sampled_from(["high", 3, "0", "x", 4]),
+    "timeout": durations, "retry": some_of(RETRY, 3), "retries": counts, "max_retries": counts,
+    "misfire": some_of(MISFIRE, 3), "overlap": st.sampled_from(["skip", "allow", "queue", "x"]),
+    "delivery": st.sampled_from(["at_least_once", "at_most_once", "x"]), "owner": words, "description": texts,
+    "labels": st.dictionaries(words, words, max_size=3), "notify": anything,
+}  # fmt: skip
+ids = st.sampled_from(["a", "b", "c", "d"]) | words
+JOB = CHANGES | {"job_id": ids, "idempotency_key": ids}
+# One field as it should be or nearly so, among some that are; then anything under a known name; then anything at all.
+plausible = some_of(JOB, 4).map(lambda body: {"name": "noop"} | body)
+wild = st.dictionaries(st.sampled_from(sorted(JOB)) | texts, anything, max_size=4)
+requests = plausible | plausible | plausible | wild | anything
+
+
+@few
+@given(body=requests)
+async def test_any_json_is_a_job_or_a_refusal_that_leaves_no_row(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any
+) -> None:
+    before = await rows(connection)
+    answer = await api.post("/v1/jobs", content=json.dumps(body), headers=JSON)
+    if answer.status_code in (200, 201):
+        shown = await api.get(f"/v1/jobs/{answer.json()['job_id']}")
+        assert shown.status_code == 200
+        return
+    assert problem(answer)["status"] < 500
+    # A lane may be new after a conflict of ids or keys: then the request itself was good.
+    after = await rows(connection)
+    if answer.status_code == 409:
+        after["lanes"] = before["lanes"]
+    assert after == before
+
+
+@few
+@given(body=st.lists(plausible, max_size=4) | st.lists(requests, max_size=4) | wild)
+async def test_any_batch_is_all_or_nothing(api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any) -> None:
+    before = await rows(connection)
+    answer = await api.post("/v1/jobs:batch", content=json.dumps(body), headers=JSON)
+    if answer.status_code == 201:
+        assert answer.json()["accepted"] == len(body)
+        return
+    assert answer.status_code < 500, answer.text
+    after = await rows(connection)
+    if answer.status_code == 409:
+        after["lanes"] = before["lanes"]
+    assert after == before
+
+
+@few
+@given(body=some_of(CHANGES, 3) | some_of(CHANGES, 3) | wild | anything)
+async def test_any_change_is_made_or_refused_and_then_nothing_changed(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any
+) -> None:
+    await api.post("/v1/jobs", json={"job_id": "j", "task": "noop", "schedule": "@daily"})
+    before = await connection.fetchrow("select * from mainspring.jobs")
+    answer = await api.patch("/v1/jobs/j", content=json.dumps(body), headers=JSON)
+    after = await connection.fetchrow("select * from mainspring.jobs")
+    if answer.status_code == 200:
+        assert after["version"] == before["version"] + 1
+        assert (await api.get("/v1/jobs/j")).json() == answer.json()
+        return
+    assert problem(answer)["status"] < 500
+    assert after == before
+
+
+@settings(few, max_examples=150)
+@given(body=st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
+async def test_any_bytes_at_the_exchange_are_refused_and_leave_no_row(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, body: bytes
+) -> None:
+    before = await rows(connection)
+    answer = await api.post("/v1/exchange", content=body, headers=JSON)
+    assert problem(answer)["status"] < 500
+    assert await rows(connection) == before

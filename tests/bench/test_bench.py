@@ -1,0 +1,135 @@
+"""The benches run on real processes, and check what they count. Small: the figures themselves mean nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from mainspring.bench import failover, schedules, submit
+from mainspring.bench.cron_stream import check_seconds
+from mainspring.bench.recorded import check_one_run_each, ended_once
+from mainspring.bench.schedules import check_fires
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.ids import uuid7_batch
+
+pytestmark = pytest.mark.anyio
+
+MOMENT = datetime(2031, 5, 4, 3, 2, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+async def test_submit_measures_the_answers_to_jobs_that_all_ran() -> None:
+    figures = await submit.run(50, ceiling_jobs=100)
+    assert figures["jobs"] == 50
+    assert 0 < number(figures["p50_ms"]) <= number(figures["p95_ms"]) <= number(figures["p99_ms"])
+    assert number(figures["per_s"]) > 0 and number(figures["ceiling_per_s"]) > 0
+
+
+async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
+    figures = await schedules.run(100, head_start=3.0)
+    assert (figures["jobs"], figures["fired"]) == (100, 20)
+    assert 0 <= number(figures["last_fire_lag_s"]) <= number(figures["last_end_lag_s"])
+    assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
+
+
+async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_jobs() -> None:
+    figures = await failover.run(1, ["server"])
+    assert figures.keys() == {"rounds", "server_s", "server_p50_s"}
+    assert 0 < number(figures["server_s"]) < 10
+
+
+# -- what the benches would say if something were lost
+
+
+async def test_a_job_that_did_not_end_or_ended_twice_is_noticed(connection: asyncpg.Connection) -> None:
+    run_ids = uuid7_batch(3)
+    job_ids = [str(run_id) for run_id in run_ids]
+    await record(connection, run_ids[:2])
+    with pytest.raises(AssertionError, match="3 runs, 2 of them ended, 2 times"):
+        await check_one_run_each(connection, job_ids, 3)
+    await record(connection, run_ids[2:])
+    await check_one_run_each(connection, job_ids, 3)
+    await record(connection, run_ids[:1])
+    with pytest.raises(AssertionError, match="3 runs, 3 of them ended, 4 times"):
+        await check_one_run_each(connection, job_ids, 3)
+
+
+async def test_a_run_that_nobody_asked_for_is_noticed(connection: asyncpg.Connection) -> None:
+    run_ids = uuid7_batch(3)
+    await record(connection, run_ids)
+    with pytest.raises(AssertionError, match="2 jobs, 2 accepted, 2 of them ended, 3 runs"):
+        await check_one_run_each(connection, [str(run_id) for run_id in run_ids[:2]], 2)
+
+
+async def test_a_job_that_was_not_accepted_is_noticed(connection: asyncpg.Connection) -> None:
+    run_ids = uuid7_batch(2)
+    await record(connection, run_ids)
+    with pytest.raises(AssertionError, match="3 jobs, 2 accepted"):
+        await check_one_run_each(connection, [str(run_id) for run_id in run_ids], 3)
+
+
+async def test_a_run_that_failed_is_noticed(connection: asyncpg.Connection) -> None:
+    run_ids = uuid7_batch(1)
+    await record(connection, run_ids, state=StoredState.FAILED)
+    with pytest.raises(AssertionError, match="SUCCESS"):
+        await ended_once(connection, run_ids)
+
+
+async def test_a_fire_that_is_missing_double_or_of_another_moment_is_noticed(connection: asyncpg.Connection) -> None:
+    job_ids = ["a", "b"]
+    await record(connection, uuid7_batch(1), job_ids=["a"], moments=[MOMENT])
+    with pytest.raises(AssertionError, match="2 jobs were due, 1 of them ran, 1 times"):
+        await check_fires(connection, job_ids, MOMENT)
+    await record(connection, uuid7_batch(1), job_ids=["b"], moments=[MOMENT])
+    await check_fires(connection, job_ids, MOMENT)
+    with pytest.raises(AssertionError, match="another moment"):
+        await check_fires(connection, job_ids, MOMENT + SECOND)
+    await record(connection, uuid7_batch(1), job_ids=["b"], moments=[MOMENT])
+    with pytest.raises(AssertionError, match="2 of them ran, 3 times"):
+        await check_fires(connection, job_ids, MOMENT)
+
+
+async def test_a_second_of_a_cron_job_that_is_lost_or_double_is_noticed(connection: asyncpg.Connection) -> None:
+    await record(connection, uuid7_batch(2), job_ids=["a", "a"], moments=[MOMENT, MOMENT + 3 * SECOND])
+    with pytest.raises(AssertionError, match="lost or came twice"):
+        await check_seconds(connection, ["a"])
+    await connection.execute(
+        "insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason) "
+        "values (1, 'a', $1, $2, 2, 'late')",
+        MOMENT + SECOND,
+        MOMENT + 2 * SECOND,
+    )
+    await check_seconds(connection, ["a"])
+    await record(connection, uuid7_batch(1), job_ids=["a"], moments=[MOMENT])
+    with pytest.raises(AssertionError, match="lost or came twice"):
+        await check_seconds(connection, ["a"])
+
+
+async def record(
+    connection: asyncpg.Connection,
+    run_ids: Sequence[UUID],
+    *,
+    state: StoredState = StoredState.SUCCESS,
+    job_ids: Sequence[str | None] | None = None,
+    moments: Sequence[datetime] | None = None,
+) -> None:
+    """Ended runs as the history has them."""
+    await connection.execute(
+        "insert into mainspring.run_history (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, "
+        "scheduled_for, ended_at, job_id) "
+        "select u.run_id, 1, 1, $2, 1, 4, 1, u.moment, clock_timestamp(), u.job_id "
+        "from unnest($1::uuid[], $3::text[], $4::timestamptz[]) as u (run_id, job_id, moment)",
+        run_ids,
+        int(state),
+        job_ids or [None] * len(run_ids),
+        moments or [MOMENT] * len(run_ids),
+    )
+
+
+def number(figure: object) -> float:
+    assert isinstance(figure, int | float)
+    return figure

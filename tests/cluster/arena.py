@@ -1,0 +1,245 @@
+"""A cluster of real processes on a real PostgreSQL of its own, with every link in between under our hand."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.store import tokens
+from mainspring.store.embedded import EmbeddedPostgres
+from mainspring.store.migrate import migrate
+from mainspring.store.pool import AWAY
+from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
+from tests.cluster.history import Exit, Injection
+from tests.cluster.proxy import Link, Links
+from tests.cluster.tasks import LEDGER_VARIABLE
+from tests.processes.cluster import eventually, free_port
+
+TOKEN = "ms_arena-token"
+APP = "tests.cluster.tasks:app"
+_SETTINGS = {"shared_buffers": "64MB", "max_connections": "200"}
+_AUDIT = Path(__file__).with_name("audit.sql")
+_SUPERVISE_EVERY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    schedulers: int = 3
+    servers: int = 2
+    workers: int = 3
+    slots: int = 8
+
+
+class Arena:
+    """Use as `async with`. Everything it starts it ends."""
+
+    def __init__(self, shape: Shape | None = None) -> None:
+        self.shape = shape or Shape()
+        self.folder = Path(tempfile.mkdtemp(prefix="ms-arena-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.ledger = self.folder / "ledger"
+        self.postgres = EmbeddedPostgres(self.folder / "db", settings=_SETTINGS)
+        self.links = Links()
+        self.exits: list[Exit] = []
+        self.injections: list[Injection] = []
+        self.seats = [
+            *(Seat(SERVER, index) for index in range(self.shape.servers)),
+            *(Seat(SCHEDULER, index) for index in range(self.shape.schedulers)),
+            *(Seat(WORKER, index) for index in range(self.shape.workers)),
+        ]
+        self._ports = [free_port() for _ in range(self.shape.servers)]
+        self._database: dict[str, Link] = {}
+        self._balancers: dict[str, Link] = {}
+        self._witness: asyncpg.Connection | None = None
+        self._witness_lock = asyncio.Lock()
+        self._supervising: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Arena:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Bring everything up; returns when every process is ready."""
+        await self.start_database()
+        await self.open_links()
+        for seat in self.seats:
+            self.spawn(seat)
+        await self.all_ready()
+        self._supervising = asyncio.create_task(self._supervise())
+
+    async def start_database(self) -> None:
+        for _ in self.postgres.starting():
+            await asyncio.sleep(0.02)
+        await migrate(self.postgres.url())
+        connection = await asyncpg.connect(self.postgres.url())
+        await tokens.insert(connection, DEFAULT_TENANT, TOKEN, "admin", "arena")
+        await connection.execute(_AUDIT.read_text())
+        await connection.close()
+        (self.folder / "token").write_text(TOKEN)
+
+    async def open_links(self) -> None:
+        socket = self.postgres.socket_folder / ".s.PGSQL.5432"
+        for seat in self.seats:
+            if seat.role == WORKER:
+                self._balancers[seat.name] = self.links.open(f"servers for {seat.name}", self._ports)
+            else:
+                self._database[seat.name] = self.links.open(f"postgres for {seat.name}", [socket])
+        self._balancers["clients"] = self.links.open("servers for clients", self._ports)
+
+    async def close(self) -> None:
+        if self._supervising is not None:
+            self._supervising.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._supervising
+        for seat in self.seats:
+            if seat.child is not None:
+                seat.child.finish()
+        if self._witness is not None:
+            self._witness.terminate()
+        self.links.close()
+        self.postgres.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- who is there
+
+    def seat(self, role: str, index: int) -> Seat:
+        return next(seat for seat in self.seats if (seat.role, seat.index) == (role, index))
+
+    def seats_of(self, role: str) -> list[Seat]:
+        return [seat for seat in self.seats if seat.role == role]
+
+    def living(self, role: str) -> set[str]:
+        """Labels of processes that could do their duty at this moment."""
+        children = [seat.child for seat in self.seats_of(role) if seat.child is not None]
+        return {child.label for child in children if child.alive and not child.paused}
+
+    def database_link(self, seat: Seat) -> Link:
+        return self._database[seat.name]
+
+    def balancer(self, name: str = "clients") -> Link:
+        """The link through which a worker (by its seat's name), or all clients, reach the servers."""
+        return self._balancers[name]
+
+    def client(self, timeout: float = 3.0) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{self.balancer().port}",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=timeout,
+        )
+
+    # -- life and death
+
+    def spawn(self, seat: Seat) -> Child:
+        label = seat.next_label()
+        environment: dict[str, str] = {}
+        if seat.role == WORKER:
+            environment[LEDGER_VARIABLE] = str(self.ledger)
+            arguments = [
+                "worker", "--server", f"http://127.0.0.1:{self.balancer(seat.name).port}",
+                "--token-file", str(self.folder / "token"), "--app", APP,
+                "--slots", str(self.shape.slots), "--name", label,
+            ]  # fmt: skip
+        else:
+            environment["MAINSPRING_DATABASE_URL"] = self._database_url(seat, label)
+            arguments = ["scheduler"]
+            if seat.role == SERVER:
+                port = str(self._ports[seat.index])
+                arguments = ["server", "--no-scheduler", "--port", port, "--data", str(self.folder)]
+        seat.child = Child(seat, label, arguments, environment, self.folder / f"{label}.log")
+        return seat.child
+
+    def _database_url(self, seat: Seat, label: str) -> str:
+        """The label goes along with every connection, so that the audit knows who wrote."""
+        port = self.database_link(seat).port
+        return f"postgresql://postgres@127.0.0.1:{port}/mainspring?sslmode=disable&arena.process={label}"
+
+    async def all_ready(self, within: float = 40.0) -> None:
+        """Wait until every process that should be up is at work."""
+
+        async def look() -> bool:
+            await self._note_ready()
+            waiting = [seat.name for seat in self.seats if not seat.kept_down and not (seat.up and seat.child.ready)]
+            dead = [seat.child for seat in self.seats if seat.child and not seat.kept_down and not seat.child.alive]
+            if dead and self._supervising is None:
+                raise AssertionError(f"{dead[0].label} ended while it started:\n{dead[0].last_words()}")
+            return not waiting
+
+        await eventually(look, within, "every process is ready")
+
+    async def restart_database(self, down_for: float) -> None:
+        """`pg_ctl stop -m immediate`, a pause, and start."""
+        await asyncio.to_thread(self.postgres.stop, "immediate")
+        await asyncio.sleep(down_for)
+        for _ in self.postgres.starting():
+            await asyncio.sleep(0.02)
+
+    async def _supervise(self) -> None:
+        """Start again what has died, a while after."""
+        while True:
+            await asyncio.sleep(_SUPERVISE_EVERY)
+            for seat in self.seats:
+                child = seat.child
+                if child is None:
+                    continue
+                if (ended := child.exit()) is not None:
+                    self.exits.append(ended)
+                if child.ended_at is None or seat.kept_down:
+                    continue
+                if time.monotonic() - child.ended_at >= RESTART_AFTER:
+                    self.spawn(seat)
+            await self._note_ready()
+
+    async def _note_ready(self) -> None:
+        waiting = [seat.child for seat in self.seats if seat.child and seat.child.alive and not seat.child.ready]
+        if not waiting:
+            return
+        rows = await self.ask(
+            "select process as label from cluster_audit.events where tbl = 'nodes' "
+            "union select new ->> 'name' from cluster_audit.events where tbl = 'workers'"
+        )
+        known = {row["label"] for row in rows}
+        for child in waiting:
+            if child.seat.role == SERVER:
+                child.ready = await _answers(self._ports[child.seat.index])
+            else:
+                child.ready = child.label in known
+
+    # -- what the database says, past every proxy
+
+    async def ask(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Rows, or none while PostgreSQL is away."""
+        async with self._witness_lock:
+            try:
+                if self._witness is None or self._witness.is_closed():
+                    self._witness = await asyncpg.connect(self.postgres.url(), timeout=5)
+                return await self._witness.fetch(query, *arguments, timeout=20)
+            except AWAY:
+                if self._witness is not None:
+                    self._witness.terminate()
+                self._witness = None
+                return []
+
+
+async def _answers(port: int) -> bool:
+    try:
+        async with httpx.AsyncClient(timeout=1.0) as client:
+            return (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,185 @@
+"""Clients that use the cluster while it is being broken, and write down every call: ok, refused or unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cluster.history import Call
+from tests.cluster.tasks import shell_command
+
+_REPEATS = 40
+_PAUSE_BETWEEN = 0.25
+_EVERY_SECOND = "* * * * * *"
+# Recurring jobs by the id that the client chose. What they wait for, and the misfire policy, differ.
+RECURRING: dict[str, dict[str, Any]] = {
+    "each-second-all": {"schedule": _EVERY_SECOND, "overlap": "allow", "misfire": {"policy": "all"}},
+    "each-second-once": {"schedule": _EVERY_SECOND, "overlap": "allow"},
+    "each-second-skip": {"schedule": _EVERY_SECOND, "overlap": "allow", "misfire": {"policy": "skip"}},
+    "every-2s": {"schedule": {"every": "2s"}, "overlap": "allow", "misfire": {"policy": "all", "cap": 3}},
+    "in-berlin": {"schedule": "*/3 * * * * *", "timezone": "Europe/Berlin", "misfire": {"grace": "20s"}},
+    "one-at-a-time": {"schedule": _EVERY_SECOND, "payload": {"seconds": 1.4}},
+}
+STEERED = ("each-second-once", "in-berlin")
+
+
+class Clients:
+    """Calls and their log."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+        self.calls: list[Call] = []
+
+    async def call(
+        self, verb: str, method: str, path: str, body: dict[str, Any] | None = None, target: str = ""
+    ) -> Call:
+        """One try. An answer that did not come, or a 5xx, leaves it unknown whether it happened."""
+        call = Call(verb, target, body or {}, time.monotonic())
+        self.calls.append(call)
+        try:
+            answer = await self._http.request(method, path, json=body)
+        except httpx.TransportError:
+            call.ended = time.monotonic()
+            return call
+        call.ended, call.status = time.monotonic(), answer.status_code
+        if answer.status_code < 500:
+            call.result = "ok" if answer.status_code < 300 else "refused"
+            call.answer = answer.json()
+        return call
+
+    async def insist(self, *arguments: Any, **named: Any) -> Call:
+        """Try until somebody knows what became of it."""
+        for _ in range(_REPEATS):
+            call = await self.call(*arguments, **named)
+            if call.result != "unknown":
+                return call
+            await asyncio.sleep(_PAUSE_BETWEEN)
+        return call
+
+    async def submit(self, body: dict[str, Any]) -> Call:
+        return await self.insist("submit", "POST", "/v1/jobs", body, target=body.get("job_id", ""))
+
+    async def steer(self, job_id: str, verb: str) -> Call:
+        return await self.insist(verb, "POST", f"/v1/jobs/{job_id}:{verb}", target=job_id)
+
+    async def cancel(self, job_id: str) -> Call:
+        return await self.insist("cancel", "DELETE", f"/v1/jobs/{job_id}", target=job_id)
+
+    async def change(self, job_id: str, body: dict[str, Any]) -> Call:
+        return await self.insist("change", "PATCH", f"/v1/jobs/{job_id}", body, target=job_id)
+
+
+class Load:
+    """A mix of everything, `rate` submissions a second, until told to stop."""
+
+    def __init__(self, clients: Clients, ledger: Path, seed: int, rate: float = 12.0) -> None:
+        self._clients = clients
+        self._ledger = ledger
+        self._random = random.Random(seed)
+        self._rate = rate
+        self._number = 0
+        self._submitted: list[str] = []
+        self._busy: set[asyncio.Task[Any]] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        for job_id, body in RECURRING.items():
+            call = await self._clients.submit({"task": "note", "job_id": job_id, **body})
+            assert call.status == 201, call
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """No more new jobs, and the recurring ones are paused; returns when every call is answered."""
+        if self._running is not None:
+            self._running.cancel()
+        await asyncio.gather(*self._busy)
+        for job_id in RECURRING:
+            call = await self._clients.steer(job_id, "pause")
+            assert call.result == "ok", call
+
+    async def _run(self) -> None:
+        steering = asyncio.create_task(self._steer())
+        try:
+            while True:
+                await asyncio.sleep(self._random.expovariate(self._rate))
+                if len(self._busy) < 40:  # while nothing answers there is no use in asking more and more
+                    self._go(self._one())
+        finally:
+            steering.cancel()
+
+    def _go(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def _one(self) -> None:
+        self._number += 1
+        choices: list[tuple[int, Callable[[int], Any]]] = [
+            (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
+            (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
+        ]  # fmt: skip
+        weights = [weight for weight, _ in choices]
+        await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
+
+    async def _submit(self, number: int, **body: Any) -> Call:
+        call = await self._clients.submit({"idempotency_key": f"key-{number}", **body})
+        if call.result == "ok":
+            self._submitted.append(call.answer["job_id"])
+        return call
+
+    async def _now(self, number: int) -> None:
+        await self._submit(
+            number, task="note", payload={"seconds": round(self._random.choice((0, 0, 0.05, 0.3, 2.0)), 2)}
+        )
+
+    async def _at(self, number: int) -> None:
+        when = datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.2, 4))
+        await self._submit(number, task="note", schedule={"at": when.isoformat()})
+
+    async def _failing(self, number: int) -> None:
+        failures = self._random.choice((1, 2, 9))
+        retry = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
+        await self._submit(number, task="note", payload={"failures": failures}, retry=retry)
+
+    async def _at_most_once(self, number: int) -> None:
+        await self._submit(number, task="note", payload={"seconds": 1.0}, delivery="at_most_once")
+
+    async def _shell(self, number: int) -> None:
+        await self._submit(number, command=shell_command(str(self._ledger), self._random.randint(0, 20)))
+
+    async def _thread(self, number: int) -> None:
+        await self._submit(number, task="note.thread", payload={"seconds": 0.5})
+
+    async def _bad(self, number: int) -> None:
+        name = f"refused-{number}"
+        await self._submit(number, task="note", name=name, schedule="61 * * * *")
+
+    async def _same_key_other_body(self, number: int) -> None:
+        first = await self._submit(number, task="note", payload={"seconds": 0})
+        other = await self._submit(number, task="note", name=f"refused-{number}", payload={"seconds": 0.01})
+        assert first.result == "unknown" or other.result != "ok", (first, other)
+
+    async def _cancel_one(self, number: int) -> None:
+        """One that has just been submitted, or one that may be running, or over."""
+        await self._submit(number, task="note", payload={"seconds": 1.5})
+        if self._submitted:
+            await self._clients.cancel(self._random.choice(self._submitted[-10:]))
+
+    async def _steer(self) -> None:
+        """Pause and resume, and change a misfire policy, now and then."""
+        while True:
+            await asyncio.sleep(self._random.uniform(2, 5))
+            job_id = self._random.choice(STEERED)
+            await self._clients.steer(job_id, "pause")
+            await asyncio.sleep(self._random.uniform(0.5, 4))
+            if self._random.random() < 0.5:
+                policy = self._random.choice(("skip", "once", "all"))
+                await self._clients.change(job_id, {"misfire": {"policy": policy}})
+            await self._clients.steer(job_id, "resume")

@@ -1,0 +1,34 @@
+"""All rules by their names in the list of guarantees, and the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.cluster import rules_client, rules_fire, rules_run
+from tests.cluster.history import History, Violation
+
+Rule = Callable[[History], Iterator[str]]
+
+RULES: dict[str, Rule] = {
+    "S1": rules_fire.s1_one_run_per_fire_time,
+    "S2": rules_fire.s2_no_phantom_fire,
+    "S3": rules_fire.s3_epochs_rise_and_fence,
+    "S4": rules_run.s4_legal_steps_and_one_end,
+    "S5": rules_run.s5_outcomes_of_the_current_holder,
+    "S6": rules_run.s6_no_two_at_once,
+    "S7": rules_client.s7_one_job_per_key,
+    "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
+    "S11": rules_run.s11_after_a_cancel_nothing_begins,
+    "L1": rules_fire.l1_fires_on_time,
+    "L2": rules_fire.l2_runs_and_missed_are_all_fires,
+    "L3": rules_run.l3_a_dead_workers_runs_are_requeued,
+    "L4": rules_fire.l4_shards_are_owned_again,
+    "L5": rules_run.l5_nothing_is_left_at_rest,
+    "L6": rules_client.l6_nothing_exits_by_itself,
+    "L8": rules_client.l8_drains_in_time,
+}
+
+
+def judge(history: History) -> list[Violation]:
+    """Every violation of every rule, in words."""
+    return [Violation(name, words) for name, rule in RULES.items() for words in rule(history)]

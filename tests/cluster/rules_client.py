@@ -1,0 +1,127 @@
+"""The rules about what clients and operators were told: keys, acknowledgements, processes that stay up, drains."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, PAUSED_JOB, Call, History
+
+_DRAIN = {"worker": 30.0 + 5.0 + 5.0, "server": 15.0, "scheduler": 10.0}
+_FENCED_OFF = 70
+_KILLED = -9
+
+
+def s7_one_job_per_key(history: History) -> Iterator[str]:
+    answers: dict[str, set[str]] = defaultdict(set)
+    bodies: dict[str, list[Call]] = defaultdict(list)
+    for call in _submits(history):
+        key = call.body.get("idempotency_key")
+        if key is not None and call.result == "ok":
+            answers[key].add(call.answer["job_id"])
+            bodies[key].append(call)
+    for key, jobs in answers.items():
+        if len(jobs) > 1:
+            yield f"key {key} made {len(jobs)} jobs: {sorted(jobs)}"
+        if any(call.body != bodies[key][0].body for call in bodies[key]):
+            yield f"key {key} was taken with two different bodies"
+        if key in history.keys and history.keys[key] not in jobs:
+            yield f"key {key} was answered with {sorted(jobs)} and stands for {history.keys[key]}"
+    for call in _submits(history):
+        if call.result == "refused" and call.status not in (409, 422):
+            yield f"submit {call.body} was refused with {call.status}: {call.answer}"
+
+
+def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
+    born = {event.new["job_id"] or event.new["run_id"] for event in history.births}
+    names = {event.new["name"] for event in history.births} | {
+        event.row["name"] for events in history.jobs.values() for event in events
+    }
+    for call in _submits(history):
+        if call.result == "ok" and not _there(history, call.answer["job_id"], born):
+            yield f"job {call.answer['job_id']} was acknowledged and is nowhere"
+        if (
+            call.result == "refused"
+            and call.body.get("name") in names
+            and str(call.body["name"]).startswith("refused-")
+        ):
+            yield f"submit {call.body['name']} was refused and has happened"
+    yield from _steering_is_kept(history)
+    yield from _cancels_are_kept(history)
+
+
+def _there(history: History, job: str, born: set[str]) -> bool:
+    if job in born:
+        return True
+    events = history.jobs.get(job)
+    return bool(events) and events[-1].op != "D"
+
+
+def _steering_is_kept(history: History) -> Iterator[str]:
+    """After the last acknowledged pause or delete, with nothing sent since, the job is what was asked for."""
+    wanted = {"pause": PAUSED_JOB, "cancel": CANCELLED_JOB}
+    last: dict[str, Call] = {}
+    for call in history.calls:
+        if call.verb in ("pause", "resume", "cancel", "change") and call.result != "refused":
+            last[call.target] = call
+    for job, call in last.items():
+        events = history.jobs.get(job)
+        if call.result != "ok" or call.verb not in wanted or not events or events[-1].op == "D":
+            continue
+        if events[-1].new["status"] != wanted[call.verb]:
+            yield f"{job}: its {call.verb} was acknowledged, and its status is {events[-1].new['status']}"
+    for call in history.calls:
+        policy = call.body.get("misfire", {}).get("policy") if call.verb == "change" else None
+        if policy is not None and call.result == "ok" and not _was_written(history, call, policy):
+            yield f"{call.target}: a change to policy {policy} was acknowledged and never written"
+
+
+def _was_written(history: History, call: Call, policy: str) -> bool:
+    """Somewhere between asking and answer; an earlier try of the same change counts too."""
+    for event in reversed(history.jobs.get(call.target, [])):
+        if event.at <= call.ended and event.new:
+            return (event.new["spec"] or {}).get("misfire", {}).get("policy", "once") == policy
+    return False
+
+
+def _cancels_are_kept(history: History) -> Iterator[str]:
+    for call in history.calls:
+        if call.verb != "cancel" or call.result != "ok":
+            continue
+        for event in history.runs.get(call.target, []):
+            if event.table == "run_history" and event.at > call.ended and event.new["state"] != CANCELLED:
+                # The worker may have finished, and its report been on its way, when the cancel was asked for.
+                finished = [
+                    line.at for line in history.lines if line.run == call.target and line.what in ("end", "fail")
+                ]
+                if not finished or min(finished) > call.ended + 4.0:
+                    yield f"run {call.target} ended as {event.new['state']} after its cancel was acknowledged"
+
+
+def l6_nothing_exits_by_itself(history: History) -> Iterator[str]:
+    """A worker may end itself, or be ended by its watchdog, when it was cut off; nothing else ends unasked."""
+    for ended in history.exits:
+        if ended.wanted or not ended.ready:
+            continue
+        if ended.role == "worker" and ended.code in (_FENCED_OFF, _KILLED):
+            continue
+        yield f"{ended.process} exited with {ended.code}, and nobody had asked it to"
+
+
+def l8_drains_in_time(history: History) -> Iterator[str]:
+    lost = {event.new["worker_id"] for event in history.of("attempts") if event.new["outcome"] == "LOST"}
+    for ended in history.exits:
+        if ended.asked_at is None or not ended.ready:
+            continue
+        took = ended.at - ended.asked_at
+        if ended.code != 0:
+            yield f"{ended.process} was asked to stop and exited with {ended.code}"
+        if took > _DRAIN[ended.role]:
+            yield f"{ended.process} took {took:.1f} s to stop"
+        left = lost & set(history.workers.get(ended.process, ()))
+        if left and ended.code == 0:
+            yield f"{ended.process} drained, and runs had to be rescued from it"
+
+
+def _submits(history: History) -> list[Call]:
+    return [call for call in history.calls if call.verb == "submit"]

@@ -1,0 +1,250 @@
+"""The rules about firing: one run per fire time, none that nobody asked for, under one owner, on time, none forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from tests.cluster.history import CANCELLED_JOB, PAUSED_JOB, SCHEDULED_JOB, TTL, Event, History, Row
+from tests.cluster.oracle import fires_between, first_after, parse
+
+ON_TIME = TTL + 2.0
+_A_ROUND = 1.0  # between lease rounds
+_LATE = timedelta(seconds=ON_TIME)
+
+
+def s1_one_run_per_fire_time(history: History) -> Iterator[str]:
+    identities = Counter(
+        (_job_of(birth.new), birth.new["trigger"], birth.new["scheduled_for"]) for birth in history.births
+    )
+    for (job, trigger, moment), count in identities.items():
+        if count > 1:
+            yield f"job {job} has {count} runs for {moment} (trigger {trigger or 'schedule'})"
+    for run, count in Counter(birth.new["run_id"] for birth in history.births).items():
+        if count > 1:
+            yield f"run {run} was born {count} times"
+
+
+def s2_no_phantom_fire(history: History) -> Iterator[str]:
+    for birth in history.births:
+        if birth.new["trigger"] not in (None, "at"):
+            continue
+        job, moment = _job_of(birth.new), parse(birth.new["scheduled_for"])
+        if birth.new["trigger"] is None and job not in history.jobs:
+            continue  # it ran at once and never was in jobs
+        definition = _definition_fired(history, birth, job)
+        if definition is None:
+            yield f"run {birth.new['run_id']} of {job} was born for {moment}, and its job did not move on with it"
+        elif definition["status"] != SCHEDULED_JOB:
+            yield f"{job} fired for {moment} with status {definition['status']}"
+        elif not fires_between(definition["schedule"], moment, moment):
+            yield f"{job} fired for {moment}, which is no fire time of {definition['schedule']}"
+    yield from _fires_while_off(history)
+
+
+def _definition_fired(history: History, birth: Event, job: str) -> Row | None:
+    """The job as it stood when this run was made of it."""
+    for event in history.by_tx[birth.tx]:
+        if event.table == "jobs" and event.old.get("job_id") == job and (event.op == "D" or _is_fire(event)):
+            return event.old
+    return None
+
+
+def _fires_while_off(history: History) -> Iterator[str]:
+    """As the client sees it: between the answer to its pause or delete and its next resume nothing is born."""
+    births = defaultdict(list)
+    for birth in history.births:
+        if birth.new["trigger"] in (None, "at"):
+            births[_job_of(birth.new)].append(birth)
+    for call in history.calls:
+        if call.verb not in ("pause", "cancel") or call.result != "ok":
+            continue
+        resumes = [other.began for other in history.calls if other.verb == "resume" and other.target == call.target]
+        until = min((began for began in resumes if began > call.began), default=float("inf"))
+        for birth in births[call.target]:
+            if call.ended < birth.at < until:
+                yield f"{call.target} fired {birth.at - call.ended:.3f} s after its {call.verb} was acknowledged"
+
+
+def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
+    """A node writes under the epoch of its last grant; nobody does after a later grant."""
+    granted: dict[int, tuple[int, str]] = {}
+    known: dict[tuple[str, int], int] = {}
+    for event in history.events:
+        if event.table == "shard_leases":
+            shard, old, new = event.new["shard"], event.old, event.new
+            if new["epoch"] < old["epoch"]:
+                yield f"shard {shard}: epoch {new['epoch']} after {old['epoch']}"
+            taken = new["owner"] is not None and new["owner"] != old["owner"]
+            if taken and new["epoch"] <= old["epoch"]:
+                yield f"shard {shard} went to {event.process} without a new epoch"
+            if taken or new["epoch"] > old["epoch"]:
+                granted[shard] = (new["epoch"], event.process)
+                known[event.process, shard] = new["epoch"]
+        elif event.table == "jobs" and (_is_fire(event) or _is_one_time_fire(event)):
+            shard = event.old["shard"]
+            newest, owner = granted.get(shard, (0, "nobody"))
+            under = known.get((event.process, shard), 0)
+            if under < newest:
+                yield (
+                    f"{event.process} fired {event.old['job_id']} of shard {shard} under epoch {under}, "
+                    f"after {owner} was granted epoch {newest}"
+                )
+
+
+def l1_fires_on_time(history: History) -> Iterator[str]:
+    for birth in history.births:
+        if birth.new["trigger"] not in (None, "at") or _job_of(birth.new) not in history.jobs:
+            continue
+        job = _job_of(birth.new)
+        due = max(history.moment(birth.new["scheduled_for"]), _known_since(history, job, birth))
+        if birth.at > history.deadline(due, ON_TIME):
+            yield f"{job}: the run for {birth.new['scheduled_for']} came {birth.at - due:.1f} s late"
+    for event in history.of("missed_fires"):
+        row = event.new
+        if row["reason"] == "paused":
+            continue
+        last = history.moment(row["last_at"])
+        if event.at > history.deadline(last, ON_TIME):
+            yield f"{row['job_id']}: {row['count']} fire(s) up to {row['last_at']} missed, and no fault explains it"
+    yield from _still_due(history)
+
+
+def _still_due(history: History) -> Iterator[str]:
+    end = max((event.at for event in history.events), default=0.0)
+    for job, events in history.jobs.items():
+        last = events[-1]
+        if last.op == "D" or last.new["next_fire_at"] is None:
+            continue
+        due = max(history.moment(last.new["next_fire_at"]), last.at)
+        if history.deadline(due, ON_TIME) < end:
+            yield f"{job} has been due since {last.new['next_fire_at']} and never fired"
+
+
+def _known_since(history: History, job: str, birth: Event) -> float:
+    """When the definition that fired was written: a job submitted, changed or resumed late cannot fire before."""
+    written = [event.at for event in history.jobs[job] if event.seq < birth.seq and not _is_fire(event) and event.new]
+    return written[-1] if written else 0.0
+
+
+def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
+    for job, events in history.jobs.items():
+        for event in events:
+            if event.op == "I":
+                yield from _next_is(job, event.new, parse(event.new["created_at"]))
+            elif event.op == "U" and _is_fire(event):
+                yield from _fire_is_exact(history, job, event)
+            elif event.op == "U" and event.old["status"] == PAUSED_JOB and event.new["status"] == SCHEDULED_JOB:
+                yield from _resume_is_exact(history, job, event)
+
+
+def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
+    schedule, found = row["schedule"], row["next_fire_at"]
+    if schedule["kind"] not in ("CRON", "INTERVAL") or found is None:
+        return
+    # `after` is a moment next to the one the product used; its own next fire must be one of the two around it.
+    fires = fires_between(schedule, after - timedelta(seconds=1), parse(found))
+    if not fires or fires[-1] != parse(found) or len([fire for fire in fires if fire > after]) > 1:
+        yield f"{job}: next fire {found} does not follow {after} by {schedule}"
+
+
+def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
+    """One fire: what it ran and what it missed are the oracle's fires from the old next one up to `through`."""
+    old, new = event.old, event.new
+    through = parse(new["last_fired_for"])
+    expected = fires_between(old["schedule"], parse(old["next_fire_at"]), through)
+    ran, skipped, missed = [], [], []
+    for other in history.by_tx[event.tx]:
+        if other.op != "I" or other.new.get("job_id") != job:
+            continue
+        if other.table == "runs" and other.new["trigger"] is None:
+            ran.append(parse(other.new["scheduled_for"]))
+        elif other.table == "run_history":
+            skipped.append(parse(other.new["scheduled_for"]))
+        elif other.table == "missed_fires":
+            found = fires_between(old["schedule"], parse(other.new["first_at"]), parse(other.new["last_at"]))
+            if len(found) != other.new["count"]:
+                yield f"{job}: a missed range says {other.new['count']} and holds {len(found)} fires"
+            missed += found
+    if sorted(ran + skipped + missed) != expected:
+        yield f"{job}: ran {_short(ran)}, skipped {_short(skipped)}, missed {_short(missed)} of {_short(expected)}"
+    if new["next_fire_at"] is not None and parse(new["next_fire_at"]) != first_after(old["schedule"], through):
+        yield f"{job}: after {through} comes {new['next_fire_at']} by {old['schedule']}"
+    yield from _policy_is_followed(job, old, sorted(ran + skipped), through)
+
+
+def _policy_is_followed(job: str, row: Row, wanted: list[datetime], through: datetime) -> Iterator[str]:
+    """The plan was made between `through` and the fire after it, which tells what was surely late, and what was not."""
+    misfire = (row["spec"] or {}).get("misfire", {})
+    policy, cap, grace = misfire.get("policy", "once"), misfire.get("cap", 100), misfire.get("grace")
+    late = [moment for moment in wanted if through - moment > _LATE]
+    surely_on_time = [
+        moment for moment in wanted if (first_after(row["schedule"], through) or through) - moment <= _LATE
+    ]
+    if policy == "skip" and late:
+        yield f"{job}: policy skip ran {_short(late)}, late at {through}"
+    if policy == "once" and (len(late) > 1 or (late and surely_on_time)):
+        yield f"{job}: policy once ran {_short(wanted)} at {through}"
+    if policy == "all" and len(late) > cap:
+        yield f"{job}: policy all ran {len(late)} late fires, its cap is {cap}"
+    if grace is not None and any((through - moment).total_seconds() > grace for moment in late):
+        yield f"{job}: ran {_short(late)} at {through}, its grace is {grace} s"
+
+
+def _resume_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
+    since = event.old["paused_from"]
+    if event.new["schedule"]["kind"] not in ("CRON", "INTERVAL") or since is None:
+        return
+    missed: list[datetime] = []
+    for other in history.by_tx[event.tx]:
+        if other.table == "missed_fires" and other.new["job_id"] == job:
+            missed += fires_between(event.new["schedule"], parse(other.new["first_at"]), parse(other.new["last_at"]))
+    following = parse(event.new["next_fire_at"])
+    expected = fires_between(event.new["schedule"], parse(since), following)
+    if [*missed, following] != expected:
+        yield f"{job}: resumed with {_short(missed)} missed and {following} next, of {_short(expected)}"
+
+
+def l4_shards_are_owned_again(history: History) -> Iterator[str]:
+    """After a scheduler's death its shards have another owner within 5 s."""
+    deaths = {ended.process: ended.at for ended in history.exits if ended.role == "scheduler"}
+    for process, at in deaths.items():
+        node = history.nodes.get(process)
+        for shard, (owner, since) in _owners_at(history, at).items():
+            if owner != node or node is None:
+                continue
+            grants = [
+                e.at for e in history.of("shard_leases") if e.new["shard"] == shard and e.at > at and e.new["owner"]
+            ]
+            deadline = history.deadline(at, ON_TIME)
+            if min(grants, default=float("inf")) > deadline and history.events[-1].at > deadline:
+                yield f"shard {shard} of {process}, dead since {at:.1f}, was not taken within {deadline - at:.1f} s"
+
+
+def _owners_at(history: History, moment: float) -> dict[int, tuple[str | None, float]]:
+    owners: dict[int, tuple[str | None, float]] = {}
+    for event in history.of("shard_leases"):
+        if event.at <= moment:
+            owners[event.new["shard"]] = (event.new["owner"], event.at)
+    return owners
+
+
+def _is_fire(event: Event) -> bool:
+    """Fire moves a job on and leaves its version; every other change raises it."""
+    if event.op != "U" or event.table != "jobs" or event.process == "nobody":
+        return False
+    return event.old["version"] == event.new["version"] and event.old["last_fired_for"] != event.new["last_fired_for"]
+
+
+def _is_one_time_fire(event: Event) -> bool:
+    return event.op == "D" and event.old["status"] != CANCELLED_JOB
+
+
+def _job_of(row: Row) -> str:
+    return row["job_id"] if row["job_id"] is not None else row["run_id"]
+
+
+def _short(moments: list[datetime]) -> str:
+    texts = [f"{moment:%H:%M:%S}" for moment in moments]
+    return f"[{', '.join(texts if len(texts) < 8 else [*texts[:3], '...', *texts[-3:]])}]"

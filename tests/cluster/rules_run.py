@@ -1,0 +1,188 @@
+"""The rules about runs: legal steps, one end, outcomes from the right hands, no two attempts at once, none left behind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.cluster.history import CANCELLED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCESS, Event, History, Row
+
+_ENDS = {QUEUED: {CANCELLED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
+_RESCUED_WITHIN = 10.0
+_GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
+_CLOCK_ERROR = 0.05  # the ledger's clock and the database's, and /proc/uptime counts hundredths
+
+
+def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
+    for run, life in history.runs.items():
+        ended = 0
+        for before, event in zip([None, *life], life, strict=False):
+            if ended and not (event.table == "runs" and event.op == "D" and event.tx == life[0].tx):
+                yield f"run {run} has ended, and then: {_step(event)}"
+            if event.table == "run_history":
+                if event.op != "I":
+                    yield f"run {run}: the history was changed: {_step(event)}"
+                    continue
+                ended += 1
+                yield from _legal_end(run, history, event)
+            elif event.op == "U":
+                yield from _legal_step(run, event)
+            elif event.op == "I" and (before is not None or event.new["state"] != QUEUED):
+                yield f"run {run} was born as {_step(event)}"
+            elif event.op == "D" and not _written_down(history, event):
+                yield f"run {run} vanished: it left runs and is not in the history"
+
+
+def _legal_step(run: str, event: Event) -> Iterator[str]:
+    old, new = event.old, event.new
+    match old["state"], new["state"]:
+        case (1, 2):
+            legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] + 1 and new["worker_id"]
+        case (2, 1):
+            legal = new["fence"] > old["fence"] and new["attempt"] <= old["attempt"] and new["worker_id"] is None
+        case (2, 2):  # a cancel was asked for; whose it is does not change
+            kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
+            legal = kept and old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
+        case _:
+            legal = False
+    if not legal:
+        yield f"run {run}: {_step(event)} is not legal"
+
+
+def _legal_end(run: str, history: History, event: Event) -> Iterator[str]:
+    """An end leaves `runs` in the same transaction, from the state, the fence and the hands that it says."""
+    if event.new["state"] == SKIPPED:
+        return
+    left = [e for e in history.by_tx[event.tx] if e.table == "runs" and e.op == "D" and e.old["run_id"] == run]
+    if not left:
+        yield f"run {run} ended as {event.new['state']} and is still there"
+    elif event.new["state"] not in _ENDS.get(left[0].old["state"], set()):
+        yield f"run {run} ended as {event.new['state']} out of state {left[0].old['state']}"
+    elif (event.new["fence"], event.new["attempt"]) != (left[0].old["fence"], left[0].old["attempt"]):
+        yield f"run {run}: its end tells another fence or attempt than its last row"
+
+
+def _written_down(history: History, event: Event) -> bool:
+    run = event.old["run_id"]
+    return any(e.table == "run_history" and e.new.get("run_id") == run for e in history.by_tx[event.tx])
+
+
+def s5_outcomes_of_the_current_holder(history: History) -> Iterator[str]:
+    finished = {(line.run, line.attempt): line.at for line in history.lines if line.what == "end"}
+    for run, life in history.runs.items():
+        for event in life:
+            if event.table == "run_history" and event.new["state"] == SUCCESS:
+                attempt = event.new["attempt"]
+                at = finished.get((run, attempt))
+                if at is None:
+                    yield f"run {run} is a SUCCESS by attempt {attempt}, which has not finished in the ledger"
+                elif at > event.at + _CLOCK_ERROR:
+                    yield f"run {run} was a SUCCESS {at - event.at:.2f} s before attempt {attempt} finished"
+    for report in history.reports:
+        holding = _fence_at(history.runs.get(report.run, []), report.began)
+        if report.taken and holding is not None and holding != report.fence:
+            yield f"run {report.run}: an outcome of fence {report.fence} was taken while fence {holding} was current"
+
+
+def _fence_at(life: list[Event], moment: float) -> int | None:
+    """The fence of a live run at that moment; None before its birth and after its end."""
+    fence = None
+    for event in life:
+        if event.at <= moment:
+            fence = event.new["fence"] if event.table == "runs" and event.op != "D" else None
+    return fence
+
+
+def s6_no_two_at_once(history: History) -> Iterator[str]:
+    """Not even when a worker was paused or cut: its watchdog, which no fault here stops, ends what it ran in time."""
+    by_run: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
+    for (run, attempt), (first, last) in history.extents.items():
+        by_run[run].append((attempt, first, last))
+    for run, attempts in by_run.items():
+        attempts.sort(key=lambda item: item[1])
+        for (earlier, _, last), (later, first, _) in zip(attempts, attempts[1:], strict=False):
+            if first + _CLOCK_ERROR < last:
+                yield f"run {run}: attempt {later} began {last - first:.2f} s before attempt {earlier} was gone"
+        if len(attempts) > 1 and _delivery(history, run) == "at_most_once":
+            yield f"run {run} is at most once and was begun {len(attempts)} times"
+    yield from _overlapping_runs(history)
+
+
+def _overlapping_runs(history: History) -> Iterator[str]:
+    by_job: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for (run, _), (first, last) in history.extents.items():
+        job = history.runs[run][0].new["job_id"] if run in history.runs else None
+        if job in history.jobs and history.jobs[job][-1].row["overlap"] == 0:
+            by_job[job].append((first, last, run))
+    for job, extents in by_job.items():
+        extents.sort()
+        for (_, last, one), (first, _, other) in zip(extents, extents[1:], strict=False):
+            if one != other and first + _CLOCK_ERROR < last:
+                yield f"{job} runs one at a time, and {other} began {last - first:.2f} s before {one} was gone"
+
+
+def _delivery(history: History, run: str) -> str:
+    life = history.runs.get(run)
+    return (life[0].row["spec"] or {}).get("delivery", "") if life else ""
+
+
+def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
+    """No claim after the acknowledgement of a cancel, and its processes are gone soon."""
+    last_line: dict[str, float] = defaultdict(float)
+    for line in history.lines:
+        last_line[line.run] = max(last_line[line.run], line.at)
+    lives: dict[str, list[str]] = defaultdict(list)
+    for run, life in history.runs.items():
+        lives[life[0].row["job_id"] or run].append(run)
+    for call in history.calls:
+        if call.verb != "cancel" or call.result != "ok":
+            continue
+        gone_by = history.deadline(call.ended, _GONE_AFTER_CANCEL)
+        for run in lives[call.target]:
+            for event in history.runs[run]:
+                if event.at > call.ended and event.old and event.old.get("state") == QUEUED and event.new:
+                    yield f"run {run} was claimed {event.at - call.ended:.2f} s after its cancel was acknowledged"
+            if last_line[run] > gone_by:
+                yield f"run {run} lived on for {last_line[run] - call.ended:.1f} s after its cancel"
+
+
+def l3_a_dead_workers_runs_are_requeued(history: History) -> Iterator[str]:
+    for ended in history.exits:
+        incarnations = set(history.workers.get(ended.process, ()))
+        deadline = history.deadline(ended.at, _RESCUED_WITHIN)
+        if not incarnations or history.events[-1].at < deadline:
+            continue
+        for run, life in history.runs.items():
+            held = [event for event in life if event.at <= ended.at]
+            if not held or held[-1].new.get("worker_id") not in incarnations or held[-1].table != "runs":
+                continue
+            after = [event.at for event in life if event.at > ended.at and not _still_held(event)]
+            if min(after, default=float("inf")) > deadline:
+                took = f"{after[0] - ended.at:.1f} s" if after else "for ever"
+                yield f"run {run} of {ended.process} stayed with the dead {took}"
+
+
+def _still_held(event: Event) -> bool:
+    return event.table == "runs" and event.op == "U" and event.new["state"] == RUNNING
+
+
+def l5_nothing_is_left_at_rest(history: History) -> Iterator[str]:
+    if not history.at_rest:
+        return
+    for row in history.live_runs:
+        yield f"run {row['run_id']} is left in state {row['state']}, {_whose(history, row)}"
+
+
+def _whose(history: History, row: Row) -> str:
+    if row["state"] != RUNNING:
+        return f"ready at {row['ready_at']}"
+    names = {worker: name for name, workers in history.workers.items() for worker in workers}
+    begun = any(line.run == row["run_id"] and line.attempt == row["attempt"] for line in history.lines)
+    return f"held by {names.get(row['worker_id'], row['worker_id'])}, which {'began' if begun else 'never began'} it"
+
+
+def _step(event: Event) -> str:
+    names = ("state", "fence", "attempt", "worker_id")
+    before = {name: event.old.get(name) for name in names} if event.old else None
+    after = {name: event.new.get(name) for name in names} if event.new else None
+    return f"{event.table} {event.op} {before} -> {after}"

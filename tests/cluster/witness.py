@@ -1,0 +1,60 @@
+"""Gathers the four witnesses into a history."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.arena import Arena
+from tests.cluster.history import Call, Event, History, Line, Report
+
+
+async def gather(
+    arena: Arena, calls: Sequence[Call] = (), reports: Sequence[Report] = (), *, at_rest: bool = True
+) -> History:
+    """What happened in this arena so far. PostgreSQL must be up."""
+    offset = time.monotonic() - time.time()
+    rows = await arena.ask(
+        "select seq, at, tx, process, tbl, op, old::text as old, new::text as new from cluster_audit.events order by seq"
+    )
+    events = [
+        Event(
+            row["seq"], row["at"].timestamp() + offset, row["at"], row["tx"], row["process"], row["tbl"], row["op"],
+            _row(row["old"]), _row(row["new"]),
+        )
+        for row in rows
+    ]  # fmt: skip
+    live = await arena.ask("select to_jsonb(r)::text as row, clock_timestamp() as now from mainspring.runs r")
+    keys = await arena.ask("select key, job_id from mainspring.idempotency_keys")
+    return History(
+        events=events,
+        lines=read_ledger(arena.ledger),
+        calls=list(calls),
+        reports=list(reports),
+        injections=list(arena.injections),
+        exits=list(arena.exits),
+        live_runs=[_row(row["row"]) | {"now": row["now"]} for row in live],
+        keys={row["key"]: row["job_id"] for row in keys},
+        offset=offset,
+        at_rest=at_rest,
+    )
+
+
+def read_ledger(file: Path) -> list[Line]:
+    """The ledger's lines in order of time. A killed shell may leave no half line: each is one write."""
+    if not file.exists():
+        return []
+    booted = time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    found = []
+    for text in file.read_text().splitlines():
+        line = json.loads(text)
+        at = line["at"] if "at" in line else line["uptime"] + booted
+        found.append(Line(line["run"], line["attempt"], line["job"], line["what"], line["pid"], at))
+    return sorted(found, key=lambda line: line.at)
+
+
+def _row(text: str | None) -> dict[str, Any]:
+    return {} if text is None else json.loads(text)

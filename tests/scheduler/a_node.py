@@ -1,0 +1,64 @@
+"""A scheduler node whose clocks stand still at the database's time, turned by hand: scan, wheel, fire."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import asyncpg
+
+from mainspring.kernel.clock import DatabaseClock, ManualClock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.ids import uuid7
+from mainspring.operations.signals import Signals
+from mainspring.scheduler.due_loader import DueLoader, Wheel
+from mainspring.scheduler.firer import Firer
+from mainspring.scheduler.timing_wheel import TimingWheel
+from mainspring.store import leases
+from mainspring.store.pool import Store
+from tests.store.rows import now_of
+
+TIMING = Timing()
+
+
+class Node:
+    """Holds every shard, until a test changes `held`. Its time is a little later than `now`, so that what is due at
+    `now` is due."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self.node_id = uuid7()
+        self.now = now
+        self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
+        self.database_clock = DatabaseClock(self.clock)
+        self.database_clock.observe(now, self.clock.monotonic(), self.clock.monotonic())
+        self.clock.advance(0.01)
+        self.held: dict[int, int] = {}
+        self.ready: list[dict[int, int]] = []
+        signals = Signals(store)
+        signals.on_ready(lambda born: self.ready.append(dict(born)))
+        self.wheel: Wheel = TimingWheel(self.database_clock.timestamp())
+        self.firer = Firer(
+            store,
+            self.wheel,
+            lambda: self.held,
+            self.node_id,
+            signals,
+            self.clock,
+            self.database_clock,
+            TIMING.look_ahead,
+        )
+        self.loader = DueLoader(store, self.wheel, lambda: self.held, self.firer.in_flight, TIMING)
+
+    async def turn(self) -> int:
+        """One scan, one turn of the wheel, one fire; returns how many runs were born."""
+        await self.loader.run_once()
+        return await self.fire()
+
+    async def fire(self) -> int:
+        return await self.firer.fire(self.wheel.advance(self.database_clock.timestamp()))
+
+
+async def a_node(store: Store, connection: asyncpg.Connection) -> Node:
+    """A node that has been granted all shards, for longer than any test takes."""
+    node = Node(store, await now_of(connection))
+    node.held = await leases.take(connection, node.node_id, range(128), 600.0)
+    return node

@@ -1,0 +1,403 @@
+"""Fire: a compare-and-set under a lease. What does not match does not fire, and no fire time gives two runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from mainspring.domain.job import Overlap
+from mainspring.domain.misfire import FirePlan, Missed
+from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.store import fires, jobs, leases
+from mainspring.store.pool import HOT_SETTINGS
+
+from .rows import a_job, a_lane, at, claim, ended, every, job_row, live, now_of, until_blocked
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+OVERLAP_REASON = "overlap: an earlier run of this job was still alive"
+
+
+class Scene:
+    """One due job, recurring by the minute, and a node that holds every shard."""
+
+    def __init__(self, connection: asyncpg.Connection, lane_id: int, moment: datetime, held: dict[int, int]) -> None:
+        self.connection = connection
+        self.lane_id = lane_id
+        self.moment = moment
+        self.node = uuid7()
+        self.held = held
+
+    def again(self, job_id: str = "nightly", *, version: int = 1, minutes: int = 0) -> fires.DueAgain:
+        """The fire of `minutes` later, on time."""
+        moment = self.moment + minutes * MINUTE
+        return fires.DueAgain(
+            DEFAULT_TENANT, job_id, version, moment, FirePlan([moment], [], moment, moment + MINUTE)
+        )
+
+    def once(self, job_id: str, run_id: UUID, *, version: int = 1) -> fires.DueOnce:
+        return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id)
+
+    async def job(self, job_id: str = "nightly", *, overlap: Overlap = Overlap.SKIP) -> None:
+        await a_job(self.connection, self.lane_id, job_id, every(60, self.moment), self.moment, overlap=overlap)
+
+    async def fire(self, *due: fires.DueAgain, on: asyncpg.Connection | None = None) -> fires.Fired:
+        return await fire_with_lock(on or self.connection, self.node, self.held, due)
+
+
+async def fire_with_lock(
+    connection: asyncpg.Connection, node: UUID, held: dict[int, int], due: tuple[fires.DueAgain, ...]
+) -> fires.Fired:
+    """As where overlap matters: lock, then decide."""
+    async with connection.transaction():
+        await fires.lock_due(connection, node, held, due)
+        return await fires.fire_recurring(connection, node, held, due)
+
+
+async def run_now(connection: asyncpg.Connection, job_id: str = "nightly") -> bool:
+    """A run by hand; False when it was skipped."""
+    async with connection.transaction():
+        assert await jobs.lock(connection, DEFAULT_TENANT, job_id)
+        run_id = uuid7()
+        row = await fires.run_now(connection, DEFAULT_TENANT, job_id, run_id, f"manual:{run_id}")
+    assert row is not None
+    return not row["skipped"]
+
+
+@pytest.fixture
+async def scene(connection: asyncpg.Connection) -> Scene:
+    made = Scene(connection, await a_lane(connection), await now_of(connection), {})
+    made.held = await leases.take(connection, made.node, range(128), 600.0)
+    return made
+
+
+@pytest.fixture
+async def others(database_url: str) -> AsyncIterator[list[asyncpg.Connection]]:
+    opened = [await asyncpg.connect(database_url, server_settings=HOT_SETTINGS) for _ in range(2)]
+    yield opened
+    for connection in opened:
+        await connection.close()
+
+
+async def test_a_fire_gives_a_run_built_from_the_row_and_moves_the_job_on(scene: Scene) -> None:
+    await scene.job()
+    fired = await scene.fire(scene.again())
+    assert (fired.born, fired.moved) == ({scene.lane_id: 1}, [0])
+    [run] = await live(scene.connection)
+    assert (run["job_id"], run["trigger"], run["scheduled_for"]) == ("nightly", None, scene.moment)
+    assert (run["state"], run["attempt"], run["fence"]) == (StoredState.QUEUED, 0, 0)
+    assert (run["lane_id"], run["payload"], run["max_attempts"]) == (scene.lane_id, '{"n": 1}', 4)
+    assert run["ready_at"] >= scene.moment
+    job = await job_row(scene.connection, "nightly")
+    assert (job["next_fire_at"], job["last_fired_for"]) == (scene.moment + MINUTE, scene.moment)
+    assert (job["status"], job["version"]) == (StoredJobStatus.SCHEDULED, 1)
+
+
+async def test_a_schedule_without_a_next_fire_is_completed(scene: Scene) -> None:
+    await scene.job()
+    due = scene.again()
+    await scene.fire(
+        fires.DueAgain(due.tenant_id, due.job_id, 1, scene.moment, FirePlan([scene.moment], [], scene.moment, None))
+    )
+    job = await job_row(scene.connection, "nightly")
+    assert (job["status"], job["next_fire_at"]) == (StoredJobStatus.COMPLETED, None)
+
+
+async def stale_epoch(scene: Scene) -> None:
+    scene.held = {shard: epoch - 1 for shard, epoch in scene.held.items()}
+
+
+async def taken_over(scene: Scene) -> None:
+    await scene.connection.execute("update mainspring.shard_leases set owner = $1, epoch = epoch + 1", uuid7())
+
+
+async def released(scene: Scene) -> None:
+    await leases.release(scene.connection, scene.node, scene.held)
+
+
+async def same_epoch_of_another(scene: Scene) -> None:
+    scene.node = uuid7()
+
+
+async def no_lease(scene: Scene) -> None:
+    scene.held = {}
+
+
+async def a_lease_of_other_shards(scene: Scene) -> None:
+    own = {row["shard"] for row in await scene.connection.fetch("select shard from mainspring.jobs")}
+    scene.held = {shard: epoch for shard, epoch in scene.held.items() if shard not in own}
+
+
+async def changed(scene: Scene) -> None:
+    await scene.connection.execute("update mainspring.jobs set version = version + 1")
+
+
+async def moved_on(scene: Scene) -> None:
+    await scene.connection.execute("update mainspring.jobs set next_fire_at = next_fire_at + interval '1 us'")
+
+
+async def moved_off(scene: Scene) -> None:
+    await scene.connection.execute("update mainspring.jobs set next_fire_at = null")
+
+
+async def paused(scene: Scene) -> None:
+    await scene.connection.execute("update mainspring.jobs set status = $1", int(StoredJobStatus.PAUSED))
+
+
+async def deleted(scene: Scene) -> None:
+    await scene.connection.execute("delete from mainspring.jobs")
+
+
+OBSTACLES = [
+    stale_epoch, taken_over, released, same_epoch_of_another, no_lease, a_lease_of_other_shards,
+    changed, moved_on, moved_off, paused, deleted,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda obstacle: obstacle.__name__)
+async def test_nothing_is_fired_and_nothing_written_when_anything_does_not_match(
+    scene: Scene, obstacle: Callable[[Scene], Awaitable[None]]
+) -> None:
+    await scene.job("nightly", overlap=Overlap.SKIP)
+    await scene.job("hourly", overlap=Overlap.ALLOW)
+    await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment)
+    await obstacle(scene)
+    before = await scene.connection.fetch("select * from mainspring.jobs order by job_id")
+    assert await scene.fire(scene.again("nightly"), scene.again("hourly")) == fires.Fired({}, [])
+    unlocked = await fires.fire_recurring(scene.connection, scene.node, scene.held, [scene.again("hourly")])
+    assert unlocked == fires.Fired({}, [])
+    assert await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("later", uuid7())]) == {}
+    assert await scene.connection.fetch("select * from mainspring.jobs order by job_id") == before
+    assert await live(scene.connection) == []
+    assert await ended(scene.connection) == []
+
+
+async def test_of_a_batch_those_that_match_fire(scene: Scene) -> None:
+    for job_id in ("a", "b", "c"):
+        await scene.job(job_id, overlap=Overlap.ALLOW)
+    await scene.connection.execute("update mainspring.jobs set version = 2 where job_id = 'b'")
+    fired = await scene.fire(*(scene.again(job_id) for job_id in ("a", "b", "c")))
+    assert (fired.born, sorted(fired.moved)) == ({scene.lane_id: 2}, [0, 2])
+    assert {row["job_id"] for row in await live(scene.connection)} == {"a", "c"}
+
+
+async def test_last_fired_for_only_rises(scene: Scene) -> None:
+    """Whatever sets next_fire_at back, a moment that has been dealt with is not dealt with again."""
+    await scene.job(overlap=Overlap.ALLOW)
+    await scene.fire(scene.again())
+    await scene.fire(scene.again(minutes=1))
+    for minutes in (0, 1):
+        await scene.connection.execute("update mainspring.jobs set next_fire_at = $1", scene.again(minutes=minutes).next_fire_at)
+        assert await scene.fire(scene.again(minutes=minutes)) == fires.Fired({}, [])
+    assert (await job_row(scene.connection, "nightly"))["last_fired_for"] == scene.moment + MINUTE
+    assert len(await live(scene.connection)) == 2
+
+
+async def test_a_grant_that_is_under_way_makes_the_fire_wait_and_then_fire_nothing(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    await scene.job()
+    firing, granting = others
+    transaction = granting.transaction()
+    await transaction.start()
+    await granting.execute("update mainspring.shard_leases set owner = $1, epoch = epoch + 1", uuid7())
+    fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
+    await until_blocked(scene.connection, firing.get_server_pid())
+    await transaction.commit()
+    assert await fire == fires.Fired({}, [])
+    assert await live(scene.connection) == []
+
+
+@pytest.mark.parametrize("overlap", list(Overlap), ids=lambda overlap: overlap.word)
+async def test_the_second_of_two_fires_of_one_moment_waits_for_the_first_and_does_nothing(
+    scene: Scene, others: list[asyncpg.Connection], overlap: Overlap
+) -> None:
+    """Both believe that they own the shard, under the same epoch."""
+    await scene.job(overlap=overlap)
+    first, second = others
+    transaction = first.transaction()
+    await transaction.start()
+    assert (await fires.fire_recurring(first, scene.node, scene.held, [scene.again()])).moved == [0]
+    late = asyncio.create_task(fires.fire_recurring(second, scene.node, scene.held, [scene.again()]))
+    await until_blocked(scene.connection, second.get_server_pid())
+    await transaction.commit()
+    assert await late == fires.Fired({}, [])
+    assert len(await live(scene.connection)) == 1
+    assert await ended(scene.connection) == []
+
+
+async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and_does_nothing(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment)
+    first, second = others
+    transaction = first.transaction()
+    await transaction.start()
+    born = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
+    assert born == {scene.lane_id: 1}
+    late = asyncio.create_task(
+        fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())])
+    )
+    await until_blocked(scene.connection, second.get_server_pid())
+    await transaction.commit()
+    assert await late == {}
+    assert len(await live(scene.connection)) == 1
+
+
+async def test_many_fires_of_the_same_jobs_at_once_give_one_run_each(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    names = [f"job-{number}" for number in range(40)]
+    for number, job_id in enumerate(names):
+        await scene.job(job_id, overlap=Overlap(number % 2))
+    due = [scene.again(job_id) for job_id in names]
+    for _ in range(3):
+        await asyncio.gather(
+            scene.fire(*due, on=others[0]),
+            scene.fire(*reversed(due), on=others[1]),  # in another order: the locks are taken in key order all the same
+        )
+    runs = await live(scene.connection)
+    assert sorted(row["job_id"] for row in runs) == sorted(names)
+    assert await ended(scene.connection) == []
+
+
+async def test_a_one_time_job_leaves_jobs_and_becomes_a_run_with_its_id(scene: Scene) -> None:
+    run_id = uuid7()
+    await a_job(scene.connection, scene.lane_id, str(run_id), at(scene.moment), scene.moment, id_generated=True)
+    due = [scene.once(str(run_id), run_id)]
+    assert await fires.fire_one_time(scene.connection, scene.node, scene.held, due) == {scene.lane_id: 1}
+    assert await jobs.get(scene.connection, DEFAULT_TENANT, str(run_id)) is None
+    [run] = await live(scene.connection)
+    assert (run["run_id"], run["job_id"], run["trigger"]) == (run_id, None, "at")
+    assert (run["scheduled_for"], run["payload"]) == (scene.moment, '{"n": 1}')
+
+
+async def test_a_one_time_job_with_an_id_of_its_owners_keeps_that(scene: Scene) -> None:
+    await a_job(scene.connection, scene.lane_id, "launch", at(scene.moment), scene.moment)
+    await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("launch", uuid7())])
+    [run] = await live(scene.connection)
+    assert (run["job_id"], run["trigger"]) == ("launch", "at")
+
+
+@pytest.mark.parametrize("state", [StoredState.QUEUED, StoredState.RUNNING], ids=lambda state: state.name)
+async def test_a_fire_while_a_run_is_alive_is_skipped_with_the_reason(scene: Scene, state: StoredState) -> None:
+    await scene.job()
+    await scene.fire(scene.again())
+    if state is StoredState.RUNNING:
+        await claim(scene.connection, [scene.lane_id], 1, uuid7())
+    assert await scene.fire(scene.again(minutes=1)) == fires.Fired({}, [0])
+    assert len(await live(scene.connection)) == 1
+    [skip] = await ended(scene.connection)
+    assert (skip["state"], skip["reason"], skip["job_id"]) == (StoredState.SKIPPED, OVERLAP_REASON, "nightly")
+    assert (skip["scheduled_for"], skip["attempt"], skip["trigger"]) == (scene.moment + MINUTE, 0, None)
+    job = await job_row(scene.connection, "nightly")
+    assert (job["next_fire_at"], job["last_fired_for"]) == (scene.moment + 2 * MINUTE, scene.moment + MINUTE)
+
+
+async def test_overlap_allow_gives_both_runs(scene: Scene) -> None:
+    await scene.job(overlap=Overlap.ALLOW)
+    await scene.fire(scene.again())
+    await scene.fire(scene.again(minutes=1))
+    assert [row["scheduled_for"] for row in await live(scene.connection)] == [scene.moment, scene.moment + MINUTE]
+    assert await ended(scene.connection) == []
+
+
+async def test_of_several_catch_up_runs_at_once_all_but_the_first_overlap(scene: Scene) -> None:
+    await scene.job()
+    moments = [scene.moment + number * MINUTE for number in range(3)]
+    plan = FirePlan(moments, [], moments[-1], moments[-1] + MINUTE)
+    await scene.fire(fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan))
+    assert [row["scheduled_for"] for row in await live(scene.connection)] == moments[:1]
+    assert [row["scheduled_for"] for row in await ended(scene.connection)] == moments[1:]
+
+
+async def test_a_fire_decides_about_overlap_after_it_has_the_lock(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    """A run by hand is being born; the fire waits for the job's row and then sees it."""
+    await scene.job()
+    by_hand, firing = others
+    transaction = by_hand.transaction()
+    await transaction.start()
+    assert await run_now(by_hand)
+    fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
+    await until_blocked(scene.connection, firing.get_server_pid())
+    await transaction.commit()
+    assert await fire == fires.Fired({}, [0])
+    assert [row["trigger"] is None for row in await live(scene.connection)] == [False]
+    assert [row["reason"] for row in await ended(scene.connection)] == [OVERLAP_REASON]
+
+
+async def test_a_run_by_hand_decides_about_overlap_after_it_has_the_lock(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    await scene.job()
+    by_hand, firing = others
+    transaction = firing.transaction()
+    await transaction.start()
+    await scene.fire(scene.again(), on=firing)
+    running = asyncio.create_task(run_now(by_hand))
+    await until_blocked(scene.connection, by_hand.get_server_pid())
+    await transaction.commit()
+    assert await running is False
+    assert len(await live(scene.connection)) == 1
+    [skip] = await ended(scene.connection)
+    assert skip["trigger"].startswith("manual:")
+    assert skip["reason"] == OVERLAP_REASON
+
+
+async def test_no_mix_of_fires_and_runs_by_hand_gives_a_job_two_live_runs(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    for number in range(25):
+        job_id = f"job-{number}"
+        await scene.job(job_id)
+        await asyncio.gather(
+            scene.fire(scene.again(job_id), on=others[number % 2]), run_now(others[1 - number % 2], job_id)
+        )
+        assert len(await live(scene.connection, job_id)) == 1, job_id
+        assert len(await ended(scene.connection, job_id)) == 1, job_id
+
+
+async def test_a_run_by_hand_may_overlap_where_that_is_allowed(scene: Scene) -> None:
+    await scene.job(overlap=Overlap.ALLOW)
+    assert await run_now(scene.connection)
+    assert await run_now(scene.connection)
+    await scene.fire(scene.again())
+    assert len(await live(scene.connection)) == 3
+
+
+async def test_a_cancelled_job_is_not_run_by_hand(scene: Scene) -> None:
+    await scene.job()
+    await scene.connection.execute("update mainspring.jobs set status = $1", int(StoredJobStatus.CANCELLED))
+    assert await fires.run_now(scene.connection, DEFAULT_TENANT, "nightly", uuid7(), "manual:1") is None
+    assert await live(scene.connection) == []
+
+
+async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Scene) -> None:
+    await scene.job()
+    gap = Missed(scene.moment - 3 * MINUTE, scene.moment - MINUTE, 3, "coalesced into a later fire")
+    plan = FirePlan([scene.moment], [gap], scene.moment, scene.moment + MINUTE)
+    due = fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan)
+    await scene.fire(due)
+    await scene.fire(due)  # moved on already
+    [missed] = await jobs.list_missed(scene.connection, DEFAULT_TENANT, "nightly", 10)
+    assert (missed["first_at"], missed["last_at"]) == (gap.first, gap.last)
+    assert (missed["count"], missed["reason"]) == (3, gap.reason)
+
+
+async def test_the_most_overdue_job_says_how_late_we_are(scene: Scene) -> None:
+    assert await fires.oldest_due(scene.connection, list(scene.held)) is None
+    await scene.job()
+    await scene.connection.execute("update mainspring.jobs set next_fire_at = clock_timestamp() - interval '90 s'")
+    late = await fires.oldest_due(scene.connection, list(scene.held))
+    assert late is not None and 90 <= late < 150
+    shard = (await job_row(scene.connection, "nightly"))["shard"]
+    assert await fires.oldest_due(scene.connection, [other for other in scene.held if other != shard]) is None
