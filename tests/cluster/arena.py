@@ -128,7 +128,7 @@ class Arena:
     def living(self, role: str) -> set[str]:
         """Labels of processes that could do their duty at this moment."""
         children = [seat.child for seat in self.seats_of(role) if seat.child is not None]
-        return {child.label for child in children if child.alive and not child.paused}
+        return {child.label for child in children if child.alive and not child.paused and not child.wanted_end}
 
     def database_link(self, seat: Seat) -> Link:
         return self._database[seat.name]

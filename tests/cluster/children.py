@@ -1,4 +1,4 @@
-"""The processes of a cluster: each started by us, known by its pid, ended by its pid, and started again when it dies."""
+"""The processes of a cluster: started by us, known and ended by their pids, started again when they die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, from four witnesses: the clients' log, the effect ledger, the audit in the database, the injector's log.
+"""What happened, from four witnesses: the clients' log, the effect ledger, the database's audit, the injector's log.
 
 All moments are seconds of this machine's monotonic clock, which is the same in every process. `History` is what the
 rules judge; it knows nothing of how it was gathered.

@@ -1,4 +1,4 @@
-"""TCP links that can be broken: one in front of PostgreSQL for each process, one in front of the servers for each caller.
+"""TCP links that can be broken: one to PostgreSQL for each process, one to the servers for each caller.
 
 They live in a thread and an event loop of their own, so that a busy test does not slow the cluster down. A link with
 several upstreams is a load balancer: connections go to them in turn, and past those that refuse.

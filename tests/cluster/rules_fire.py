@@ -1,4 +1,4 @@
-"""The rules about firing: one run per fire time, none that nobody asked for, under one owner, on time, none forgotten."""
+"""The rules about firing: one run per fire time, no phantoms, one owner at a time, on time, none forgotten."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def l4_shards_are_owned_again(history: History) -> Iterator[str]:
     deaths = {ended.process: ended.at for ended in history.exits if ended.role == "scheduler"}
     for process, at in deaths.items():
         node = history.nodes.get(process)
-        for shard, (owner, since) in _owners_at(history, at).items():
+        for shard, owner in _owners_at(history, at).items():
             if owner != node or node is None:
                 continue
             grants = [
@@ -222,11 +222,11 @@ def l4_shards_are_owned_again(history: History) -> Iterator[str]:
                 yield f"shard {shard} of {process}, dead since {at:.1f}, was not taken within {deadline - at:.1f} s"
 
 
-def _owners_at(history: History, moment: float) -> dict[int, tuple[str | None, float]]:
-    owners: dict[int, tuple[str | None, float]] = {}
+def _owners_at(history: History, moment: float) -> dict[int, str | None]:
+    owners: dict[int, str | None] = {}
     for event in history.of("shard_leases"):
         if event.at <= moment:
-            owners[event.new["shard"]] = (event.new["owner"], event.at)
+            owners[event.new["shard"]] = event.new["owner"]
     return owners
 
 

@@ -1,9 +1,10 @@
-"""The rules about runs: legal steps, one end, outcomes from the right hands, no two attempts at once, none left behind."""
+"""The rules about runs: legal steps, one end, outcomes from the right hands, no two at once, none left behind."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.cluster.history import CANCELLED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCESS, Event, History, Row
 
@@ -15,19 +16,19 @@ _CLOCK_ERROR = 0.05  # the ledger's clock and the database's, and /proc/uptime c
 
 def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
     for run, life in history.runs.items():
-        ended = 0
-        for before, event in zip([None, *life], life, strict=False):
-            if ended and not (event.table == "runs" and event.op == "D" and event.tx == life[0].tx):
+        ended_in = None
+        for event in life:
+            if ended_in is not None and not (event.tx == ended_in and event.op == "D"):
                 yield f"run {run} has ended, and then: {_step(event)}"
             if event.table == "run_history":
                 if event.op != "I":
                     yield f"run {run}: the history was changed: {_step(event)}"
                     continue
-                ended += 1
+                ended_in = event.tx
                 yield from _legal_end(run, history, event)
             elif event.op == "U":
                 yield from _legal_step(run, event)
-            elif event.op == "I" and (before is not None or event.new["state"] != QUEUED):
+            elif event.op == "I" and (event is not life[0] or event.new["state"] != QUEUED):
                 yield f"run {run} was born as {_step(event)}"
             elif event.op == "D" and not _written_down(history, event):
                 yield f"run {run} vanished: it left runs and is not in the history"
@@ -78,10 +79,21 @@ def s5_outcomes_of_the_current_holder(history: History) -> Iterator[str]:
                     yield f"run {run} is a SUCCESS by attempt {attempt}, which has not finished in the ledger"
                 elif at > event.at + _CLOCK_ERROR:
                     yield f"run {run} was a SUCCESS {at - event.at:.2f} s before attempt {attempt} finished"
+    yield from _stale_reports(history)
+
+
+def _stale_reports(history: History) -> Iterator[str]:
+    """A stale outcome changes nothing; unless it is a repeated one, it is not acknowledged either."""
+    seen: set[tuple[str, int]] = set()
     for report in history.reports:
-        holding = _fence_at(history.runs.get(report.run, []), report.began)
-        if report.taken and holding is not None and holding != report.fence:
-            yield f"run {report.run}: an outcome of fence {report.fence} was taken while fence {holding} was current"
+        life = history.runs.get(report.run, [])
+        holding = _fence_at(life, report.began)
+        if holding != report.fence:
+            if any(report.began < event.at < report.ended for event in life):
+                yield f"run {report.run}: an outcome of fence {report.fence} changed it while {holding} was current"
+            if report.taken and (report.run, report.fence) not in seen:
+                yield f"run {report.run}: an outcome of fence {report.fence} was taken while {holding} was current"
+        seen.add((report.run, report.fence))
 
 
 def _fence_at(life: list[Event], moment: float) -> int | None:
@@ -100,7 +112,7 @@ def s6_no_two_at_once(history: History) -> Iterator[str]:
         by_run[run].append((attempt, first, last))
     for run, attempts in by_run.items():
         attempts.sort(key=lambda item: item[1])
-        for (earlier, _, last), (later, first, _) in zip(attempts, attempts[1:], strict=False):
+        for (earlier, _, last), (later, first, _) in pairwise(attempts):
             if first + _CLOCK_ERROR < last:
                 yield f"run {run}: attempt {later} began {last - first:.2f} s before attempt {earlier} was gone"
         if len(attempts) > 1 and _delivery(history, run) == "at_most_once":
@@ -116,7 +128,7 @@ def _overlapping_runs(history: History) -> Iterator[str]:
             by_job[job].append((first, last, run))
     for job, extents in by_job.items():
         extents.sort()
-        for (_, last, one), (first, _, other) in zip(extents, extents[1:], strict=False):
+        for (_, last, one), (first, _, other) in pairwise(extents):
             if one != other and first + _CLOCK_ERROR < last:
                 yield f"{job} runs one at a time, and {other} began {last - first:.2f} s before {one} was gone"
 

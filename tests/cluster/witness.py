@@ -18,7 +18,8 @@ async def gather(
     """What happened in this arena so far. PostgreSQL must be up."""
     offset = time.monotonic() - time.time()
     rows = await arena.ask(
-        "select seq, at, tx, process, tbl, op, old::text as old, new::text as new from cluster_audit.events order by seq"
+        "select seq, at, tx, process, tbl, op, old::text as old, new::text as new "
+        "from cluster_audit.events order by seq"
     )
     events = [
         Event(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 import asyncpg
 
@@ -24,8 +25,8 @@ class Node:
     """Holds every shard, until a test changes `held`. Its time is a little later than `now`, so that what is due at
     `now` is due."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
-        self.node_id = uuid7()
+    def __init__(self, store: Store, now: datetime, node_id: UUID) -> None:
+        self.node_id = node_id
         self.now = now
         self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
         self.database_clock = DatabaseClock(self.clock)
@@ -59,6 +60,13 @@ class Node:
 
 async def a_node(store: Store, connection: asyncpg.Connection) -> Node:
     """A node that has been granted all shards, for longer than any test takes."""
-    node = Node(store, await now_of(connection))
+    node = Node(store, await now_of(connection), uuid7())
     node.held = await leases.take(connection, node.node_id, range(128), 600.0)
     return node
+
+
+def a_twin(store: Store, node: Node) -> Node:
+    """A second node that believes all that the first one does."""
+    twin = Node(store, node.now, node.node_id)
+    twin.held = dict(node.held)
+    return twin

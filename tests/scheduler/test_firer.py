@@ -17,7 +17,7 @@ from mainspring.store import jobs, leases
 from mainspring.store.pool import Store
 from tests.store.rows import a_job, a_lane, at, ended, every, job_row, live
 
-from .a_node import Node, a_node
+from .a_node import Node, a_node, a_twin
 
 pytestmark = pytest.mark.anyio
 
@@ -222,9 +222,7 @@ async def test_a_stale_epoch_fires_nothing_and_the_new_owner_fires(
 async def test_two_nodes_that_both_believe_they_own_a_shard_fire_each_moment_once(
     connection: asyncpg.Connection, store: Store, node: Node, lane_id: int
 ) -> None:
-    twin = await a_node(store, connection)
-    twin.node_id = node.node_id
-    twin.firer._node_id, twin.held = node.node_id, node.held
+    twin = a_twin(store, node)
     for number in range(30):
         await a_job(connection, lane_id, f"again-{number}", every(60, node.now), node.now, overlap=Overlap(number % 2))
         await a_job(connection, lane_id, f"once-{number}", at(node.now), node.now)

@@ -148,7 +148,8 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     moments = [row["next_fire_at"] for row in again]
     following = [moment + timedelta(hours=1) for moment in moments]
     positions = list(range(1, BATCH + 1))
-    fired = [moments, following, positions, uuid7_batch(BATCH), moments, zeros, [], [], [], [], []]
+    no_gaps = [[1] * BATCH, zeros]
+    fired = [moments, following, positions, positions, *no_gaps, uuid7_batch(BATCH), moments, [], [], [], []]
     ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
     return [

@@ -12,14 +12,17 @@ from litestar.openapi import OpenAPIConfig
 
 from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenBook
+from mainspring.api.patience import OpenRequests, Patience
 from mainspring.api.routes import exchange, health, jobs, metrics, runs
+from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.kernel.version import VERSION
+from mainspring.store.pulse import Pulse
 
 
-def create_app(services: Services, book: TokenBook, allowed_hosts: Iterable[str]) -> Litestar:
+def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
     return Litestar(
         route_handlers=[
             *jobs.job_routers(),
@@ -30,7 +33,11 @@ def create_app(services: Services, book: TokenBook, allowed_hosts: Iterable[str]
             health.readyz,
             metrics.metrics,
         ],
-        middleware=[DefineMiddleware(Gate, book=book, allowed_hosts=frozenset(allowed_hosts))],
+        plugins=[StructSchema()],
+        middleware=[
+            DefineMiddleware(Patience, requests=OpenRequests(pulse)),
+            DefineMiddleware(Gate, book=book, allowed_hosts=frozenset(allowed_hosts)),
+        ],
         exception_handlers={
             MainspringError: errors.on_mainspring_error,
             HTTPException: errors.on_http_error,

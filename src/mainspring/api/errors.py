@@ -30,6 +30,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.Unavailable: 503,
     errors.MainspringError: 500,
 }
+_LONGEST_PATH = 200  # in an answer
 _STATUS_BY_CODE = {"invalid_json": 400}
 _encode = msgspec.json.Encoder().encode
 
@@ -76,7 +77,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
         return on_mainspring_error(request, _body_too_large())
     detail, field, problems = error.detail, None, []
     if error.status_code == 404:
-        detail = f"there is no {request.url.path}"
+        detail = f"there is no {request.url.path[:_LONGEST_PATH]}"
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         problems = [
             FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
@@ -115,7 +116,7 @@ def _body_too_large() -> errors.PayloadTooLarge:
 def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     if isinstance(error, AWAY):
         log.warning("the database is away", path=request.url.path, error=repr(error))
-        return on_mainspring_error(request, errors.Unavailable("the database is away", hint="try again shortly"))
+        return on_mainspring_error(request, errors.Unavailable("the database is away", code="store_down", hint="try again shortly"))
     if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError):
         return on_mainspring_error(
             request,

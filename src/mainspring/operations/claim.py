@@ -104,6 +104,8 @@ class Claimer:
             DEFAULT_TIMEOUT,
             row["max_attempts"],
             row["name"],
+            None,
+            row["exclusive"],
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)

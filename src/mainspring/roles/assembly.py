@@ -28,6 +28,7 @@ from mainspring.roles.keeping import ClockKeeper, ReadyPoll, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.lanes import LaneBook
 from mainspring.store.pool import Store, open_store
+from mainspring.store.pulse import Pulse
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Assembly:
     services: Services
     app: Litestar
     node: SchedulerNode | None
+    pulse: Pulse
     duties: list[Duty]
 
     async def start(self, loops: Loops) -> None:
@@ -53,6 +55,7 @@ class Assembly:
         if self.node is not None:
             await self.node.stop()
         await loops.stop()
+        await self.pulse.close()
         await self.store.close()
 
 
@@ -74,6 +77,7 @@ async def assemble(
     await keeper.run_once()
     await lanes.refresh()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
+    pulse = Pulse(database_url)
     beats = Beats(store, uuid7(), clock, timing)
     exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance)
     services = Services(
@@ -89,10 +93,12 @@ async def assemble(
         lanes=lanes,
         parking=parking,
         services=services,
-        app=create_app(services, TokenBook(store, clock), hosts_for(host, allow_hosts)),
+        app=create_app(services, TokenBook(store, clock), pulse, hosts_for(host, allow_hosts)),
         node=node,
+        pulse=pulse,
         duties=[
             keeper,
+            pulse,
             ReadyPoll(exchanger, timing.ready_poll),
             *upkeep_duties(store, signals, clock, timing),
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from uuid import UUID
 
 import msgspec
@@ -86,10 +87,8 @@ async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
 ) -> Fired:
     """Fire recurring jobs as planned. A job that has changed is left alone."""
-    runs = [
-        (position, moment, rank) for position, job in enumerate(due, 1) for rank, moment in enumerate(job.plan.runs)
-    ]
-    missed = [(position, gap) for position, job in enumerate(due, 1) for gap in job.plan.missed]
+    moments = [moment for job in due for moment in job.plan.runs]
+    gaps = [gap for job in due for gap in job.plan.missed]
     row = await connection.fetchrow(
         _SQL["fire_recurring"],
         node_id,
@@ -101,20 +100,25 @@ async def fire_recurring(
         [job.next_fire_at for job in due],
         [job.plan.through for job in due],
         [job.plan.next_fire for job in due],
-        [run[0] for run in runs],
-        uuid7_batch(len(runs)),
-        [run[1] for run in runs],
-        [run[2] for run in runs],
-        [item[0] for item in missed],
-        [item[1].first for item in missed],
-        [item[1].last for item in missed],
-        [item[1].count for item in missed],
-        [item[1].reason for item in missed],
+        *_ranges([len(job.plan.runs) for job in due]),
+        *_ranges([len(job.plan.missed) for job in due]),
+        uuid7_batch(len(moments)),
+        moments,
+        [gap.first for gap in gaps],
+        [gap.last for gap in gaps],
+        [gap.count for gap in gaps],
+        [gap.reason for gap in gaps],
     )
     born: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         born[lane_id] = born.get(lane_id, 0) + 1
     return Fired(born, [position - 1 for position in row["moved"] or ()])
+
+
+def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """First and last subscript (from 1) of each job's part in a list in which all parts stand end to end."""
+    last = list(accumulate(counts))
+    return [end - count + 1 for end, count in zip(last, counts, strict=True)], last
 
 
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Record | None:

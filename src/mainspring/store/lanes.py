@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mainspring.kernel.ids import LaneId, TenantId
-from mainspring.store.pool import Connection, Store
+from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
 
 _SQL = load("lanes")
@@ -47,18 +47,26 @@ class LaneBook:
         return self._by_key.get(key)
 
     async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, LaneId]:
-        """The ids of `keys`, interning those that are new (outside the caller's transaction: lanes are for ever)."""
-        found: dict[LaneKey, LaneId] = {}
-        for key in sorted(set(keys)):
-            lane_id = self._by_key.get(key)
-            if lane_id is None:
-                await connection.execute(_SQL["intern"], *key)
-                lane_id = LaneId(await connection.fetchval(_SQL["find"], *key))
-                self._by_key[key] = lane_id
-                if lane_id not in self._by_id:
-                    self._by_id[lane_id] = Lane(lane_id, *key)
-            found[key] = lane_id
-        return found
+        """The ids of `keys`, interning those that are new; a lane stays, whatever becomes of the caller's transaction."""
+        wanted = sorted(set(keys))
+        missing = [key for key in wanted if key not in self._by_key]
+        if missing and connection.is_in_transaction():
+            # Not from a pool: the caller holds one of its connections, and many such callers could drain it.
+            own = await connect(self._store.url, application="lanes")
+            try:
+                await self._intern_all(own, missing)
+            finally:
+                await own.close()
+        else:
+            await self._intern_all(connection, missing)
+        return {key: self._by_key[key] for key in wanted}
+
+    async def _intern_all(self, connection: Connection, missing: Iterable[LaneKey]) -> None:
+        for key in missing:
+            await connection.execute(_SQL["intern"], *key)
+            lane_id = LaneId(await connection.fetchval(_SQL["find"], *key))
+            self._by_key[key] = lane_id
+            self._by_id.setdefault(lane_id, Lane(lane_id, *key))
 
     async def get(self, lane_id: int) -> Lane:
         lane = self._by_id.get(LaneId(lane_id))

@@ -52,10 +52,12 @@ class Store:
             pool.terminate()
 
 
-async def connect(url: str, *, application: str, settings: dict[str, str] | None = None) -> asyncpg.Connection:
+async def connect(
+    url: str, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
+) -> asyncpg.Connection:
     """One connection outside the pools (leases, LISTEN, migrations)."""
     return await asyncpg.connect(
-        url, server_settings={"application_name": f"mainspring {application}", **(settings or {})}, timeout=5
+        url, server_settings={"application_name": f"mainspring {application}", **(settings or {})}, timeout=timeout
     )
 
 

@@ -67,7 +67,11 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
 
 class RunOrder(msgspec.Struct, omit_defaults=True):
-    """One run handed to a worker, with all that is needed to run it."""
+    """One run handed to a worker, with all that is needed to run it.
+
+    exclusive: two attempts of it must never overlap (at most once, or an overlap rule), so it is stopped as soon as the
+    worker has had no acknowledgement for `kill`, also while only the database is away.
+    """
 
     run_id: UUID
     fence: int
@@ -80,6 +84,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     max_attempts: int = 4
     name: str | None = None
     command: str | list[str] | None = None
+    exclusive: bool = False
 
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):

@@ -63,7 +63,8 @@ create index jobs_newest on mainspring.jobs (tenant_id, created_at, job_id);
 
 -- Live runs only: small and hot. job_id is null when it equals run_id (a one-time job with an id of ours), so that
 -- such a run has no entry in the identity index at all. trigger is null for 'schedule', 'at' for one-time jobs that
--- waited in jobs.
+-- waited in jobs. exclusive: two attempts must never overlap (at most once, or an overlap rule), so a worker that is
+-- cut off stops it at once.
 create table mainspring.runs (
     run_id              uuid primary key,
     tenant_id           int not null,
@@ -72,6 +73,7 @@ create table mainspring.runs (
     attempt             smallint not null default 0,
     max_attempts        smallint not null,
     fence               int not null default 0,
+    exclusive           boolean not null default false,
     scheduled_for       timestamptz not null,
     ready_at            timestamptz not null,
     claimed_at          timestamptz,

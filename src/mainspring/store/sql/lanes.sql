@@ -4,10 +4,15 @@
 select lane_id, tenant_id, queue, priority, task from mainspring.lanes where lane_id > $1 order by lane_id
 
 -- name: intern
--- Get-or-insert in two statements: the loser of a race reads what the winner wrote.
+-- Get-or-insert in two statements: the loser of a race reads what the winner wrote. One at a time, and the number is
+-- drawn after the lock: lanes are committed in the order of their ids, so that whoever reads "all after the last one I
+-- know" never passes one over.
 -- unguarded: insert if absent.
+with turn as materialized (
+    select pg_advisory_xact_lock(hashtext('mainspring.lanes'))
+)
 insert into mainspring.lanes (tenant_id, queue, priority, task)
-values ($1, $2, $3, $4)
+select $1, $2, $3, $4 from turn
 on conflict do nothing
 
 -- name: find

@@ -4,8 +4,9 @@
 -- One row per one-time job that runs now: it carries its definition, and there is no jobs row.
 -- unguarded: an insert under a fresh UUID; the primary key is the guard.
 insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, job_id, name, payload, spec)
-select u.run_id, $1, u.lane_id, 1, u.max_attempts, t.now, t.now, u.job_id, u.name, u.payload, u.spec
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, name, payload, spec)
+select u.run_id, $1, u.lane_id, 1, u.max_attempts, coalesce(u.spec ->> 'delivery' = 'at_most_once', false), t.now,
+       t.now, u.job_id, u.name, u.payload, u.spec
 from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[])
          as u (run_id, lane_id, max_attempts, job_id, name, payload, spec),
      (select clock_timestamp() as now) as t
@@ -33,8 +34,8 @@ update mainspring.runs
 set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
     claimed_at = (select clock_timestamp())
 where ctid = any (array(select tid from picked)) and state + 0 = 1
-returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
-          payload::text as payload, spec::text as spec
+returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
+          name, payload::text as payload, spec::text as spec
 
 -- name: claim_from_lanes
 -- Several lanes: peek at each head, merge (critical first, then by ready_at less what the priority is worth), and
@@ -76,8 +77,8 @@ update mainspring.runs
 set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
     claimed_at = (select clock_timestamp())
 where ctid = any (array(select tid from picked)) and state + 0 = 1
-returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
-          payload::text as payload, spec::text as spec
+returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
+          name, payload::text as payload, spec::text as spec
 
 -- name: ready_lanes
 -- Which of these lanes have something to claim: one probe of the index a lane, and nothing is written or locked.
@@ -97,8 +98,8 @@ cross join lateral (
 -- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of
 -- others, when statistics were from a moment at which one worker held everything.
 with lost as materialized (
-    select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, name,
-           payload::text as payload, spec::text as spec
+    select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at,
+           exclusive, name, payload::text as payload, spec::text as spec
     from mainspring.runs
     where worker_id = $1 and state = 2 and claim_seq < $2 and cancel_requested_at is null
       and not (run_id = any ($3::uuid[]))

@@ -1,0 +1,70 @@
+"""FEATURES 8.6: OpenAPI 3.1 at /schema/openapi.json, with every route and every request body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from mainspring.wire.jobs import JobPatch, JobRequest
+
+pytestmark = pytest.mark.anyio
+
+ROUTES = {
+    "/v1/jobs": {"get", "post"},
+    "/v1/jobs:batch": {"post"},
+    "/v1/jobs/{job_id}": {"get", "put", "patch", "delete"},
+    "/v1/jobs/{job_id}/status": {"get"},
+    "/v1/jobs/{job_id}/runs": {"get"},
+    "/v1/jobs/{job_id}/upcoming": {"get"},
+    "/v1/jobs/{job_id}/missed": {"get"},
+    "/v1/jobs/{job_id}/{verb}": {"post"},
+    "/v1/runs": {"get"},
+    "/v1/runs/{run_id}": {"get"},
+    "/v1/runs/{run_id}/why": {"get"},
+    "/v1/runs/{run_id}/cancel": {"post"},
+    "/v1/queues": {"get"},
+    "/v1/queues/{name}": {"get"},
+    "/v1/workers": {"get"},
+    "/v1/dead-letters": {"get"},
+    "/v1/dead-letters/{run_id}": {"get"},
+    "/v1/exchange": {"post"},
+    "/healthz": {"get"},
+    "/readyz": {"get"},
+}
+
+
+async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncClient) -> None:
+    answer = await api.get("/schema/openapi.json")
+    assert answer.status_code == 200
+    schema = answer.json()
+    assert schema["openapi"].startswith("3.1")
+    paths = schema["paths"]
+    for path, methods in ROUTES.items():
+        assert path in paths, path
+        assert methods <= paths[path].keys(), path
+
+    bodies = {
+        ("/v1/jobs", "post"): JobRequest.__struct_fields__,
+        ("/v1/jobs:batch", "post"): ("jobs",),
+        ("/v1/jobs/{job_id}", "patch"): JobPatch.__struct_fields__,
+        ("/v1/jobs/{job_id}", "put"): JobPatch.__struct_fields__,
+        ("/v1/exchange", "post"): ("worker_id", "seq", "free", "outcomes", "inventory", "hello"),
+    }
+    for (path, method), fields in bodies.items():
+        content = paths[path][method]["requestBody"]["content"]["application/json"]["schema"]
+        assert set(fields) <= set(resolved(schema, content)["properties"]), path
+
+    parameters = {parameter["name"] for parameter in paths["/v1/jobs"]["get"]["parameters"]}
+    assert parameters == {"status", "label", "queue", "owner", "q", "cursor", "limit"}
+    assert resolved(schema, {"$ref": "#/components/schemas/JobRequest"})["properties"]["timeout"] == {
+        "oneOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]
+    }
+    assert all(operation.get("summary") for path in paths.values() for operation in path.values())
+
+
+def resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    name = part["$ref"].removeprefix("#/components/schemas/")
+    found: dict[str, Any] = schema["components"]["schemas"][name]
+    return found

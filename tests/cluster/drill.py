@@ -1,0 +1,96 @@
+"""A drill: a cluster under load, faults one after the other or two at a time, rest, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.arena import Arena, Shape
+from tests.cluster.faults import FAULTS, Injector
+from tests.cluster.history import FAILED, SUCCESS, History, Violation
+from tests.cluster.load import Clients, Load
+from tests.cluster.recovery import at_rest
+from tests.cluster.rules import judge
+from tests.cluster.witness import gather
+
+KEPT = Path("/tmp/mainspring-faults")
+_REST = 45.0
+
+
+@dataclass
+class Outcome:
+    """What a drill found."""
+
+    seed: int
+    history: History
+    violations: list[Violation]
+    kept: Path | None = None
+    recoveries: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        for injection in self.history.injections:
+            self.recoveries[injection.name].append(injection.recovery)
+
+    def __str__(self) -> str:
+        """The report, as a table."""
+        lines = [f"{'fault':<44} {'times':>5} {'p50 s':>7} {'max s':>7}"]
+        for name, taken in sorted(self.recoveries.items()):
+            known = [seconds for seconds in taken if seconds is not None]
+            p50 = f"{statistics.median(known):7.2f}" if known else "      -"
+            top = f"{max(known):7.2f}" if len(known) == len(taken) else "  never"
+            lines.append(f"{name:<44} {len(taken):>5} {p50} {top}")
+        lines += ["", self._counts(), f"violations: {len(self.violations)}"]
+        lines += [f"  {violation}" for violation in self.violations[:40]]
+        if self.violations:
+            lines.append(f"replay with MAINSPRING_FAULT_SEED={self.seed}; what the processes said is in {self.kept}")
+        return "\n".join(lines)
+
+    def _counts(self) -> str:
+        history = self.history
+        calls = Counter(call.result for call in history.calls)
+        ends = Counter(event.new["state"] for event in history.of("run_history") if event.op == "I")
+        missed = sum(event.new["count"] for event in history.of("missed_fires"))
+        return (
+            f"calls: {calls['ok']} ok, {calls['refused']} refused, {calls['unknown']} unknown; "
+            f"runs: {len(history.births)} born, {ends[SUCCESS]} succeeded, {ends[FAILED]} failed; "
+            f"fires missed: {missed}; ledger lines: {len(history.lines)}; audit: {len(history.events)} events"
+        )
+
+
+async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0) -> Outcome:
+    """Run the faults, each group at the same time, on a cluster of its own, and judge what happened."""
+    chance = random.Random(seed)
+    async with Arena(shape) as arena, arena.client() as http:
+        clients = Clients(http)
+        load = Load(clients, arena.ledger, seed, rate)
+        injector = Injector(arena, clients, chance)
+        await load.start()
+        for group in faults:
+            await asyncio.sleep(chance.uniform(0.3, 1.5))
+            await asyncio.gather(*(FAULTS[name](injector) for name in group))
+        await arena.all_ready()
+        await load.stop()
+        rested = await at_rest(arena, _REST)
+        history = await gather(arena, clients.calls)
+        violations = judge(history)
+        if not rested and not violations:
+            violations.append(Violation("L5", "the cluster did not come to rest"))
+        kept = _keep(arena, seed) if violations else None
+    return Outcome(seed, history, violations, kept)
+
+
+def _keep(arena: Arena, seed: int) -> Path:
+    """The logs and the ledger, for whoever looks into it; the folder of the arena goes."""
+    folder = KEPT / str(seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file in [*arena.folder.glob("*.log"), arena.ledger, arena.postgres.log_file]:
+        if file.exists():
+            shutil.copy(file, folder)
+    return folder

@@ -1,0 +1,224 @@
+"""The faults. Each breaks something, mends it if nobody else would, and is noted with its target and its times."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from tests.cluster.arena import Arena
+from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER, Child, Seat
+from tests.cluster.history import TTL, Injection
+from tests.cluster.load import Clients
+from tests.cluster.proxy import Link, Way
+from tests.cluster.recovery import time_to_recover
+from tests.cluster.tasks import shell_command
+from tests.processes.cluster import eventually
+
+KILL, RESCUE = 5.0, 7.0  # after these seconds of silence a worker kills what it runs, and the rescuer takes it
+_PATIENCE = 40.0
+_AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
+
+
+class Injector:
+    """Breaks an arena. All choices come from `chance`, so that the same seed makes the same ones."""
+
+    def __init__(self, arena: Arena, clients: Clients, chance: random.Random) -> None:
+        self.arena = arena
+        self.clients = clients
+        self.chance = chance
+
+    def pick(self, role: str) -> Seat:
+        return self.chance.choice(self.arena.seats_of(role))
+
+    async def living(self, seat: Seat) -> Child:
+        """The seat's process, once it is at work."""
+
+        async def look() -> bool:
+            return seat.child is not None and seat.child.alive and seat.child.ready and not seat.child.paused
+
+        await eventually(look, _PATIENCE, f"{seat.name} is at work")
+        assert seat.child is not None
+        return seat.child
+
+    @asynccontextmanager
+    async def fault(
+        self, name: str, target: str, *, whole: bool = False, from_end: bool = False
+    ) -> AsyncIterator[Injection]:
+        """Notes a fault and how long recovery took: from its begin, or from its end where only mending can help."""
+        injection = Injection(name, target, time.monotonic(), whole=whole)
+        self.arena.injections.append(injection)
+        measuring = None
+        if not from_end:  # runs from the first time that the fault itself waits, when it has struck
+            measuring = asyncio.create_task(time_to_recover(self.arena, injection.begin, _PATIENCE))
+        try:
+            yield injection
+        finally:
+            injection.end = time.monotonic()
+        injection.recovery = await (measuring or time_to_recover(self.arena, injection.end, _PATIENCE))
+
+
+Fault = Callable[[Injector], Awaitable[None]]
+
+
+def kill(role: str) -> Fault:
+    async def fault(injector: Injector) -> None:
+        child = await injector.living(injector.pick(role))
+        async with injector.fault(f"kill -9 {role}", child.label):
+            child.kill()
+
+    return fault
+
+
+async def kill_all(injector: Injector) -> None:
+    children = [await injector.living(seat) for seat in injector.arena.seats]
+    async with injector.fault("kill -9 all", f"{len(children)} processes", whole=True, from_end=True):
+        for child in children:
+            child.kill()
+
+        async def gone() -> bool:
+            return not any(child.alive for child in children)
+
+        await eventually(gone, 5, "all are dead")
+        await injector.arena.all_ready()
+
+
+def pause(role: str, seconds: float) -> Fault:
+    """SIGSTOP, and SIGCONT after a while. A worker's watchdog and children go on."""
+
+    async def fault(injector: Injector) -> None:
+        child = await injector.living(injector.pick(role))
+        async with injector.fault(f"SIGSTOP {role} {seconds:g} s", child.label):
+            child.pause()
+            await asyncio.sleep(seconds)
+            child.go_on()
+
+    return fault
+
+
+async def pause_worker_with_child(injector: Injector) -> None:
+    """The worker is stopped in the middle of a shell run that would go on for long after the run was given away."""
+    arena = injector.arena
+    call = await injector.clients.submit({"command": shell_command(str(arena.ledger), 150), "timeout": "60s"})
+    if call.result != "ok":
+        return
+    found: list[str] = []
+
+    async def begun() -> bool:
+        rows = await arena.ask(
+            "select w.name from mainspring.runs r join mainspring.workers w using (worker_id) "
+            "where r.run_id::text = $1 and r.claimed_at < clock_timestamp() - interval '0.3 s'",
+            call.answer["job_id"],
+        )
+        found[:] = [row["name"] for row in rows]
+        return bool(found)
+
+    await eventually(begun, 20, "the shell run has begun")
+    child = next((seat.child for seat in arena.seats_of(WORKER) if seat.child and seat.child.label == found[0]), None)
+    if child is None:
+        return
+    async with injector.fault("SIGSTOP worker, its child runs on", child.label):
+        child.pause()
+        await asyncio.sleep(RESCUE + 3.0)
+        child.go_on()
+
+
+async def crash_postgres(injector: Injector) -> None:
+    down = injector.chance.uniform(0.2, 3.0)
+    async with injector.fault("stop -m immediate PostgreSQL", f"{down:.1f} s", whole=True, from_end=True):
+        await injector.arena.restart_database(down)
+
+
+async def kill_backends(injector: Injector) -> None:
+    every = injector.chance.choice((1, 2, 3))
+    async with injector.fault("kill backends", f"every {every}." if every > 1 else "all", whole=True):
+        await injector.arena.ask(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where application_name like 'mainspring %' and pid % $1 = 0",
+            every,
+        )
+
+
+def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
+    """One process loses its PostgreSQL, or one worker or the clients their servers, for longer than any lease."""
+
+    async def fault(injector: Injector) -> None:
+        link = _link(injector, side)
+        seconds = injector.chance.uniform(1.0, 3.0 * TTL)
+        delay = injector.chance.uniform(0.05, 0.6) if way is Way.DELAY else 0.0
+        late = ", delivered late" if deliver else ""
+        async with injector.fault(f"{side} link {way}{late}", f"{link.name}, {seconds:.1f} s", from_end=True):
+            injector.arena.links.break_(link, way, delay=delay)
+            await asyncio.sleep(seconds)
+            injector.arena.links.heal(link, deliver=deliver)
+
+    return fault
+
+
+def strand(side: str) -> Fault:
+    """The connections of one process carry nothing any more and are never closed; new ones would work."""
+
+    async def fault(injector: Injector) -> None:
+        link = _link(injector, side)
+        async with injector.fault(f"{side} link stranded", link.name):
+            injector.arena.links.strand(link)
+
+    return fault
+
+
+def _link(injector: Injector, side: str) -> Link:
+    arena = injector.arena
+    if side == "PostgreSQL":
+        return arena.database_link(injector.chance.choice(arena.seats_of(SCHEDULER) + arena.seats_of(SERVER)))
+    names = [seat.name for seat in arena.seats_of(WORKER)]
+    return arena.balancer(injector.chance.choice([*names, "clients"]))
+
+
+async def wrong_clock(injector: Injector) -> None:
+    """One process starts anew with its clock an hour ahead or behind, works so for a while, and is then mended."""
+    seat = injector.pick(injector.chance.choice(ROLES))
+    shift = injector.chance.choice((_AN_HOUR, -_AN_HOUR))
+    for clock, words in ((shift, f"clock {shift:+.0f} s"), (0.0, "clock right again")):
+        seat.clock_shift = clock
+        child = await injector.living(seat)
+        async with injector.fault("one clock an hour off", f"{seat.name}, {words}"):
+            child.kill()
+        await injector.living(seat)
+        await asyncio.sleep(2.0 if clock else 0.0)
+
+
+def drain(role: str) -> Fault:
+    async def fault(injector: Injector) -> None:
+        child = await injector.living(injector.pick(role))
+        async with injector.fault(f"SIGTERM {role}", child.label):
+            child.terminate()
+
+    return fault
+
+
+FAULTS: dict[str, Fault] = {
+    **{f"kill-{role}": kill(role) for role in ROLES},
+    "kill-all": kill_all,
+    **{f"pause-scheduler-{times:g}": pause(SCHEDULER, times * TTL) for times in (0.9, 1.1, 5)},
+    "pause-worker-0.9": pause(WORKER, 0.9 * KILL),
+    "pause-worker-1.1": pause(WORKER, 1.1 * RESCUE),
+    "pause-worker-5": pause(WORKER, 5 * KILL),
+    "pause-server": pause(SERVER, 2 * TTL),
+    "pause-worker-with-child": pause_worker_with_child,
+    "crash-postgres": crash_postgres,
+    "kill-backends": kill_backends,
+    **{
+        f"{side.lower()}-{way}": break_link(side, way)
+        for side in ("PostgreSQL", "server")
+        for way in Way
+        if way is not Way.PASS
+    },
+    "postgresql-half-open-late": break_link("PostgreSQL", Way.HALF_OPEN, deliver=True),
+    "server-one-way-late": break_link("server", Way.ANSWERS_HELD, deliver=True),
+    "postgresql-stranded": strand("PostgreSQL"),
+    "server-stranded": strand("server"),
+    "wrong-clock": wrong_clock,
+    **{f"drain-{role}": drain(role) for role in ROLES},
+}

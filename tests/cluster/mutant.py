@@ -1,0 +1,117 @@
+"""Starts the product with something wrong in it: `python -m tests.cluster.mutant <verb> ...` instead of `mainspring`.
+
+    ARENA_MUTANT       a guard that is left out; the checker must notice
+    ARENA_STOP_BEFORE  a failpoint `function:job_id`: the process stops itself (SIGSTOP), once, just before that fire
+    ARENA_CLOCK_SHIFT  seconds by which the wall clock is off, where libfaketime is not at hand
+
+The product's files stay as they are: its queries and functions are changed in this process alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from mainspring.cli.main import main
+from mainspring.kernel import clock
+from mainspring.operations.exchange import Exchanger
+from mainspring.store import fires
+from mainspring.store.queries import load
+
+_FIRES = ("fire_one_time", "lock_due", "fire_recurring")
+_CLAIMS = ("claim_from_lane", "claim_from_lanes")
+
+
+def without_epoch() -> None:
+    """A fire does not look whether the lease is still its own."""
+    for name in _FIRES:
+        _replace("fire", name, "and l.epoch = m.epoch", "")
+        _replace("fire", name, "where l.owner = $1", "where $1::uuid is not null")
+
+
+def without_version() -> None:
+    """A fire does not notice that the job was changed after it was planned."""
+    _replace("fire", "fire_one_time", "j.version = d.version and ", "")
+    _replace("fire", "fire_recurring", "and j.version = d.version and ", "and ")
+
+
+def without_fence() -> None:
+    """A report is matched by run and worker only."""
+    _replace("runs", "report_successes", "and r.fence = o.fence ", "")
+
+
+def without_state() -> None:
+    """A claim does not look whether the run is QUEUED."""
+    _replace("runs", "claim_from_lane", "and state = 1 ", "")
+    _replace("runs", "claim_from_lane", " and state + 0 = 1", "")
+    _replace("runs", "claim_from_lanes", "and r.state = 1 ", "")
+    _replace("runs", "claim_from_lanes", " and state + 0 = 1", "")
+    _replace("runs", "ready_lanes", "and r.state = 1 ", "")
+
+
+def without_redelivery() -> None:
+    """A claim whose answer was lost is not handed out again."""
+
+    async def nothing(*_: Any) -> list[Any]:
+        return []
+
+    Exchanger._redeliver = nothing  # type: ignore[method-assign]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "epoch": without_epoch,
+    "version": without_version,
+    "fence": without_fence,
+    "state": without_state,
+    "redelivery": without_redelivery,
+}
+
+
+def _replace(file: str, query: str, guard: str, instead: str) -> None:
+    """The queries are one dictionary for all; a guard that is not found any more is an error, not a harmless mutant."""
+    queries = load(file)
+    changed = queries[query].replace(guard, instead)
+    if changed == queries[query]:
+        raise SystemExit(f"{file}.sql, {query}: there is no {guard!r} to leave out")
+    queries[query] = changed
+
+
+def stop_before(function: str, job_id: str) -> None:
+    original = getattr(fires, function)
+    armed = [True]
+
+    async def stopping(connection: Any, node_id: Any, leases: Any, due: Any) -> Any:
+        if armed and any(job.job_id == job_id for job in due):
+            armed.clear()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return await original(connection, node_id, leases, due)
+
+    setattr(fires, function, stopping)
+
+
+def shift_clock(seconds: float) -> None:
+    plain, plain_ns = time.time, time.time_ns
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    time.time = lambda: plain() + seconds
+    time.time_ns = lambda: plain_ns() + int(seconds * 1e9)
+    clock.datetime = Shifted  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    if name := os.environ.get("ARENA_MUTANT"):
+        MUTANTS[name]()
+    if failpoint := os.environ.get("ARENA_STOP_BEFORE"):
+        stop_before(*failpoint.split(":"))
+    if shift := os.environ.get("ARENA_CLOCK_SHIFT"):
+        shift_clock(float(shift))
+    sys.exit(main())

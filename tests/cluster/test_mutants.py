@@ -1,0 +1,245 @@
+"""The checker is checked: each of five guards is left out in turn, and the rules must notice. The same scene with the
+product as it is must be clean."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mainspring.wire.exchange import RunOrder
+from tests.cluster.arena import Arena, Shape
+from tests.cluster.children import SCHEDULER, WORKER
+from tests.cluster.history import RUNNING, History, Injection, Report
+from tests.cluster.load import Clients
+from tests.cluster.mutant import MUTANTS
+from tests.cluster.proxy import Way
+from tests.cluster.recovery import at_rest
+from tests.cluster.rules import judge
+from tests.cluster.witness import gather
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.processes.cluster import eventually
+
+pytestmark = pytest.mark.anyio
+
+CRON = {"job_id": "target", "task": "note", "schedule": "* * * * * *", "overlap": "allow"}
+Scene = Callable[[str | None], Awaitable[History]]
+
+
+async def fire_after_the_shard_has_gone_to_another(mutant: str | None) -> History:
+    """A node stops between its plan and its fire; another is granted the shard; the first wakes and fires."""
+    async with stage(mutant, Shape(schedulers=2, servers=1, workers=0), before="fire_recurring") as (arena, clients):
+        first, second = arena.seats_of(SCHEDULER)
+        await clients.submit(CRON)
+        await eventually(lambda: stopped(arena, first.index), 20, "the first node stands before its fire")
+        hold = Injection("failpoint", "both nodes", time.monotonic(), whole=True)
+        arena.injections.append(hold)
+        arena.spawn(second)
+        await eventually(
+            lambda: stopped(arena, second.index), 20, "the second node owns the shard and is about to fire"
+        )
+        first.child.go_on()
+        await rounds(arena, first.child.label, 2)
+        second.child.go_on()
+        hold.end = time.monotonic()
+        await eventually(lambda: caught_up(arena), 20, "the job is on time again")
+        await clients.steer("target", "pause")
+        return await gather(arena, clients.calls, at_rest=False)
+
+
+async def fire_after_the_job_was_changed(mutant: str | None) -> History:
+    """A node stops between its plan and its fire; the job, a cron, is changed to run once, at that very moment."""
+    async with stage(mutant, Shape(schedulers=1, servers=1, workers=0), before="fire_recurring") as (arena, clients):
+        (node,) = arena.seats_of(SCHEDULER)
+        await clients.submit(CRON)
+        await eventually(lambda: stopped(arena, 0), 20, "the node stands before its fire")
+        hold = Injection("failpoint", "the node", time.monotonic(), whole=True)
+        arena.injections.append(hold)
+        rows = await arena.ask("select next_fire_at from mainspring.jobs where job_id = 'target'")
+        changed = await clients.change("target", {"schedule": {"at": rows[0]["next_fire_at"].isoformat()}})
+        assert changed.result == "ok", changed
+        node.child.go_on()
+        hold.end = time.monotonic()
+        await eventually(lambda: gone(arena), 20, "the job has fired")
+        return await gather(arena, clients.calls, at_rest=False)
+
+
+async def outcome_of_an_earlier_attempt(mutant: str | None) -> History:
+    """An attempt fails, the same worker gets the next one, and a second report of the first one turns up."""
+    async with stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients), arena.client() as http:
+        retry = {"max_attempts": 3, "backoff": "constant", "base": "10ms", "jitter": 0}
+        await clients.submit({"task": "noop", "retry": retry})
+        worker, reports = HandWorker(http), []
+        first = await claim_one(worker)
+        effect(arena, first, "start", "fail")
+        reports.append(await report(worker, first, "FAILED", error="no"))
+        second = await claim_one(worker)
+        effect(arena, second, "start")
+        reports.append(await report(worker, first, "SUCCESS"))
+        await asyncio.sleep(0.1)  # so that the ledger's clock can tell before from after
+        effect(arena, second, "end")
+        reports.append(await report(worker, second, "SUCCESS"))
+        return await gather(arena, clients.calls, reports)
+
+
+async def claim_of_a_running_run(mutant: str | None) -> History:
+    """One worker has the run; another asks for work."""
+    async with stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients), arena.client() as http:
+        await clients.submit({"task": "noop"})
+        one, other = HandWorker(http), HandWorker(http)
+        order = await claim_one(one)
+        effect(arena, order, "start")
+        await other.hello(free=1)
+        effect(arena, order, "end")
+        await one.exchange(outcomes=[outcome(order)])
+        return await gather(arena, clients.calls, at_rest=False)
+
+
+async def claim_whose_answer_was_lost(mutant: str | None) -> History:
+    """The server gives a run to a worker, and the answer that says so is lost after the commit."""
+    async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
+        arena.spawn(arena.seat(WORKER, 0))
+        await eventually(lambda: parked(arena), 20, "the worker is there")
+        while not await lose_the_answer_to_a_claim(arena, clients):
+            assert await at_rest(arena, 20)  # the answer that was lost was an empty one: once more
+        await at_rest(arena, 5)
+        return await gather(arena, clients.calls)
+
+
+SCENES: dict[str, tuple[Scene, str]] = {
+    "epoch": (fire_after_the_shard_has_gone_to_another, "S3"),
+    "version": (fire_after_the_job_was_changed, "S2"),
+    "fence": (outcome_of_an_earlier_attempt, "S5"),
+    "state": (claim_of_a_running_run, "S4"),
+    "redelivery": (claim_whose_answer_was_lost, "L5"),
+}
+
+
+def test_every_mutant_has_its_scene() -> None:
+    assert SCENES.keys() == MUTANTS.keys()
+
+
+@pytest.mark.parametrize("guard", SCENES)
+async def test_without_the_guard_the_checker_finds_the_violation(guard: str) -> None:
+    scene, rule = SCENES[guard]
+    found = judge(await scene(guard))
+    assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+
+
+@pytest.mark.parametrize("guard", SCENES)
+async def test_with_the_guard_the_same_scene_is_clean(guard: str) -> None:
+    scene, _ = SCENES[guard]
+    assert [str(violation) for violation in judge(await scene(None))] == []
+
+
+# -- what the scenes are made of
+
+
+@asynccontextmanager
+async def stage(mutant: str | None, shape: Shape, before: str | None = None) -> AsyncIterator[tuple[Arena, Clients]]:
+    """A cluster of which the servers and the first scheduler are up. Nodes stop `before` their first fire of target."""
+    arena = Arena(shape)
+    try:
+        for seat in arena.seats:
+            seat.kept_down = seat.role == WORKER or (seat.role, seat.index) == (SCHEDULER, 1)
+            if seat.role != WORKER:
+                seat.patches = {"ARENA_MUTANT": mutant} if mutant else {}
+            if seat.role == SCHEDULER:
+                seat.patches["ARENA_STOP_BEFORE"] = f"{before}:target"
+        await arena.start_database()
+        await arena.open_links()
+        for seat in arena.seats:
+            if not seat.kept_down:
+                arena.spawn(seat)
+        await arena.all_ready()
+        async with arena.client() as http:
+            yield arena, Clients(http)
+    finally:
+        await arena.close()
+
+
+async def stopped(arena: Arena, index: int) -> bool:
+    child = arena.seat(SCHEDULER, index).child
+    assert child is not None and child.alive, child and child.last_words()
+    return child.stopped
+
+
+async def rounds(arena: Arena, label: str, count: int) -> None:
+    """Let this node's lease thread go round: what its event loop had under way has been done by then."""
+    query = (
+        "select seen_at from mainspring.nodes where node_id::text = "
+        "(select new ->> 'node_id' from cluster_audit.events where tbl = 'nodes' and process = $1)"
+    )
+    for _ in range(count + 1):
+        before = await arena.ask(query, label)
+
+        async def moved(before: Any = before) -> bool:
+            return await arena.ask(query, label) != before
+
+        await eventually(moved, 10, f"{label} goes round")
+
+
+async def caught_up(arena: Arena) -> bool:
+    rows = await arena.ask("select next_fire_at > clock_timestamp() as ahead from mainspring.jobs")
+    return bool(rows) and all(row["ahead"] for row in rows)
+
+
+async def gone(arena: Arena) -> bool:
+    return not await arena.ask("select from mainspring.jobs")
+
+
+async def claim_one(worker: HandWorker) -> RunOrder:
+    """Ask until there is one: a retry is not ready at once."""
+    card = None if worker.seq else worker.card
+    for _ in range(100):
+        reply = await worker.exchange(free=1, wait_ms=1000, hello=card)
+        card = None
+        if reply.runs:
+            return reply.runs[0]
+    raise AssertionError("no run to claim")
+
+
+async def report(worker: HandWorker, order: RunOrder, status: str, **fields: Any) -> Report:
+    began = time.monotonic()
+    reply = await worker.exchange(outcomes=[outcome(order, status, **fields)])
+    taken = order.run_id not in reply.fenced
+    return Report(str(order.run_id), order.fence, status, began, time.monotonic(), taken)
+
+
+def effect(arena: Arena, order: RunOrder, *whats: str) -> None:
+    """What a job by hand writes into the ledger."""
+    with arena.ledger.open("a") as ledger:
+        for what in whats:
+            line = {
+                "run": str(order.run_id), "attempt": order.attempt, "job": order.job_id, "what": what,
+                "pid": os.getpid(), "at": time.monotonic(),
+            }  # fmt: skip
+            ledger.write(json.dumps(line) + "\n")
+
+
+async def parked(arena: Arena) -> bool:
+    """The worker has been heard, so that its next exchange waits at the server."""
+    beats = "select from mainspring.worker_beats_0 union all select from mainspring.worker_beats_1"
+    return len(await arena.ask(beats)) >= 2
+
+
+async def lose_the_answer_to_a_claim(arena: Arena, clients: Clients) -> bool:
+    """True when it was the answer to a claim that the link dropped."""
+    link = arena.balancer(arena.seat(WORKER, 0).name)
+    before = link.dropped
+    arena.links.break_(link, Way.DROP_ANSWER)
+    call = await clients.submit({"task": "note"})
+
+    async def dropped() -> bool:
+        return link.dropped > before
+
+    await eventually(dropped, 10, "an answer was dropped")
+    rows = await arena.ask("select state from mainspring.runs where run_id::text = $1", call.answer["job_id"])
+    arena.links.heal(link)
+    return bool(rows) and rows[0]["state"] == RUNNING

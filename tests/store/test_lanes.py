@@ -1,0 +1,97 @@
+"""Lanes: one id for one (tenant, queue, priority, task), known to every process, whatever became of a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.store.lanes import LaneBook, LaneKey
+from mainspring.store.pool import Store, open_store
+from mainspring.store.queries import load
+
+from .rows import until_blocked
+
+pytestmark = pytest.mark.anyio
+
+
+def key(task: str) -> LaneKey:
+    return (DEFAULT_TENANT, "default", 1, task)
+
+
+@pytest.fixture
+async def other_store(database_url: str) -> AsyncIterator[Store]:
+    """Another process's pools."""
+    opened = await open_store(database_url)
+    yield opened
+    await opened.close()
+
+
+async def test_a_lane_is_interned_once(store: Store, connection: asyncpg.Connection) -> None:
+    book = LaneBook(store)
+    first = await book.intern(connection, [key("a"), key("b"), key("a")])
+    assert set(first) == {key("a"), key("b")}
+    assert await book.intern(connection, [key("b")]) == {key("b"): first[key("b")]}
+    assert await connection.fetchval("select count(*) from mainspring.lanes") == 2
+
+
+async def test_processes_that_intern_the_same_lanes_at_once_agree(store: Store, other_store: Store) -> None:
+    keys = [key(f"task-{number}") for number in range(20)]
+    async with store.hot.acquire() as one, other_store.hot.acquire() as two:
+        answers = await asyncio.gather(
+            LaneBook(store).intern(one, keys), LaneBook(other_store).intern(two, reversed(keys))
+        )
+    assert answers[0] == answers[1]
+    assert len(set(answers[0].values())) == 20
+
+
+async def test_a_refresh_finds_what_others_have_interned(store: Store, connection: asyncpg.Connection) -> None:
+    ours, theirs = LaneBook(store), LaneBook(store)
+    lanes = await theirs.intern(connection, [key("a"), key("b")])
+    assert ours.revision == 0
+    await ours.refresh()
+    assert ours.revision == 2
+    assert ours.known(key("b")) == lanes[key("b")]
+    assert [lane.task for lane in ours.eligible(DEFAULT_TENANT, ["default"], ["b", "c"])] == ["b"]
+
+
+async def test_a_lane_that_is_not_known_yet_is_looked_up(store: Store, connection: asyncpg.Connection) -> None:
+    lanes = await LaneBook(store).intern(connection, [key("a")])
+    assert (await LaneBook(store).get(lanes[key("a")])).task == "a"
+
+
+async def test_a_lane_outlives_the_transaction_in_which_it_was_asked_for(
+    store: Store, connection: asyncpg.Connection
+) -> None:
+    """The process remembers it, so the database must too."""
+    book = LaneBook(store)
+    transaction = connection.transaction()
+    await transaction.start()
+    lanes = await book.intern(connection, [key("a")])
+    await transaction.rollback()
+    assert (await LaneBook(store).get(lanes[key("a")])).task == "a"
+
+
+async def test_no_lane_is_passed_over_because_a_later_one_was_committed_first(
+    store: Store, connection: asyncpg.Connection, database_url: str
+) -> None:
+    """Ids are given out before the commit. Interning waits its turn, so a refresh that has seen an id has seen all
+    before it."""
+    slow = await asyncpg.connect(database_url)
+    transaction = slow.transaction()
+    await transaction.start()
+    await slow.execute(load("lanes")["intern"], *key("slow"))
+    book, reader = LaneBook(store), LaneBook(store)
+    quick = await asyncpg.connect(database_url)
+    interning = asyncio.create_task(book.intern(quick, [key("quick")]))
+    await until_blocked(connection, quick.get_server_pid())
+    await reader.refresh()
+    await transaction.commit()
+    await interning
+    await reader.refresh()
+    assert {lane.task for lane in reader.eligible(DEFAULT_TENANT, ["default"], ["quick", "slow"])} == {"quick", "slow"}
+    for opened in (slow, quick):
+        await opened.close()
