@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run test faults check format bench clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ run: $(STAMP) ## start the product on its embedded PostgreSQL (http://127.0.0.1:
 
 test: $(STAMP) ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
+
+faults: $(STAMP) ## break a whole cluster for MINUTES=10, and report (MAINSPRING_FAULT_SEED replays)
+	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
 
 check: $(STAMP) ## format, lint, types, floors
 	$(BIN)/ruff format --check src tests examples

@@ -47,7 +47,8 @@ async def test_a_bare_array_and_an_object_are_both_taken_and_the_ids_stand_in_or
 
 
 async def test_an_empty_batch_is_accepted_and_does_nothing(api: httpx.AsyncClient) -> None:
-    for body in ([], {"jobs": []}):
+    bodies: tuple[Any, ...] = ([], {"jobs": []})
+    for body in bodies:
         assert (await api.post(BATCH, json=body)).json() == {"accepted": 0, "job_ids": []}
 
 

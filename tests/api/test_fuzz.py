@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 JSON = {"Content-Type": "application/json"}
 few = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )  # the rows of one example are in the way of no other: each counts before and after
 
 texts = st.text(st.characters() | st.characters(categories=["Cs", "Cc"]), max_size=8)
@@ -114,7 +114,7 @@ async def test_any_change_is_made_or_refused_and_then_nothing_changed(
     assert after == before
 
 
-@settings(few, max_examples=100)
+@settings(few, max_examples=60)
 @given(body=st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
 async def test_any_bytes_at_the_exchange_are_refused_and_leave_no_row(
     api: httpx.AsyncClient, connection: asyncpg.Connection, body: bytes

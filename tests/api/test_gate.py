@@ -27,7 +27,8 @@ ROUTES = [
     ("GET", "/v1/jobs/j/runs"), ("GET", "/v1/jobs/j/upcoming"), ("GET", "/v1/jobs/j/missed"), ("GET", "/v1/runs"),
     ("GET", "/v1/runs/x"), ("GET", "/v1/runs/x/why"), ("POST", "/v1/runs/x:cancel"), ("POST", "/v1/runs/x/cancel"),
     ("GET", "/v1/queues"), ("GET", "/v1/queues/q"), ("GET", "/v1/workers"), ("GET", "/v1/dead-letters"),
-    ("GET", "/v1/dead-letters/x"), ("POST", "/v1/exchange"), ("GET", "/schema/openapi.json"), ("GET", "/schema"), ("GET", "/metrics"),
+    ("GET", "/v1/dead-letters/x"), ("POST", "/v1/exchange"), ("GET", "/schema/openapi.json"), ("GET", "/schema"),
+    ("GET", "/metrics"),
 ]  # fmt: skip
 
 

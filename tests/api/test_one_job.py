@@ -75,8 +75,7 @@ async def test_a_run_has_every_field_live_and_ended(api: httpx.AsyncClient) -> N
     assert queued["scheduled_for"] <= ended["start_time"] <= ended["end_time"] == ended["modified_time"]
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH"])
-async def test_any_subset_of_fields_can_be_changed(api: httpx.AsyncClient, method: str) -> None:
+async def test_any_subset_of_fields_can_be_changed(api: httpx.AsyncClient) -> None:
     job_id = await make(api, schedule="0 9 * * *", owner="bi", payload={"a": 1}, labels={"x": "1"}, max_retries=5)
     before = (await api.get(f"/v1/jobs/{job_id}")).json()
     changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -91,7 +90,7 @@ async def test_any_subset_of_fields_can_be_changed(api: httpx.AsyncClient, metho
     ]
     expected = dict(before)
     for version, (change, effect) in enumerate(changes, 2):
-        answer = await api.request(method, f"/v1/jobs/{job_id}", json=change)
+        answer = await api.request(("PUT", "PATCH")[version % 2], f"/v1/jobs/{job_id}", json=change)
         assert answer.status_code == 200, answer.text
         job = answer.json()
         assert {name: job[name] for name in effect} == effect

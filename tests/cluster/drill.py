@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 import shutil
 import statistics
@@ -81,16 +82,17 @@ async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rat
         violations = judge(history)
         if not rested and not violations:
             violations.append(Violation("L5", "the cluster did not come to rest"))
-        kept = _keep(arena, seed) if violations else None
+        kept = _keep(arena, seed, history) if violations else None
     return Outcome(seed, history, violations, kept)
 
 
-def _keep(arena: Arena, seed: int) -> Path:
-    """The logs and the ledger, for whoever looks into it; the folder of the arena goes."""
+def _keep(arena: Arena, seed: int, history: History) -> Path:
+    """The logs and the history, for whoever looks into it; the folder of the arena goes."""
     folder = KEPT / str(seed)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for file in [*arena.folder.glob("*.log"), arena.ledger, arena.postgres.log_file]:
         if file.exists():
             shutil.copy(file, folder)
+    (folder / "history.pickle").write_bytes(pickle.dumps(history))
     return folder

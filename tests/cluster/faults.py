@@ -45,10 +45,10 @@ class Injector:
 
     @asynccontextmanager
     async def fault(
-        self, name: str, target: str, *, whole: bool = False, from_end: bool = False
+        self, name: str, target: str, *, whole: bool = False, cuts: bool = False, from_end: bool = False
     ) -> AsyncIterator[Injection]:
         """Notes a fault and how long recovery took: from its begin, or from its end where only mending can help."""
-        injection = Injection(name, target, time.monotonic(), whole=whole)
+        injection = Injection(name, target, time.monotonic(), whole=whole, cuts=cuts)
         self.arena.injections.append(injection)
         measuring = None
         if not from_end:  # runs from the first time that the fault itself waits, when it has struck
@@ -127,7 +127,7 @@ async def pause_worker_with_child(injector: Injector) -> None:
 
 async def crash_postgres(injector: Injector) -> None:
     down = injector.chance.uniform(0.2, 3.0)
-    async with injector.fault("stop -m immediate PostgreSQL", f"{down:.1f} s", whole=True, from_end=True):
+    async with injector.fault("stop -m immediate PostgreSQL", f"{down:.1f} s", whole=True, cuts=True, from_end=True):
         await injector.arena.restart_database(down)
 
 
@@ -149,7 +149,8 @@ def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
         seconds = injector.chance.uniform(1.0, 3.0 * TTL)
         delay = injector.chance.uniform(0.05, 0.6) if way is Way.DELAY else 0.0
         late = ", delivered late" if deliver else ""
-        async with injector.fault(f"{side} link {way}{late}", f"{link.name}, {seconds:.1f} s", from_end=True):
+        words, cuts = f"{link.name}, {seconds:.1f} s", side == "PostgreSQL"
+        async with injector.fault(f"{side} link {way}{late}", words, cuts=cuts, from_end=True):
             injector.arena.links.break_(link, way, delay=delay)
             await asyncio.sleep(seconds)
             injector.arena.links.heal(link, deliver=deliver)
@@ -162,7 +163,7 @@ def strand(side: str) -> Fault:
 
     async def fault(injector: Injector) -> None:
         link = _link(injector, side)
-        async with injector.fault(f"{side} link stranded", link.name):
+        async with injector.fault(f"{side} link stranded", link.name, cuts=side == "PostgreSQL"):
             injector.arena.links.strand(link)
 
     return fault

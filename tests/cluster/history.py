@@ -78,13 +78,15 @@ class Report:
 
 @dataclass(slots=True)
 class Injection:
-    """One fault. `whole`: nothing is promised from begin to end; otherwise others must take over from `begin` on."""
+    """One fault. `whole`: nothing is promised from begin to end; otherwise others must take over from `begin` on.
+    `cuts`: the database was away for somebody who could say so."""
 
     name: str
     target: str
     begin: float
     end: float = 0.0
     whole: bool = False
+    cuts: bool = False
     recovery: float | None = None
 
 

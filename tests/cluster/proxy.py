@@ -127,8 +127,10 @@ class Link:
     ) -> None:
         """Carry one direction. The gate stands before the end of the stream too: a cut cable says no goodbye."""
         while True:
-            with suppress(OSError):
+            try:
                 chunk = await reader.read(_CHUNK)
+            except OSError:
+                chunk = b""
             await gate.wait()
             if connection.stranded:
                 await asyncio.Event().wait()

@@ -10,6 +10,7 @@ from tests.cluster.history import CANCELLED, FAILED, QUEUED, RUNNING, SKIPPED, S
 
 _ENDS = {QUEUED: {CANCELLED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _RESCUED_WITHIN = 10.0
+_CUT_OFF_GRACE = 60.0
 _GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
 _CLOCK_ERROR = 0.05  # the ledger's clock and the database's, and /proc/uptime counts hundredths
 
@@ -106,18 +107,33 @@ def _fence_at(life: list[Event], moment: float) -> int | None:
 
 
 def s6_no_two_at_once(history: History) -> Iterator[str]:
-    """Not even when a worker was paused or cut: its watchdog, which no fault here stops, ends what it ran in time."""
+    """Two attempts of one run do not overlap, nor two runs of a job that runs one at a time. Ordinary attempts may,
+    for the cut-off grace, where a worker was told that the database is away; a worker that is paused or hears nothing
+    at all ends what it runs in time, and so does its watchdog."""
     by_run: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
     for (run, attempt), (first, last) in history.extents.items():
         by_run[run].append((attempt, first, last))
     for run, attempts in by_run.items():
         attempts.sort(key=lambda item: item[1])
         for (earlier, _, last), (later, first, _) in pairwise(attempts):
-            if first + _CLOCK_ERROR < last:
+            if first + _CLOCK_ERROR < last and not _excused(history, run, first, last):
                 yield f"run {run}: attempt {later} began {last - first:.2f} s before attempt {earlier} was gone"
         if len(attempts) > 1 and _delivery(history, run) == "at_most_once":
             yield f"run {run} is at most once and was begun {len(attempts)} times"
     yield from _overlapping_runs(history)
+
+
+def _excused(history: History, run: str, first: float, last: float) -> bool:
+    if _exclusive(history, run) or last - first > _CUT_OFF_GRACE:
+        return False
+    return any(fault.cuts and fault.begin <= first <= fault.end + _CUT_OFF_GRACE for fault in history.injections)
+
+
+def _exclusive(history: History, run: str) -> bool:
+    """At most once, or under an overlap rule."""
+    job = history.runs[run][0].row["job_id"] if run in history.runs else None
+    one_at_a_time = job in history.jobs and history.jobs[job][-1].row["overlap"] == 0
+    return one_at_a_time or _delivery(history, run) == "at_most_once"
 
 
 def _overlapping_runs(history: History) -> Iterator[str]:

@@ -8,22 +8,11 @@ import asyncpg
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store.pool import Store
-from tests.store.rows import a_job, a_lane, at, every, job_row
+from tests.store.rows import a_job, at, every, job_row
 
-from .a_node import TIMING, Node, a_node
+from .a_node import TIMING, Node
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def node(store: Store, connection: asyncpg.Connection) -> Node:
-    return await a_node(store, connection)
-
-
-@pytest.fixture
-async def lane_id(connection: asyncpg.Connection) -> int:
-    return await a_lane(connection)
 
 
 def seconds(number: float) -> timedelta:

@@ -24,7 +24,9 @@ def spans(bits: int, levels: int) -> st.SearchStrategy[float]:
     return st.one_of(st.sampled_from(edges), *(st.floats(0, 2 * turn) for turn in turns))
 
 
-def wheel_against_list(delays: st.SearchStrategy[float], steps: st.SearchStrategy[float]) -> type[RuleBasedStateMachine]:
+def wheel_against_list(
+    delays: st.SearchStrategy[float], steps: st.SearchStrategy[float]
+) -> type[RuleBasedStateMachine]:
     """A machine that adds, moves, cancels and advances; the oracle is a dictionary looked through from end to end."""
 
     class WheelAgainstList(RuleBasedStateMachine):

@@ -50,8 +50,9 @@ async def queued(
     job_id: str | None = None,
 ) -> list[UUID]:
     """Runs that have been QUEUED for `waited` seconds (less than nothing: that back off)."""
+    run_ids = uuid7_batch(count)
     new = runs.NewRuns()
-    new.run_ids = uuid7_batch(count)
+    new.run_ids = [str(run_id) for run_id in run_ids]
     new.lane_ids = [lane_id] * count
     new.max_attempts = [max_attempts] * count
     new.job_ids = [job_id] * count
@@ -61,10 +62,10 @@ async def queued(
     await runs.insert(connection, DEFAULT_TENANT, new)
     await connection.execute(
         "update mainspring.runs set ready_at = ready_at - $2::interval where run_id = any ($1)",
-        new.run_ids,
+        run_ids,
         timedelta(seconds=waited),
     )
-    return new.run_ids
+    return run_ids
 
 
 async def claim(
@@ -139,7 +140,8 @@ async def job_row(connection: Connection, job_id: str) -> Record:
 async def live(connection: Connection, job_id: str | None = None) -> list[Record]:
     """The rows of runs, oldest first; of one job, or all."""
     rows: list[Record] = await connection.fetch(
-        "select * from mainspring.runs where $1::text is null or job_id = $1 or run_id::text = $1 order by scheduled_for",
+        """select * from mainspring.runs
+           where $1::text is null or job_id = $1 or run_id::text = $1 order by scheduled_for""",
         job_id,
     )
     return rows

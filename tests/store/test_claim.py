@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.domain.job import Priority
 from mainspring.domain.transitions import StoredState
-from mainspring.kernel.ids import uuid7
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import runs
 from mainspring.store.pool import HOT_SETTINGS
 
@@ -119,16 +119,18 @@ async def test_low_overtakes_high_after_ten_minutes_of_waiting(
     assert row["lane_id"] == lanes[first]
 
 
+@pytest.mark.parametrize("lanes", [1, 2], ids=["one lane", "several lanes"])
 async def test_a_locked_run_is_passed_over_and_not_waited_for(
-    database_url: str, connection: asyncpg.Connection
+    database_url: str, connection: asyncpg.Connection, lanes: int
 ) -> None:
-    lane_id = await a_lane(connection)
-    [old] = await queued(connection, lane_id, waited=60)
-    [young] = await queued(connection, lane_id)
+    lane_ids = [await a_lane(connection, task=f"work-{number}") for number in range(lanes)]
+    [old] = await queued(connection, lane_ids[0], waited=60)
+    [young] = await queued(connection, lane_ids[0])
     other = await asyncpg.connect(database_url)
+    await connection.execute("set lock_timeout = '2s'")
     async with other.transaction():
-        await runs.lock_run(other, 1, old)  # type: ignore[arg-type]
-        [row] = await claim(connection, [lane_id], 1, uuid7())
+        await runs.lock_run(other, DEFAULT_TENANT, old)
+        [row] = await claim(connection, lane_ids, 1, uuid7())
     await other.close()
     assert row["run_id"] == young
 

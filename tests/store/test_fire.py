@@ -3,87 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
-from uuid import UUID
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
 
-from mainspring.domain.job import Overlap
+from mainspring.domain.job import Delivery, Overlap, Spec
 from mainspring.domain.misfire import FirePlan, Missed
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import fires, jobs, leases
-from mainspring.store.pool import HOT_SETTINGS
 
-from .rows import a_job, a_lane, at, claim, ended, every, job_row, live, now_of, until_blocked
+from .fire_scene import MINUTE, Scene, run_now
+from .rows import a_job, at, ended, job_row, live, until_blocked
 
 pytestmark = pytest.mark.anyio
-
-MINUTE = timedelta(minutes=1)
-OVERLAP_REASON = "overlap: an earlier run of this job was still alive"
-
-
-class Scene:
-    """One due job, recurring by the minute, and a node that holds every shard."""
-
-    def __init__(self, connection: asyncpg.Connection, lane_id: int, moment: datetime, held: dict[int, int]) -> None:
-        self.connection = connection
-        self.lane_id = lane_id
-        self.moment = moment
-        self.node = uuid7()
-        self.held = held
-
-    def again(self, job_id: str = "nightly", *, version: int = 1, minutes: int = 0) -> fires.DueAgain:
-        """The fire of `minutes` later, on time."""
-        moment = self.moment + minutes * MINUTE
-        return fires.DueAgain(
-            DEFAULT_TENANT, job_id, version, moment, FirePlan([moment], [], moment, moment + MINUTE)
-        )
-
-    def once(self, job_id: str, run_id: UUID, *, version: int = 1) -> fires.DueOnce:
-        return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id)
-
-    async def job(self, job_id: str = "nightly", *, overlap: Overlap = Overlap.SKIP) -> None:
-        await a_job(self.connection, self.lane_id, job_id, every(60, self.moment), self.moment, overlap=overlap)
-
-    async def fire(self, *due: fires.DueAgain, on: asyncpg.Connection | None = None) -> fires.Fired:
-        return await fire_with_lock(on or self.connection, self.node, self.held, due)
-
-
-async def fire_with_lock(
-    connection: asyncpg.Connection, node: UUID, held: dict[int, int], due: tuple[fires.DueAgain, ...]
-) -> fires.Fired:
-    """As where overlap matters: lock, then decide."""
-    async with connection.transaction():
-        await fires.lock_due(connection, node, held, due)
-        return await fires.fire_recurring(connection, node, held, due)
-
-
-async def run_now(connection: asyncpg.Connection, job_id: str = "nightly") -> bool:
-    """A run by hand; False when it was skipped."""
-    async with connection.transaction():
-        assert await jobs.lock(connection, DEFAULT_TENANT, job_id)
-        run_id = uuid7()
-        row = await fires.run_now(connection, DEFAULT_TENANT, job_id, run_id, f"manual:{run_id}")
-    assert row is not None
-    return not row["skipped"]
-
-
-@pytest.fixture
-async def scene(connection: asyncpg.Connection) -> Scene:
-    made = Scene(connection, await a_lane(connection), await now_of(connection), {})
-    made.held = await leases.take(connection, made.node, range(128), 600.0)
-    return made
-
-
-@pytest.fixture
-async def others(database_url: str) -> AsyncIterator[list[asyncpg.Connection]]:
-    opened = [await asyncpg.connect(database_url, server_settings=HOT_SETTINGS) for _ in range(2)]
-    yield opened
-    for connection in opened:
-        await connection.close()
 
 
 async def test_a_fire_gives_a_run_built_from_the_row_and_moves_the_job_on(scene: Scene) -> None:
@@ -194,7 +128,9 @@ async def test_last_fired_for_only_rises(scene: Scene) -> None:
     await scene.fire(scene.again())
     await scene.fire(scene.again(minutes=1))
     for minutes in (0, 1):
-        await scene.connection.execute("update mainspring.jobs set next_fire_at = $1", scene.again(minutes=minutes).next_fire_at)
+        await scene.connection.execute(
+            "update mainspring.jobs set next_fire_at = $1", scene.again(minutes=minutes).next_fire_at
+        )
         assert await scene.fire(scene.again(minutes=minutes)) == fires.Fired({}, [])
     assert (await job_row(scene.connection, "nightly"))["last_fired_for"] == scene.moment + MINUTE
     assert len(await live(scene.connection)) == 2
@@ -242,9 +178,7 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     await transaction.start()
     born = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
     assert born == {scene.lane_id: 1}
-    late = asyncio.create_task(
-        fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())])
-    )
+    late = asyncio.create_task(fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())]))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
     assert await late == {}
@@ -286,101 +220,6 @@ async def test_a_one_time_job_with_an_id_of_its_owners_keeps_that(scene: Scene) 
     assert (run["job_id"], run["trigger"]) == ("launch", "at")
 
 
-@pytest.mark.parametrize("state", [StoredState.QUEUED, StoredState.RUNNING], ids=lambda state: state.name)
-async def test_a_fire_while_a_run_is_alive_is_skipped_with_the_reason(scene: Scene, state: StoredState) -> None:
-    await scene.job()
-    await scene.fire(scene.again())
-    if state is StoredState.RUNNING:
-        await claim(scene.connection, [scene.lane_id], 1, uuid7())
-    assert await scene.fire(scene.again(minutes=1)) == fires.Fired({}, [0])
-    assert len(await live(scene.connection)) == 1
-    [skip] = await ended(scene.connection)
-    assert (skip["state"], skip["reason"], skip["job_id"]) == (StoredState.SKIPPED, OVERLAP_REASON, "nightly")
-    assert (skip["scheduled_for"], skip["attempt"], skip["trigger"]) == (scene.moment + MINUTE, 0, None)
-    job = await job_row(scene.connection, "nightly")
-    assert (job["next_fire_at"], job["last_fired_for"]) == (scene.moment + 2 * MINUTE, scene.moment + MINUTE)
-
-
-async def test_overlap_allow_gives_both_runs(scene: Scene) -> None:
-    await scene.job(overlap=Overlap.ALLOW)
-    await scene.fire(scene.again())
-    await scene.fire(scene.again(minutes=1))
-    assert [row["scheduled_for"] for row in await live(scene.connection)] == [scene.moment, scene.moment + MINUTE]
-    assert await ended(scene.connection) == []
-
-
-async def test_of_several_catch_up_runs_at_once_all_but_the_first_overlap(scene: Scene) -> None:
-    await scene.job()
-    moments = [scene.moment + number * MINUTE for number in range(3)]
-    plan = FirePlan(moments, [], moments[-1], moments[-1] + MINUTE)
-    await scene.fire(fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan))
-    assert [row["scheduled_for"] for row in await live(scene.connection)] == moments[:1]
-    assert [row["scheduled_for"] for row in await ended(scene.connection)] == moments[1:]
-
-
-async def test_a_fire_decides_about_overlap_after_it_has_the_lock(
-    scene: Scene, others: list[asyncpg.Connection]
-) -> None:
-    """A run by hand is being born; the fire waits for the job's row and then sees it."""
-    await scene.job()
-    by_hand, firing = others
-    transaction = by_hand.transaction()
-    await transaction.start()
-    assert await run_now(by_hand)
-    fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
-    await until_blocked(scene.connection, firing.get_server_pid())
-    await transaction.commit()
-    assert await fire == fires.Fired({}, [0])
-    assert [row["trigger"] is None for row in await live(scene.connection)] == [False]
-    assert [row["reason"] for row in await ended(scene.connection)] == [OVERLAP_REASON]
-
-
-async def test_a_run_by_hand_decides_about_overlap_after_it_has_the_lock(
-    scene: Scene, others: list[asyncpg.Connection]
-) -> None:
-    await scene.job()
-    by_hand, firing = others
-    transaction = firing.transaction()
-    await transaction.start()
-    await scene.fire(scene.again(), on=firing)
-    running = asyncio.create_task(run_now(by_hand))
-    await until_blocked(scene.connection, by_hand.get_server_pid())
-    await transaction.commit()
-    assert await running is False
-    assert len(await live(scene.connection)) == 1
-    [skip] = await ended(scene.connection)
-    assert skip["trigger"].startswith("manual:")
-    assert skip["reason"] == OVERLAP_REASON
-
-
-async def test_no_mix_of_fires_and_runs_by_hand_gives_a_job_two_live_runs(
-    scene: Scene, others: list[asyncpg.Connection]
-) -> None:
-    for number in range(25):
-        job_id = f"job-{number}"
-        await scene.job(job_id)
-        await asyncio.gather(
-            scene.fire(scene.again(job_id), on=others[number % 2]), run_now(others[1 - number % 2], job_id)
-        )
-        assert len(await live(scene.connection, job_id)) == 1, job_id
-        assert len(await ended(scene.connection, job_id)) == 1, job_id
-
-
-async def test_a_run_by_hand_may_overlap_where_that_is_allowed(scene: Scene) -> None:
-    await scene.job(overlap=Overlap.ALLOW)
-    assert await run_now(scene.connection)
-    assert await run_now(scene.connection)
-    await scene.fire(scene.again())
-    assert len(await live(scene.connection)) == 3
-
-
-async def test_a_cancelled_job_is_not_run_by_hand(scene: Scene) -> None:
-    await scene.job()
-    await scene.connection.execute("update mainspring.jobs set status = $1", int(StoredJobStatus.CANCELLED))
-    assert await fires.run_now(scene.connection, DEFAULT_TENANT, "nightly", uuid7(), "manual:1") is None
-    assert await live(scene.connection) == []
-
-
 async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Scene) -> None:
     await scene.job()
     gap = Missed(scene.moment - 3 * MINUTE, scene.moment - MINUTE, 3, "coalesced into a later fire")
@@ -401,3 +240,27 @@ async def test_the_most_overdue_job_says_how_late_we_are(scene: Scene) -> None:
     assert late is not None and 90 <= late < 150
     shard = (await job_row(scene.connection, "nightly"))["shard"]
     assert await fires.oldest_due(scene.connection, [other for other in scene.held if other != shard]) is None
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["fired", "by hand"])
+@pytest.mark.parametrize("delivery", list(Delivery), ids=lambda delivery: delivery.value)
+@pytest.mark.parametrize("overlap", list(Overlap), ids=lambda overlap: overlap.word)
+async def test_a_run_knows_whether_two_attempts_of_it_may_overlap(
+    scene: Scene, overlap: Overlap, delivery: Delivery, by_hand: bool
+) -> None:
+    await scene.job(overlap=overlap, spec=Spec(delivery=delivery))
+    if by_hand:
+        await run_now(scene.connection)
+    else:
+        await scene.fire(scene.again())
+    [run] = await live(scene.connection)
+    assert run["exclusive"] is (overlap is Overlap.SKIP or delivery is Delivery.AT_MOST_ONCE)
+
+
+@pytest.mark.parametrize("delivery", list(Delivery), ids=lambda delivery: delivery.value)
+async def test_a_one_time_run_is_exclusive_when_it_is_at_most_once(scene: Scene, delivery: Delivery) -> None:
+    spec = Spec(delivery=delivery)
+    await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment, spec=spec)
+    await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("later", uuid7())])
+    [run] = await live(scene.connection)
+    assert run["exclusive"] is (delivery is Delivery.AT_MOST_ONCE)

@@ -165,4 +165,6 @@ async def test_dropping_leaves_the_session_as_it_was(connection: asyncpg.Connect
     before = await connection.fetch("select name, setting from pg_settings where source = 'session' order by name")
     await make(connection, "run_history", date(2020, 1, 1))
     await partitions.drop_older(connection, 30)
-    assert await connection.fetch("select name, setting from pg_settings where source = 'session' order by name") == before
+    assert (
+        await connection.fetch("select name, setting from pg_settings where source = 'session' order by name") == before
+    )

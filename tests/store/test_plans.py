@@ -132,7 +132,9 @@ class Statement:
 
 async def statements(connection: asyncpg.Connection, node: UUID) -> list[Statement]:
     """What the hot path does, each for a batch of 100."""
-    ours = [row["run_id"] for row in await connection.fetch("select run_id from mainspring.runs where worker_id = $1", US)]
+    ours = [
+        row["run_id"] for row in await connection.fetch("select run_id from mainspring.runs where worker_id = $1", US)
+    ]
     some, fences, zeros, nothing = ours[:BATCH], [1] * BATCH, [0] * BATCH, [None] * BATCH
     held = await leases.take(connection, node, range(128), 60)
     lease = [node, list(held), list(held.values())]

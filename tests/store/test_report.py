@@ -80,9 +80,7 @@ async def test_of_a_batch_those_that_match_are_recorded(connection: asyncpg.Conn
     ours = [(await a_claimed_run(connection, worker_id))["run_id"] for _ in range(3)]
     theirs = (await a_claimed_run(connection, uuid7()))["run_id"]
     sent = [*ours, theirs]
-    rows = await runs.report_successes(
-        connection, worker_id, sent, [1, 9, 1, 1], [0.0] * 4, [0.0] * 4, [None] * 4
-    )
+    rows = await runs.report_successes(connection, worker_id, sent, [1, 9, 1, 1], [0.0] * 4, [0.0] * 4, [None] * 4)
     assert {row["run_id"] for row in rows} == {ours[0], ours[2]}
     assert {row["run_id"] for row in await live(connection)} == {ours[1], theirs}
 
@@ -169,9 +167,11 @@ async def test_the_worker_that_had_a_requeued_run_is_fenced(connection: asyncpg.
 
 async def test_a_run_handed_back_unstarted_gets_its_attempt_back(connection: asyncpg.Connection) -> None:
     run = await a_claimed_run(connection, uuid7())
-    await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 0.0, given_back=1)])
+    await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 0.0, error="Boom")])
+    await claim(connection, [run["lane_id"]], 1, uuid7())
+    await runs.requeue(connection, [runs.Requeue(run["run_id"], 3, 0.0, given_back=1)])
     [row] = await live(connection)
-    assert (row["attempt"], row["fence"], row["last_error"]) == (0, 2, None)
+    assert (row["attempt"], row["fence"], row["last_error"]) == (1, 4, "Boom")
 
 
 @pytest.mark.parametrize("fence", [0, 2])

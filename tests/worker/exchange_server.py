@@ -2,12 +2,13 @@
 
 It keeps the promises of the real one as the wire module states them: an outcome is recorded once and acknowledged
 always, a newer exchange releases a parked one, lost claims are handed out again on recover. Faults are put in front of
-the next exchanges: each is used once.
+the next exchanges: each is used once. An outage is a fault of every exchange until it is over, of parked ones too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ Fault = Literal[
     "talk nonsense",
     "hang",
     "503",
+    "store_down",
     "401",
     "422",
     "unknown_worker",
@@ -34,6 +36,7 @@ Fault = Literal[
 ]
 _PROBLEMS = {
     "503": (503, "unavailable"),
+    "store_down": (503, "store_down"),
     "401": (401, "unauthorized"),
     "422": (422, "invalid_input"),
     "unknown_worker": (409, "unknown_worker"),
@@ -67,6 +70,8 @@ class ExchangeServer:
         self.recorded_twice: list[UUID] = []
         self.stop: set[UUID] = set()
         self.faults: deque[Fault] = deque()
+        self.acknowledged = 0.0  # when the last exchange arrived that was answered 200 (monotonic)
+        self._outage: Fault | None = None
         self.most_in_flight = 0
         self.connected = 0
         self._faults_when_reported: dict[UUID, Fault] = {}
@@ -110,6 +115,13 @@ class ExchangeServer:
     def cancel(self, run_id: UUID) -> None:
         self.stop.add(run_id)
         self._tell()
+
+    def begin_outage(self, fault: Fault) -> None:
+        self._outage = fault
+        self._tell()
+
+    def end_outage(self) -> None:
+        self._outage = None
 
     def held_by_workers(self) -> int:
         return len(self._claimed)
@@ -161,26 +173,36 @@ class ExchangeServer:
             writer.close()
 
     async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        arrived = time.monotonic()
         self.requests.append(request)
-        fault = self.faults.popleft() if self.faults else None
+        fault = self.faults.popleft() if self.faults else self._outage
         for outcome in request.outcomes:
             fault = self._faults_when_reported.pop(outcome.run_id, fault)
         self._tell()
+        if fault is not None and (answer := await self._instead(fault)) is not None:
+            return answer
+        reply = await self._exchange(request)
+        if reply is None:
+            assert self._outage is not None
+            return await self._instead(self._outage)
+        if fault == "drop the answer":
+            return None
+        self.acknowledged = max(self.acknowledged, arrived)
+        answer = _http(200, _encode(reply))
+        return answer[:-5] if fault == "cut the answer short" else answer
+
+    async def _instead(self, fault: Fault) -> bytes | None:
+        """What is answered instead of carrying the exchange out; None when the fault strikes later."""
         if fault in _PROBLEMS:
             if fault == "unknown_worker":
                 self._claimed.clear()
             return _problem(*_PROBLEMS[fault])
         if fault == "hang":
             await asyncio.Event().wait()
-        if fault == "talk nonsense":
-            return b"I am not a web server\r\n\r\n"
-        reply = await self._exchange(request)
-        if fault == "drop the answer":
-            return None
-        answer = _http(200, _encode(reply))
-        return answer[:-5] if fault == "cut the answer short" else answer
+        return b"I am not a web server\r\n\r\n" if fault == "talk nonsense" else None
 
-    async def _exchange(self, request: ExchangeRequest) -> ExchangeReply:
+    async def _exchange(self, request: ExchangeRequest) -> ExchangeReply | None:
+        """None when an outage began while it was parked."""
         if request.seq <= self._newest.get(request.worker_id, 0):
             return ExchangeReply(seq=request.seq, superseded=True)
         self._newest[request.worker_id] = request.seq
@@ -192,6 +214,8 @@ class ExchangeServer:
             reply.runs = [order for run_id, order in self._claimed.items() if run_id not in held]
         deadline = asyncio.get_running_loop().time() + request.wait_ms / 1000
         while True:
+            if self._outage is not None:
+                return None
             if self._newest[request.worker_id] != request.seq:
                 reply.superseded = True
                 return reply

@@ -10,7 +10,7 @@ import uvloop
 
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused
+from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
 
 from .exchange_server import ExchangeServer, Fault, an_order
 
@@ -58,6 +58,7 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
     ("fault", "error", "words"),
     [
         ("503", AnswerLost, "503 unavailable"),
+        ("store_down", StoreDown, "503 store_down"),
         ("drop the answer", AnswerLost, "without an answer"),
         ("cut the answer short", AnswerLost, "without an answer"),
         ("talk nonsense", AnswerLost, "HTTP"),
@@ -74,8 +75,9 @@ def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
 ) -> None:
     async def test(server: ExchangeServer, link: Link) -> None:
         server.faults.append(fault)
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as caught:
             await link.exchange(request(1))
+        assert caught.type is error
         assert (await link.exchange(request(2))).seq == 2
 
     between(test, timeout=0.2)

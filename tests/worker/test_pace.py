@@ -115,6 +115,13 @@ def test_failures_back_off_from_a_tenth_of_a_second_to_one(scene: Scene) -> None
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
+def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:
+    pace, ledger = Pace(0.25, NOW), Scene().ledger
+    for _ in range(6):
+        pace.failed(NOW)
+    assert pace.next_start(ledger, 0, NOW, hungry=True) == NOW + 0.25
+
+
 def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
     scene.pace.refused(NOW)
     assert scene.next(NOW) == NOW + 5.0

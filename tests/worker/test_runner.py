@@ -454,3 +454,47 @@ def test_python_runs_cannot_be_killed_from_outside_and_the_runner_says_so() -> N
         assert attempt.fenced
 
     on_a_bench(test)
+
+
+def test_cut_off_hands_back_what_is_unstarted_and_stops_only_what_is_exclusive() -> None:
+    async def test(bench: Bench) -> None:
+        ordinary, exclusive = an_order("sleeps"), an_order("sleeps", exclusive=True)
+        waiting = [an_order("noop"), an_order("noop", exclusive=True)]
+        bench.take(ordinary, exclusive, *waiting)
+        await bench.until(lambda: len(bench.runner.active) == 2)
+        assert bench.runner.holds_exclusive()
+        assert bench.runner.cut_off() == 1
+        assert {bench.endings[order.run_id].status for order in waiting} == {"RETURNED"}
+        ending = await bench.ending(exclusive)
+        assert (ending.status, ending.error, ending.retry) == ("FAILED", "stopped: cut off from the database", True)
+        assert not bench.runner.holds_exclusive()
+        assert [attempt.order for attempt in bench.runner.active] == [ordinary]
+        assert bench.runner.cut_off() == 0
+
+    on_a_bench(test, slots=2)
+
+
+@pytest.mark.parametrize("task", ["ignores_cancellation", "blocks"])
+def test_an_exclusive_run_that_does_not_heed_the_cut_off_is_known(task: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.take(an_order(task, exclusive=True))
+        await bench.until(lambda: bench.runner.active)
+        assert bench.runner.cut_off() == 1
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert bench.runner.holds_exclusive(unkillable=True)
+        release.set()
+
+    on_a_bench(test)
+
+
+def test_a_cancel_that_was_asked_for_before_the_cut_off_stays_a_cancel() -> None:
+    async def test(bench: Bench) -> None:
+        order = an_order("sleeps", exclusive=True)
+        (attempt,) = bench.take(order)
+        await bench.until(lambda: bench.runner.active)
+        bench.runner.stop(attempt, Stop.CANCEL)
+        bench.runner.cut_off()
+        assert (await bench.ending(order)).status == "CANCELLED"
+
+    on_a_bench(test)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,16 +18,17 @@ import uvloop
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.roles.worker import load_app
-from mainspring.worker.worker import EXIT_FENCED
+from mainspring.worker.lease_keeper import EXIT_FENCED
+from mainspring.worker.watchdog_link import HEAD_START
 
 from .exchange_server import ExchangeServer, an_order
-from .processes import ended_soon, written
+from .processes import alive, ended_soon, written
 
 PROGRAM = """
 import sys, uvloop
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, run_worker
-quick = Timing(beat=0.4, kill=1.0, rescue=1.6, kill_grace=0.3, drain_grace=2.0)
+quick = Timing(beat=0.4, kill=1.0, rescue=2.0, cut_off_grace=10.0, kill_grace=0.3, drain_grace=2.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", quick)
 sys.exit(uvloop.run(run_worker(options)))
 """
@@ -41,6 +44,11 @@ async def sleeps(seconds: float, path: str = "") -> None:
     await asyncio.sleep(seconds)
 
 @app.task
+def sleeps_in_a_thread(seconds: float, path: str) -> None:
+    open(path, "w").write(str(os.getpid()))
+    time.sleep(seconds)
+
+@app.task
 async def blocks_the_loop(seconds: float) -> None:
     time.sleep(seconds)
 """
@@ -51,7 +59,7 @@ HELD = "trap '' TERM; while :; do sleep 0.05; done"
 async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     (folder / "app_under_test.py").write_text(APP)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, server.url, "app_under_test:app", cwd=folder
+        sys.executable, "-c", PROGRAM, server.url, "app_under_test:app", cwd=folder, stderr=subprocess.PIPE
     )
     try:
         await server.until(lambda: server.requests)
@@ -60,6 +68,12 @@ async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterato
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def said_by(process: asyncio.subprocess.Process) -> str:
+    """The log of a process that has ended, or is about to."""
+    assert process.stderr is not None
+    return (await process.stderr.read()).decode()
 
 
 def with_a_process(folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]) -> None:
@@ -115,6 +129,59 @@ def test_a_worker_that_is_cut_off_ends_with_its_coroutines(tmp_path: Path) -> No
     with_a_process(tmp_path, test)
 
 
+def test_an_exclusive_run_that_cannot_be_ended_alone_takes_the_process_along(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
+        thread = {"seconds": 60, "path": f"{tmp_path}/began"}
+        server.submit(
+            an_order("sleeps_in_a_thread", payload=thread, exclusive=True),
+            an_order("shell", command=f"echo $$ > {tmp_path}/pid; {HELD}"),
+        )
+        await written(tmp_path / "began")
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        server.begin_outage("store_down")
+        assert await process.wait() == EXIT_FENCED
+        assert time.monotonic() - server.acknowledged < 1.5  # nobody would take it before 2.0 - 0.5
+        assert await ended_soon(pid, 1.0)
+
+    with_a_process(tmp_path, test)
+
+
+def test_a_worker_that_is_stopped_while_the_database_is_away_is_killed_with_its_runs(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
+        server.submit(an_order("shell", command=f"echo $$ > {tmp_path}/pid; {HELD}"))
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        server.begin_outage("store_down")
+        await server.until(lambda: time.monotonic() > server.acknowledged + 1.0 + HEAD_START + 0.3)
+        process.send_signal(signal.SIGSTOP)
+        assert alive(pid)
+        assert await ended_soon(pid, 1.0 + HEAD_START + 0.5)
+        assert await process.wait() == -signal.SIGKILL
+
+    with_a_process(tmp_path, test)
+
+
+def test_an_exclusive_coroutine_is_cancelled_alone_and_the_outage_is_told_in_three_lines(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
+        ordinary = an_order("sleeps", payload={"seconds": 2.0})
+        exclusive = an_order("sleeps", payload={"seconds": 60}, exclusive=True)
+        server.submit(ordinary, exclusive)
+        await server.until(lambda: server.held_by_workers() == 2)
+        server.begin_outage("store_down")
+        await server.until(lambda: server.requests[-1].outcomes)
+        server.end_outage()
+        outcome = await server.outcome_of(exclusive)
+        assert (outcome.status, outcome.error) == ("FAILED", "stopped: cut off from the database")
+        assert (await server.outcome_of(ordinary)).status == "SUCCESS"
+        process.send_signal(signal.SIGTERM)
+        said = await said_by(process)
+        assert said.count("the server says that the database is away") == 1
+        assert said.count("database away: stopping exclusive runs") == 1
+        assert said.count("the database is back") == 1
+        assert "no answer from the server" not in said
+
+    with_a_process(tmp_path, test)
+
+
 def test_term_drains_and_leaves_with_success(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         order = an_order("sleeps", payload={"seconds": 0.3, "path": f"{tmp_path}/began"})
@@ -165,5 +232,5 @@ def test_an_application_is_found_in_the_current_folder(tmp_path: Path, monkeypat
     (tmp_path / "a_folder_of_mine.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert sorted(load_app("a_folder_of_mine:app").tasks) == ["blocks_the_loop", "sleeps"]
+    assert sorted(load_app("a_folder_of_mine:app").tasks) == ["blocks_the_loop", "sleeps", "sleeps_in_a_thread"]
     assert os.getcwd() == str(tmp_path)

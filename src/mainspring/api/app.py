@@ -52,4 +52,5 @@ def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts:
         state=State({"services": services}),
         request_max_body_size=MAX_BODY_BYTES,
         debug=False,
+        logging_config=None,
     )

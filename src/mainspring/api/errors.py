@@ -116,7 +116,8 @@ def _body_too_large() -> errors.PayloadTooLarge:
 def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     if isinstance(error, AWAY):
         log.warning("the database is away", path=request.url.path, error=repr(error))
-        return on_mainspring_error(request, errors.Unavailable("the database is away", code="store_down", hint="try again shortly"))
+        away = errors.Unavailable("the database is away", code="store_down", hint="try again shortly")
+        return on_mainspring_error(request, away)
     if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError):
         return on_mainspring_error(
             request,

@@ -1,4 +1,4 @@
-"""While PostgreSQL is away: `503` with Retry-After within two seconds, for requests that come and for those that hang."""
+"""While PostgreSQL is away: 503 with Retry-After within two seconds, for requests that come and for those that hang."""
 
 from __future__ import annotations
 

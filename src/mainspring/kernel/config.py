@@ -23,13 +23,15 @@ class Timing:
 
     A worker beats every `beat`; without an acknowledgement for `kill` its runs are killed; after `rescue` without a
     recorded beat the rescuer gives them to others. The difference between kill and rescue pays for the kill itself
-    and for `beat_slack`, the age up to which a recorded beat is not recorded again.
+    and for `beat_slack`, the age up to which a recorded beat is not recorded again. While servers say that only the
+    database is away, ordinary runs live on until `cut_off_grace` after the last acknowledgement.
     """
 
     beat: float = 2.0
     kill: float = 5.0
     rescue: float = 7.0
     beat_slack: float = 0.5
+    cut_off_grace: float = 60.0
     rescue_sweep: float = 0.5
     lease_ttl: float = 3.0
     lease_margin: float = 0.5
@@ -43,6 +45,8 @@ class Timing:
     def __post_init__(self) -> None:
         if not self.beat < self.kill < self.rescue - self.beat_slack:
             raise ValueError("timing needs beat < kill < rescue - beat_slack")
+        if not self.kill <= self.cut_off_grace:
+            raise ValueError("timing needs kill <= cut_off_grace")
         if not self.lease_renewal + self.lease_margin < self.lease_ttl:
             raise ValueError("timing needs lease_renewal + lease_margin < lease_ttl")
 

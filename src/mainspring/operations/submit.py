@@ -16,6 +16,7 @@ from mainspring.domain.schedule import Schedule, ScheduleKind, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.operations.gathering import Gathering
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.store import jobs, runs
@@ -41,9 +42,12 @@ class Submitter:
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
+        self._gathering = Gathering(self._store_plain)
 
     async def submit(self, tenant: TenantId, request: JobRequest) -> Submitted:
         definition = define(request, self._clock.now())
+        if _plain(definition):
+            return Submitted([await self._gathering.add(tenant, definition)], [False])
         return await self._store_all(tenant, [request], [definition], single=True)
 
     async def submit_batch(self, tenant: TenantId, requests: Sequence[JobRequest]) -> Submitted:
@@ -60,6 +64,9 @@ class Submitter:
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
         return await self._store_all(tenant, requests, definitions, single=False)
+
+    async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
+        return (await self._store_all(tenant, (), definitions, single=True)).job_ids
 
     async def _store_all(
         self,
@@ -132,10 +139,7 @@ class _Batch:
         self.repeated: list[bool] = [False] * len(definitions)
         self.born: dict[int, int] = {}
         self.soonest: datetime | None = None
-        self._plain = all(
-            item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
-            for item in definitions
-        )
+        self._plain = all(map(_plain, definitions))
 
     @property
     def one_statement(self) -> bool:
@@ -279,6 +283,11 @@ class _Batch:
         )
         refusal.errors = errors
         return refusal
+
+
+def _plain(item: JobDefinition) -> bool:
+    """Nothing but a run to be born: no id to take, no key, no jobs row."""
+    return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
 
 
 def anchored(schedule: Schedule, now: datetime) -> Schedule:

@@ -140,9 +140,14 @@ class Firer:
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
         planned = []
+        # What falls due together is mostly of a few kinds, and a plan takes 60 µs: worked out once for each kind.
+        plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
         for job in batch:
+            kind = (job.schedule_text, job.spec_text, job.next_fire_at)
             try:
-                planned.append((job, _plan(job, now)))
+                if kind not in plans:
+                    plans[kind] = _plan(job, now)
+                planned.append((job, plans[kind]))
             except Exception as error:  # noqa: BLE001 - whatever its definition does to us, the others must fire
                 self._set_aside(job, error)
         return planned
@@ -156,8 +161,8 @@ class Firer:
         return {shard: held[shard] for shard in sorted({job.shard for job in batch}) if shard in held}
 
     def _rearm(self, job: DueJob, plan: FirePlan, now: datetime) -> None:
-        """The next fire may lie inside the window, before the next scan. Only of jobs that fired: one that was paused or
-        deleted would come round for ever."""
+        """The next fire may lie inside the window, before the next scan. Only of jobs that fired: one that was paused
+        or deleted would come round for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(

@@ -47,7 +47,7 @@ class LaneBook:
         return self._by_key.get(key)
 
     async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, LaneId]:
-        """The ids of `keys`, interning those that are new; a lane stays, whatever becomes of the caller's transaction."""
+        """The ids of `keys`, interning those that are new. A lane stays, whatever becomes of our transaction."""
         wanted = sorted(set(keys))
         missing = [key for key in wanted if key not in self._by_key]
         if missing and connection.is_in_transaction():

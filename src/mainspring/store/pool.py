@@ -65,7 +65,7 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
     async def pool(size: int, settings: dict[str, str], kind: str) -> asyncpg.Pool:
         return await asyncpg.create_pool(
             url,
-            min_size=1,
+            min_size=0,
             max_size=size,
             max_inactive_connection_lifetime=0,
             timeout=5,

@@ -23,6 +23,7 @@ class Stop(StrEnum):
     CANCEL = "cancel"
     TIMEOUT = "timeout"
     DRAIN = "drain"
+    CUT_OFF = "cut off"
 
 
 class Heeds(StrEnum):
@@ -50,7 +51,7 @@ CANCELLED = Ending("CANCELLED")
 class Attempt(msgspec.Struct, eq=False):
     """A run that was handed to us, from its receipt until its outcome is acknowledged.
 
-    `on_stop` is how its executor is told that it is to stop.
+    `on_stop` is how its executor is told that it is to stop; `kill` ends it at once, where that is possible.
     `fenced` means that the server no longer takes it for ours: whatever becomes of it is not reported.
     """
 
@@ -61,6 +62,7 @@ class Attempt(msgspec.Struct, eq=False):
     deadline: float = 0.0
     stopping: Stop | None = None
     on_stop: Callable[[], None] | None = None
+    kill: Callable[[], None] | None = None
     heeds: Heeds = Heeds.CANCELLATION
     carrier: asyncio.Task[None] | None = None
     reported: bool = False
@@ -101,6 +103,8 @@ def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
             return failed(f"timed out after {format_duration(attempt.order.timeout)}{suffix}")
         case Stop.DRAIN:
             return failed(f"worker stopped{suffix}")
+        case Stop.CUT_OFF:
+            return failed(f"stopped: cut off from the database{suffix}")
         case _:
             return CANCELLED
 

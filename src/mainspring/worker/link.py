@@ -14,6 +14,7 @@ from mainspring.wire.problems import Problem
 _encode = msgspec.json.Encoder().encode
 _decode_reply = msgspec.json.Decoder(ExchangeReply).decode
 _decode_problem = msgspec.json.Decoder(Problem).decode
+_STORE_DOWN = "store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
 _MOST_IDLE = 2
 
@@ -24,6 +25,10 @@ class LinkError(Exception):
 
 class AnswerLost(LinkError):
     """Nobody can say whether it was carried out: no connection, no answer in time, or a server in trouble."""
+
+
+class StoreDown(AnswerLost):
+    """The server is there, and says that its database is not. What was under way may have been carried out."""
 
 
 class Refused(LinkError):
@@ -89,6 +94,8 @@ def _read(status: int, body: bytes) -> ExchangeReply:
         code, detail = "", f"{status}: {body[:200].decode('utf-8', 'replace')}"
     if status == 409 and code in _DEAD_INCARNATION:
         raise IncarnationLost(detail)
+    if status == 503 and code == _STORE_DOWN:
+        raise StoreDown(detail)
     if status >= 500 or status < 400:
         raise AnswerLost(detail)
     raise Refused(detail)

@@ -73,7 +73,7 @@ class Pace:
         self._park_not_before = now + min(_EMPTY_PAUSE * self._empty, _LONGEST_EMPTY_PAUSE)
 
     def failed(self, now: float) -> None:
-        self._not_before = now + backoff(self.failures, cap=_LONGEST_PAUSE)
+        self._not_before = now + backoff(self.failures, cap=min(_LONGEST_PAUSE, self._beat))
         self.failures += 1
 
     def refused(self, now: float) -> None:

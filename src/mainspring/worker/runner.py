@@ -123,6 +123,28 @@ class Runner:
         self.queue.clear()
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
+    def cut_off(self) -> int:
+        """Hand back what has not started, and stop the exclusive runs, at once if possible; says how many those are."""
+        self.return_unstarted()
+        exclusive = self._exclusive()
+        for attempt in exclusive:
+            if attempt.stopping is None:
+                self._ask_to_stop(attempt, Stop.CUT_OFF)
+            if attempt.kill is not None:
+                attempt.kill()
+        return len(exclusive)
+
+    def holds_exclusive(self, *, unkillable: bool = False) -> bool:
+        """Whether a run is started or queued that must never overlap another attempt; of those that were told to stop,
+        `unkillable` leaves only the ones that may not have heeded it."""
+        if unkillable:
+            return any(attempt.order.task in self._unkillable for attempt in self._exclusive())
+        return any(attempt.order.exclusive for attempt in self.queue) or bool(self._exclusive())
+
+    def _exclusive(self) -> list[Attempt]:
+        """What is reported is the server's to judge already: a timed-out thread, which only keeps its slot."""
+        return [attempt for attempt in self.active if attempt.order.exclusive and not attempt.reported]
+
     async def wait_quiet(self) -> None:
         """Returns once nothing runs whose ending has yet to be reported."""
         await self._quiet.wait()

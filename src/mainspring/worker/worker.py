@@ -1,9 +1,9 @@
 """The worker: ties link, ledger and runner together, keeps the lease, and leaves in good order.
 
-The lease: an acknowledged exchange is worth `Timing.kill` seconds from the moment just before it was sent. When they
-have passed, the runs in our hands are about to be given to others, so they end here: process groups by SIGKILL, and
-coroutines and threads, which nobody can end from outside, with the whole process. The watchdog does the same a moment
-later for a worker that is stopped or stuck.
+When the lease has passed, the runs in our hands are about to be given to others, so they end here: process groups by
+SIGKILL, and coroutines and threads, which nobody can end from outside, with the whole process. While only the database
+is away, lease_keeper.py ends the exclusive ones first and the others live on for a while. The watchdog does the same a
+moment later for a worker that is stopped or stuck.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
 from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.lease_keeper import EXIT_FENCED, LeaseKeeper
 from mainspring.worker.ledger import Flight, Ledger
-from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused
+from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
 from mainspring.worker.pace import Pace
 from mainspring.worker.runner import Runner
 from mainspring.worker.watchdog_link import WatchdogLink
 
-EXIT_FENCED = 70
 _TIDY_EVERY = 0.25
 # A run that waits here for longer than this, beyond what the pace of completions justifies, goes back to the server.
 _MOST_WAITING = 0.5
@@ -58,9 +58,9 @@ class Worker:
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version
         )
-        self._wait_ms = max(0, int(timing.beat * 1000) - _WAIT_MARGIN_MS)
+        self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._ledger, self._pace = self._new_incarnation()
-        self._lease: float | None = None
+        self._lease = LeaseKeeper(self._runner, watchdog, timing)
         self._talks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -106,14 +106,14 @@ class Worker:
         if self._left.is_set():
             return
         now = time.monotonic()
-        if self._lease is not None and now >= self._lease:
-            self._lease_passed()
+        if (reason := self._lease.heed(now)) is not None:
+            self._fence_off(reason)
         hungry = self._draining is None
         at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
         if at <= now:
             self._start_exchange(now)
             at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
-        self._look_again_at(at if self._lease is None else min(at, self._lease), now)
+        self._look_again_at(min(at, self._lease.next_look), now)
 
     def _consider_soon(self) -> None:
         """Once for all that happens in this turn of the loop."""
@@ -155,6 +155,7 @@ class Worker:
                 self._exchange_failed(flight, error)
         except IncarnationLost as error:
             if ledger is self._ledger:
+                self._lease.store_answers(flight.sent, time.monotonic())
                 self._fence_off(str(error))
         except Exception as error:
             if ledger is self._ledger:
@@ -170,10 +171,14 @@ class Worker:
         refused = isinstance(error, Refused)
         self._ledger.lost(flight, now, answered=refused)
         if refused:
+            self._lease.store_answers(flight.sent, now)
             self._pace.refused(now)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
             if self._leaving:
                 self._left.set()
+        elif isinstance(error, StoreDown):
+            self._pace.failed(now)
+            self._lease.hear_store_down(flight.sent, now)
         else:
             self._pace.failed(now)
             failures = self._pace.failures
@@ -182,17 +187,16 @@ class Worker:
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = time.monotonic()
-        until = flight.sent + self._timing.kill
-        if now >= until:
+        if now >= flight.sent + self._timing.kill:
             # We were stopped for so long that what this answer brings may be somebody else's by now.
-            self._lease_passed()
-            if flight in self._ledger.flights:
-                self._ledger.lost(flight, now)
+            self._ledger.lost(flight, now)
             return
-        if not self._ledger.known or self._pace.failures:
+        if self._lease.store_away:
+            self._lease.store_answers(flight.sent, now)
+        elif not self._ledger.known or self._pace.failures:
             log.info("connected", worker=str(self._ledger.worker_id), failures=self._pace.failures)
         landing = self._ledger.landed(flight, reply, now)
-        self._lease = until if self._lease is None else max(self._lease, until)
+        self._lease.acknowledge(flight.sent)
         useful = bool(landing.taken or landing.stop or reply.superseded)
         self._pace.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
@@ -211,7 +215,7 @@ class Worker:
         else:  # claimed for an exchange from before the drain
             self._runner.queue.extend(attempts)
             self._runner.return_unstarted()
-        self._watchdog.set_deadline(self._lease)
+        self._lease.guard()
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
         if attempt.fenced:
@@ -228,13 +232,6 @@ class Worker:
         now = time.monotonic()
         return Ledger(uuid7(), self._hello, now), Pace(self._timing.beat, now)
 
-    def _lease_passed(self) -> None:
-        if self._runner.holding:
-            self._fence_off(f"no acknowledgement for {self._timing.kill:g} s")
-        else:  # nothing to kill; outcomes are kept, for a server that comes back may still want them
-            self._lease = None
-            self._watchdog.set_deadline(None)
-
     def _fence_off(self, reason: str) -> None:
         """This incarnation is over: kill what it runs, forget what it held, and begin anew."""
         log.error("lease lost: killing all runs", reason=reason, runs=self._runner.holding)
@@ -244,8 +241,7 @@ class Worker:
             if talk is not asyncio.current_task():
                 talk.cancel()
         self._ledger, self._pace = self._new_incarnation()
-        self._lease = None
-        self._watchdog.set_deadline(None)
+        self._lease.reset()
         if self._draining is not None:
             self._left.set()
 
@@ -260,7 +256,7 @@ class Worker:
                 returned = self._runner.return_unstarted(keep=self._ledger.appetite.prefetch)
                 if returned:
                     log.info("handed back runs that waited for a slot", runs=returned)
-            self._watchdog.set_deadline(self._lease if self._runner.holding else None)
+            self._lease.guard()
 
     # -- leaving
 

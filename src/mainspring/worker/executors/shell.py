@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -68,6 +69,7 @@ class ShellExecutor:
 
     async def _see_through(self, attempt: Attempt, child: Child, news: asyncio.Event) -> Ending:
         self._groups.add(child.group)
+        attempt.kill = partial(signal_group, child.group, signal.SIGKILL)
         try:
             self._watchdog.guard(child.group)
             if attempt.stopping is None and not attempt.fenced:
@@ -79,6 +81,7 @@ class ShellExecutor:
             return failed(f"the command could not be guarded: {error}")
         finally:
             signal_group(child.group, signal.SIGKILL)
+            attempt.kill = None  # the number may soon be somebody else's
             self._groups.discard(child.group)
             self._watchdog.release(child.group)
         await child.output_ended(_LAST_OUTPUT)

@@ -1,0 +1,66 @@
+"""The long run: `python -m tests.cluster --minutes 10 [--seed N]`. Every fault in random order, now and then two at a
+time, on a full cluster under load; then a report. The exit code tells whether every rule held."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.cluster.arena import Shape
+from tests.cluster.drill import Outcome, drill
+from tests.cluster.faults import FAULTS
+
+_TWO_AT_A_TIME = 0.3
+
+
+def composed(seed: int, minutes: float, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Groups of faults until the time is up: all of them in random order, then all again in another."""
+    chance = random.Random(seed)
+    until = time.monotonic() + 60 * minutes
+    while True:
+        bag = list(names)
+        chance.shuffle(bag)
+        while bag:
+            count = 2 if len(bag) > 1 and chance.random() < _TWO_AT_A_TIME else 1
+            group, bag = tuple(bag[:count]), bag[count:]
+            if time.monotonic() >= until:
+                return
+            say(f"{time.monotonic() - until + 60 * minutes:6.0f} s  {' and '.join(group)}")
+            yield group
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("MAINSPRING_FAULT_SEED", "0")))
+    parser.add_argument("--rate", type=float, default=12.0, help="submissions a second")
+    parser.add_argument("--only", help="faults to choose from, with commas between")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    seed = given.seed or random.SystemRandom().randrange(1, 1_000_000)
+    names = given.only.split(",") if given.only else list(FAULTS)
+    unknown = sorted(set(names) - FAULTS.keys())
+    if unknown:
+        say(f"no such fault: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        return 2
+    say(f"MAINSPRING_FAULT_SEED={seed}")
+    outcome: Outcome = asyncio.run(drill(seed, Shape(), composed(seed, given.minutes, names), rate=given.rate))
+    say(f"\n{outcome}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

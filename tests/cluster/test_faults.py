@@ -1,0 +1,38 @@
+"""A short, seeded selection of the faults, each group on a cluster of its own: no violation, and recovery in time.
+
+`make faults MINUTES=10` runs all of them, at random and two at a time.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.cluster.arena import Shape
+from tests.cluster.drill import drill
+
+pytestmark = pytest.mark.anyio
+
+SEED = int(os.environ.get("MAINSPRING_FAULT_SEED", "3"))
+SMALL = Shape(schedulers=2, servers=2, workers=2)
+
+SELECTION: dict[str, list[tuple[str, ...]]] = {
+    "killed": [("kill-scheduler", "kill-server"), ("kill-worker",), ("kill-all",)],
+    "stopped": [("pause-scheduler-1.1",), ("pause-worker-with-child", "pause-scheduler-0.9")],
+    "database": [
+        ("crash-postgres",),
+        ("kill-backends",),
+        ("postgresql-half-open-late",),
+        ("postgresql-drop-the-answer",),
+    ],
+    "links": [("server-drop-the-answer", "drain-scheduler"), ("server-one-way",), ("drain-worker", "drain-server")],
+    "clock": [("wrong-clock",), ("server-reset", "postgresql-delay")],
+}
+
+
+@pytest.mark.parametrize("kind", SELECTION)
+async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
+    outcome = await drill(SEED, SMALL, SELECTION[kind])
+    assert not outcome.violations, str(outcome)
+    assert all(injection.recovery is not None for injection in outcome.history.injections), str(outcome)

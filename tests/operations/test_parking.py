@@ -1,0 +1,232 @@
+"""Parked exchanges: a worker waits at a server, and is woken for a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.config import Timing
+from mainspring.roles.assembly import Assembly, assemble
+from mainspring.wire.exchange import ExchangeReply
+from tests.operations.firing import fire_due, let_backoff_pass
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.servers import another_server
+from tests.operations.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+Parked = asyncio.Task[ExchangeReply]
+
+
+@pytest.fixture
+async def assembly(database_url: str) -> AsyncIterator[Assembly]:
+    """A server with slow beats, at which an exchange may be parked for ten seconds: no test comes near that."""
+    slow = Timing(beat=30.0, kill=60.0, rescue=90.0)
+    put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
+    yield put_together
+    await put_together.store.close()
+
+
+async def park(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:
+    """Send a long poll; answers once it has arrived at the server."""
+    if not worker.seq:
+        await worker.hello()
+    before = len(assembly.parking)
+    parked = asyncio.create_task(worker.exchange(**{"free": 1, "wait_ms": 10_000, **fields}))
+    await until(lambda: len(assembly.parking) > before)
+    return parked
+
+
+async def submit(api: httpx.AsyncClient, **fields: Any) -> str:
+    answer = await api.post("/v1/jobs", json={"task": "noop", **fields})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["job_id"])
+
+
+async def test_a_submit_wakes_a_parked_worker(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = HandWorker(api)
+    await submit(api)
+    await worker.claim()  # the lane is known
+    parked = await park(assembly, worker)
+    job_id = await submit(api)
+    assert [order.job_id for order in (await parked).runs] == [job_id]
+    assert len(assembly.parking) == 0
+
+
+async def test_a_submit_into_a_lane_that_is_new_wakes_it_too(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = HandWorker(api, tasks=["noop", "other"], queues=["default", "heavy"])
+    for fields in ({}, {"priority": "high"}, {"task": "other"}, {"queue": "heavy"}):
+        parked = await park(assembly, worker)
+        job_id = await submit(api, **fields)
+        assert [order.job_id for order in (await parked).runs] == [job_id]
+
+
+async def test_a_fire_and_a_run_now_wake_it(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    worker = HandWorker(api)
+    parked = await park(assembly, worker)
+    job_id = await submit(api, schedule="@daily")
+    await api.post(f"/v1/jobs/{job_id}:runNow")
+    assert [order.job_id for order in (await parked).runs] == [job_id]
+    parked = await park(assembly, worker)
+    due = await submit(api, schedule={"at": "2020-01-01T00:00:00Z"})
+    await fire_due(assembly, connection)
+    assert [order.job_id for order in (await parked).runs] == [due]
+
+
+async def test_a_run_that_comes_back_wakes_the_next_worker(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    first, second = HandWorker(api), HandWorker(api)
+    job_id = await submit(api, retry={"base": 0})
+    [order] = await first.claim()
+    for status in ("RETURNED", "FAILED"):
+        parked = await park(assembly, second)
+        await first.report(outcome(order, status))
+        assert [order.job_id for order in (await parked).runs] == [job_id]
+        second.api, first, second = api, second, HandWorker(api)
+        [order] = parked.result().runs
+
+
+async def test_as_many_are_woken_as_it_takes(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    await submit(api)
+    workers = [HandWorker(api) for _ in range(4)]
+    await workers[0].claim()
+    parked = [await park(assembly, worker, free=2) for worker in workers]
+    made = (await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 5)).json()["job_ids"]
+    await until(lambda: sum(task.done() for task in parked) == 3)
+    await submit(api)
+    replies = [await task for task in parked]
+    taken = [order.job_id for reply in replies for order in reply.runs]
+    assert set(made) <= set(taken) and len(taken) == 6
+
+
+async def test_a_job_for_somebody_else_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker, full = HandWorker(api), HandWorker(api)
+    parked = await park(assembly, worker)
+    parked_full = await park(assembly, full, free=0)
+    await submit(api, queue="heavy")
+    await submit(api, task="other")
+    assert not parked.done() and not parked_full.done()
+    job_id = await submit(api)
+    assert [order.job_id for order in (await parked).runs] == [job_id]
+    assert not parked_full.done(), "no room, nothing to wake for"
+    assembly.parking.close()
+    assert (await parked_full).runs == []
+
+
+async def test_a_cancel_wakes_it_with_what_to_stop(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = HandWorker(api)
+    for cancel in (api.delete, None):
+        job_id = await submit(api)
+        [order] = await worker.claim()
+        parked = await park(assembly, worker)
+        if cancel is not None:
+            await cancel(f"/v1/jobs/{job_id}")
+        else:
+            await api.post(f"/v1/runs/{job_id}:cancel")
+        reply = await parked
+        assert (reply.stop, reply.runs) == ([order.run_id], [])
+        await worker.report(outcome(order, "CANCELLED"))
+
+
+async def test_a_cancel_while_no_exchange_was_parked_is_told_in_the_next(api: httpx.AsyncClient) -> None:
+    worker = HandWorker(api)
+    job_id = await submit(api)
+    [order] = await worker.claim()
+    await api.delete(f"/v1/jobs/{job_id}")
+    reply = await worker.exchange(free=1, wait_ms=10_000)
+    assert reply.stop == [order.run_id]
+
+
+async def test_a_cancel_at_another_server_is_told_as_well(
+    api: httpx.AsyncClient, assembly: Assembly, database_url: str
+) -> None:
+    worker = HandWorker(api)
+    job_id = await submit(api)
+    [order] = await worker.claim()
+    async with another_server(database_url) as other:
+        await other.delete(f"/v1/jobs/{job_id}")
+        worker.api = other
+        assert (await worker.exchange()).stop == [order.run_id]
+
+
+async def test_a_newer_exchange_ends_the_parked_one(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = HandWorker(api)
+    parked = await park(assembly, worker)
+    await worker.exchange()
+    reply = await parked
+    assert (reply.superseded, reply.runs) == (True, [])
+    job_id = await submit(api)
+    assert [order.job_id for order in await worker.claim()] == [job_id], "nothing went to the one that had ended"
+
+
+async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_nothing(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
+) -> None:
+    worker = HandWorker(api)
+    await worker.hello()
+    worker.seq += 1
+    old = HandWorker(api)
+    old.worker_id, old.seq = worker.worker_id, worker.seq - 1
+    before = len(assembly.parking)
+    parked = asyncio.create_task(old.ask(free=5, wait_ms=10_000))
+    await until(lambda: len(assembly.parking) > before)
+    async with another_server(database_url) as other:
+        worker.api = other
+        assert (await worker.exchange(recover=True)).runs == []
+        await submit(api)
+        refused = await parked
+        assert (refused.status_code, refused.json()["code"]) == (409, "stale_exchange")
+    worker.api = api
+    assert len(await worker.claim()) == 1
+
+
+async def test_it_ends_empty_when_its_time_is_over(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = HandWorker(api)
+    await worker.hello()
+    reply = await worker.exchange(free=1, wait_ms=20)
+    assert (reply.runs, reply.stop, reply.superseded) == ([], [], False)
+    assert len(assembly.parking) == 0
+
+
+async def test_outcomes_and_farewells_are_answered_without_waiting(api: httpx.AsyncClient) -> None:
+    worker = HandWorker(api)
+    await submit(api)
+    [order] = await worker.claim()
+    async with asyncio.timeout(8):  # less than a long poll is parked for
+        for fields in ({"outcomes": [outcome(order)]}, {"recover": True}, {"draining": True}, {"stopped": True}):
+            await worker.exchange(wait_ms=10_000, **fields)
+
+
+async def test_the_poll_finds_what_no_hint_told_of(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
+) -> None:
+    """A job that came in at another server while NOTIFY was lost, in a lane that is new; and one that backed off."""
+    worker = HandWorker(api, tasks=["noop", "other"])
+    parked = await park(assembly, worker)
+    async with another_server(database_url) as other:
+        job_id = await submit(other, task="other", retry={"base": "1h"})
+    assert not parked.done()
+    assert await assembly.services.exchanger.poll() == 1
+    [order] = (await parked).runs
+    assert order.job_id == job_id
+    await worker.report(outcome(order, "FAILED"))
+    parked = await park(assembly, worker)
+    assert await assembly.services.exchanger.poll() == 0
+    await let_backoff_pass(connection)
+    assert await assembly.services.exchanger.poll() == 1
+    assert [again.run_id for again in (await parked).runs] == [order.run_id]
+
+
+async def test_a_server_that_stops_ends_every_parked_exchange(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    parked = [await park(assembly, HandWorker(api)) for _ in range(3)]
+    assembly.parking.close()
+    assert [(await task).superseded for task in parked] == [True] * 3

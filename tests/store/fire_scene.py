@@ -1,0 +1,62 @@
+"""One node that holds every shard, and jobs that are due."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+
+from mainspring.domain.job import DEFAULT_SPEC, Overlap, Spec
+from mainspring.domain.misfire import FirePlan
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.store import fires, jobs
+
+from .rows import a_job, every
+
+MINUTE = timedelta(minutes=1)
+
+
+class Scene:
+    """A node that holds every shard; its jobs recur by the minute and are due at `moment`."""
+
+    def __init__(self, connection: asyncpg.Connection, lane_id: int, moment: datetime, held: dict[int, int]) -> None:
+        self.connection = connection
+        self.lane_id = lane_id
+        self.moment = moment
+        self.node = uuid7()
+        self.held = held
+
+    def again(self, job_id: str = "nightly", *, version: int = 1, minutes: int = 0) -> fires.DueAgain:
+        """The fire of `minutes` later, on time."""
+        moment = self.moment + minutes * MINUTE
+        return fires.DueAgain(DEFAULT_TENANT, job_id, version, moment, FirePlan([moment], [], moment, moment + MINUTE))
+
+    def once(self, job_id: str, run_id: UUID, *, version: int = 1) -> fires.DueOnce:
+        return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id)
+
+    async def job(self, job_id: str = "nightly", *, overlap: Overlap = Overlap.SKIP, spec: Spec = DEFAULT_SPEC) -> None:
+        schedule = every(60, self.moment)
+        await a_job(self.connection, self.lane_id, job_id, schedule, self.moment, overlap=overlap, spec=spec)
+
+    async def fire(self, *due: fires.DueAgain, on: asyncpg.Connection | None = None) -> fires.Fired:
+        return await fire_with_lock(on or self.connection, self.node, self.held, due)
+
+
+async def fire_with_lock(
+    connection: asyncpg.Connection, node: UUID, held: dict[int, int], due: tuple[fires.DueAgain, ...]
+) -> fires.Fired:
+    """As where overlap matters: lock, then decide."""
+    async with connection.transaction():
+        await fires.lock_due(connection, node, held, due)
+        return await fires.fire_recurring(connection, node, held, due)
+
+
+async def run_now(connection: asyncpg.Connection, job_id: str = "nightly") -> bool:
+    """A run by hand; False when it was skipped."""
+    async with connection.transaction():
+        assert await jobs.lock(connection, DEFAULT_TENANT, job_id)
+        run_id = uuid7()
+        row = await fires.run_now(connection, DEFAULT_TENANT, job_id, run_id, f"manual:{run_id}")
+    assert row is not None
+    return not row["skipped"]

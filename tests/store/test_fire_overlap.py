@@ -1,0 +1,116 @@
+"""Overlap: what a fire or a run by hand does while a run of the job is alive, decided after the lock."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from mainspring.domain.job import Overlap
+from mainspring.domain.misfire import FirePlan
+from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.store import fires
+
+from .fire_scene import MINUTE, Scene, run_now
+from .rows import claim, ended, job_row, live, until_blocked
+
+pytestmark = pytest.mark.anyio
+
+OVERLAP_REASON = "overlap: an earlier run of this job was still alive"
+
+
+@pytest.mark.parametrize("state", [StoredState.QUEUED, StoredState.RUNNING], ids=lambda state: state.name)
+async def test_a_fire_while_a_run_is_alive_is_skipped_with_the_reason(scene: Scene, state: StoredState) -> None:
+    await scene.job()
+    await scene.fire(scene.again())
+    if state is StoredState.RUNNING:
+        await claim(scene.connection, [scene.lane_id], 1, uuid7())
+    assert await scene.fire(scene.again(minutes=1)) == fires.Fired({}, [0])
+    assert len(await live(scene.connection)) == 1
+    [skip] = await ended(scene.connection)
+    assert (skip["state"], skip["reason"], skip["job_id"]) == (StoredState.SKIPPED, OVERLAP_REASON, "nightly")
+    assert (skip["scheduled_for"], skip["attempt"], skip["trigger"]) == (scene.moment + MINUTE, 0, None)
+    job = await job_row(scene.connection, "nightly")
+    assert (job["next_fire_at"], job["last_fired_for"]) == (scene.moment + 2 * MINUTE, scene.moment + MINUTE)
+
+
+async def test_overlap_allow_gives_both_runs(scene: Scene) -> None:
+    await scene.job(overlap=Overlap.ALLOW)
+    await scene.fire(scene.again())
+    await scene.fire(scene.again(minutes=1))
+    assert [row["scheduled_for"] for row in await live(scene.connection)] == [scene.moment, scene.moment + MINUTE]
+    assert await ended(scene.connection) == []
+
+
+async def test_of_several_catch_up_runs_at_once_all_but_the_first_overlap(scene: Scene) -> None:
+    await scene.job()
+    moments = [scene.moment + number * MINUTE for number in range(3)]
+    plan = FirePlan(moments, [], moments[-1], moments[-1] + MINUTE)
+    await scene.fire(fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan))
+    assert [row["scheduled_for"] for row in await live(scene.connection)] == moments[:1]
+    assert [row["scheduled_for"] for row in await ended(scene.connection)] == moments[1:]
+
+
+async def test_a_fire_decides_about_overlap_after_it_has_the_lock(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    """A run by hand is being born; the fire waits for the job's row and then sees it."""
+    await scene.job()
+    by_hand, firing = others
+    transaction = by_hand.transaction()
+    await transaction.start()
+    assert await run_now(by_hand)
+    fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
+    await until_blocked(scene.connection, firing.get_server_pid())
+    await transaction.commit()
+    assert await fire == fires.Fired({}, [0])
+    assert [row["trigger"] is None for row in await live(scene.connection)] == [False]
+    assert [row["reason"] for row in await ended(scene.connection)] == [OVERLAP_REASON]
+
+
+async def test_a_run_by_hand_decides_about_overlap_after_it_has_the_lock(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    await scene.job()
+    by_hand, firing = others
+    transaction = firing.transaction()
+    await transaction.start()
+    await scene.fire(scene.again(), on=firing)
+    running = asyncio.create_task(run_now(by_hand))
+    await until_blocked(scene.connection, by_hand.get_server_pid())
+    await transaction.commit()
+    assert await running is False
+    assert len(await live(scene.connection)) == 1
+    [skip] = await ended(scene.connection)
+    assert skip["trigger"].startswith("manual:")
+    assert skip["reason"] == OVERLAP_REASON
+
+
+async def test_no_mix_of_fires_and_runs_by_hand_gives_a_job_two_live_runs(
+    scene: Scene, others: list[asyncpg.Connection]
+) -> None:
+    for number in range(25):
+        job_id = f"job-{number}"
+        await scene.job(job_id)
+        await asyncio.gather(
+            scene.fire(scene.again(job_id), on=others[number % 2]), run_now(others[1 - number % 2], job_id)
+        )
+        assert len(await live(scene.connection, job_id)) == 1, job_id
+        assert len(await ended(scene.connection, job_id)) == 1, job_id
+
+
+async def test_a_run_by_hand_may_overlap_where_that_is_allowed(scene: Scene) -> None:
+    await scene.job(overlap=Overlap.ALLOW)
+    assert await run_now(scene.connection)
+    assert await run_now(scene.connection)
+    await scene.fire(scene.again())
+    assert len(await live(scene.connection)) == 3
+
+
+async def test_a_cancelled_job_is_not_run_by_hand(scene: Scene) -> None:
+    await scene.job()
+    await scene.connection.execute("update mainspring.jobs set status = $1", int(StoredJobStatus.CANCELLED))
+    assert await fires.run_now(scene.connection, DEFAULT_TENANT, "nightly", uuid7(), "manual:1") is None
+    assert await live(scene.connection) == []

@@ -1,0 +1,73 @@
+"""A worker in this process, against the exchange server of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import uvloop
+
+from mainspring.kernel.config import Timing
+from mainspring.sdk.app import Mainspring
+from mainspring.worker.executors import build_executors
+from mainspring.worker.link import Link
+from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.worker import Worker
+
+from .exchange_server import ExchangeServer
+
+QUICK = Timing(beat=0.4, kill=1.0, rescue=1.6, kill_grace=0.3, drain_grace=0.3)
+HELD = "while :; do sleep 0.05; done"
+
+app = Mainspring()
+ran: Counter[str] = Counter()
+
+
+@app.task
+async def noop() -> None: ...
+
+
+@app.task
+async def counted(name: str) -> str:
+    ran[name] += 1
+    return name
+
+
+@app.task
+async def sleeps(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def a_worker(server: ExchangeServer, slots: int, timing: Timing) -> AsyncIterator[Worker]:
+    watchdog = WatchdogLink()
+    worker = Worker(
+        Link(server.url, "secret", timeout=2 * timing.beat),
+        watchdog,
+        build_executors(app.tasks, slots=slots, watchdog=watchdog, kill_grace=timing.kill_grace),
+        name="under test",
+        queues=["default"],
+        slots=slots,
+        timing=timing,
+    )
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        worker.stop()
+        assert await running
+
+
+def against_a_server(
+    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK
+) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(15), ExchangeServer() as server, a_worker(server, slots, timing) as worker:
+            await server.until(lambda: server.requests)
+            await test(server, worker)
+
+    ran.clear()
+    uvloop.run(run())
