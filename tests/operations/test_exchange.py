@@ -131,9 +131,6 @@ async def test_a_run_that_is_reported_in_the_same_exchange_is_not_handed_out_aga
     assert [row["run_id"] for row in await run_rows(connection)] == [second.run_id]
 
 
-@pytest.mark.xfail(
-    reason="redeliver leaves out runs with a cancel request: nobody ends such a run while its worker lives"
-)
 async def test_a_lost_claim_that_was_cancelled_meanwhile_reaches_its_worker_to_be_stopped(
     api: httpx.AsyncClient,
 ) -> None:

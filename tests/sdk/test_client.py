@@ -13,7 +13,6 @@ import pytest
 
 from mainspring.domain.errors import Conflict, Unavailable
 from mainspring.sdk.client import AsyncClient, Client
-
 from tests.sdk.wire_samples import job, problem, run
 
 Handler = Callable[[httpx.Request], httpx.Response]

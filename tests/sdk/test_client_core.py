@@ -13,7 +13,6 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.sdk import calls
 from mainspring.sdk.client_core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
 from mainspring.wire.jobs import JobList
-
 from tests.sdk.wire_samples import problem
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,6 @@ import httpx
 
 from mainspring import AsyncClient, Mainspring
 from mainspring.sdk.ensure_schedules import ensure_schedules
-
 from tests.sdk.wire_samples import job, problem
 
 

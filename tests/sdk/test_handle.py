@@ -14,7 +14,6 @@ from mainspring import AsyncClient, Client, RunFailed
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.handle import Watch
 from mainspring.wire.runs import JobStatus
-
 from tests.sdk.wire_samples import run
 
 

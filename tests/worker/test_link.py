@@ -10,7 +10,7 @@ import uvloop
 
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
+from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown, _read
 
 from .exchange_server import ExchangeServer, Fault, an_order
 
@@ -109,3 +109,10 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again() -> No
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="server:"):
         Link(address, "secret", timeout=1.0)
+
+
+def test_a_stale_exchange_is_an_answer_that_was_lost() -> None:
+    """Another copy of it was carried out; what that one claimed must be asked for again."""
+    problem = b'{"type":"t","title":"t","status":409,"code":"stale_exchange","detail":"d"}'
+    with pytest.raises(AnswerLost):
+        _read(409, problem)

@@ -73,16 +73,15 @@ class Gate:
             _check_json(headers)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
-        if "*" in self._hosts:
-            return
         host = _host_name(headers.get(b"host", b"").decode("latin-1"))
-        if host not in self._hosts:
+        hosts = {host} if "*" in self._hosts else self._hosts
+        if host not in hosts:
             raise Forbidden(
                 f"this server does not answer to the host {host!r}", code="wrong_host", field="Host",
                 hint="use the address it was started with, or start it with --allow-host",
             )  # fmt: skip
         origin = headers.get(b"origin")
-        if origin is not None and _origin_host(origin.decode("latin-1")) not in self._hosts:
+        if origin is not None and _origin_host(origin.decode("latin-1")) not in hosts:
             raise Forbidden("requests from other sites are refused", code="wrong_origin", field="Origin")
 
     async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
+from mainspring.scheduler.shard_leaser import ShardLeaser
 from mainspring.store import fires
 from mainspring.store.pool import AWAY, Store
 from mainspring.wire.runs import Readiness
@@ -12,15 +11,15 @@ _LATE = 10.0
 
 
 class ReadinessCheck:
-    """`leases` answers the shards this process holds, or None when it schedules nothing."""
+    """`leaser` is None when this process schedules nothing."""
 
-    def __init__(self, store: Store, leases: Callable[[], Mapping[int, int] | None]) -> None:
+    def __init__(self, store: Store, leaser: ShardLeaser | None) -> None:
         self._store = store
-        self._leases = leases
+        self._leaser = leaser
 
     async def check(self) -> Readiness:
         checks: dict[str, str] = {}
-        held = self._leases()
+        held = self._leaser.held() if self._leaser else {}
         try:
             async with self._store.reads.acquire(timeout=2) as connection:
                 await connection.fetchval("select 1", timeout=2)
@@ -29,8 +28,8 @@ class ReadinessCheck:
         except AWAY as error:
             checks["database"] = f"away: {type(error).__name__}"
             late = None
-        if held is not None:
-            checks["leases"] = "ok" if held else "none held"
+        if self._leaser is not None:
+            checks["leases"] = "ok" if self._leaser.renewing() else "not renewed"
             checks["due"] = "ok" if late is None or late < _LATE else f"{late:.0f} s late"
-        ready = checks["database"] == "ok" and checks.get("due", "ok") == "ok"
+        ready = all(found == "ok" for found in checks.values())
         return Readiness("ready" if ready else "not ready", checks)

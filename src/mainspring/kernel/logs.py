@@ -14,7 +14,9 @@ Logger = structlog.stdlib.BoundLogger
 def configure_logs(*, role: str, json: bool | None = None, level: str = "info") -> None:
     """Set up logging for a process; `json` defaults to 'not on a terminal'."""
     as_json = (not sys.stderr.isatty()) if json is None else json
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    # Plain tracebacks: the pretty ones print local variables, and those hold tokens.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else console
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[

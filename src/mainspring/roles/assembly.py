@@ -85,7 +85,7 @@ async def assemble(
         amender=Amender(store, lanes, signals),
         reader=Reader(store, lanes),
         exchanger=exchanger,
-        readiness=ReadinessCheck(store, node.leaser.held if node else lambda: None),
+        readiness=ReadinessCheck(store, node.leaser if node else None),
     )
     return Assembly(
         store=store,

@@ -52,12 +52,17 @@ class ShardLeaser:
         self._clock = clock
         self._database_clock = database_clock
         self._timing = timing
+        self._renewed_at = float("-inf")
         self._leases: Mapping[int, Lease] = {}  # replaced as a whole, never changed: read by another thread
 
     def held(self) -> dict[int, int]:
         """{shard: epoch} of the leases we may trust at this moment."""
         now = self._clock.monotonic()
         return {shard: lease.epoch for shard, lease in self._leases.items() if lease.trusted_until > now}
+
+    def renewing(self) -> bool:
+        """Whether the last round of renewals is younger than a lease."""
+        return self._clock.monotonic() - self._renewed_at < self._timing.lease_ttl
 
     async def run_once(self, connection: asyncpg.Connection) -> int:
         """Renew what we hold, give away what others should have, take what is ours and free. Answers our count."""
@@ -90,6 +95,7 @@ class ShardLeaser:
                 granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
                 self._leases = {**self._leases, **granted}
                 log.info("shards taken", node=str(self.node_id), shards=len(taken))
+        self._renewed_at = sent
         metrics.leases_held.set(len(self._leases))
         metrics.lease_epoch.set(max((lease.epoch for lease in self._leases.values()), default=0))
         return len(self._leases)

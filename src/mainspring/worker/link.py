@@ -16,6 +16,7 @@ _decode_reply = msgspec.json.Decoder(ExchangeReply).decode
 _decode_problem = msgspec.json.Decoder(Problem).decode
 _STORE_DOWN = "store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
+_STALE = "stale_exchange"  # another copy of this exchange was carried out, and its answer went elsewhere
 _MOST_IDLE = 2
 
 
@@ -96,6 +97,6 @@ def _read(status: int, body: bytes) -> ExchangeReply:
         raise IncarnationLost(detail)
     if status == 503 and code == _STORE_DOWN:
         raise StoreDown(detail)
-    if status >= 500 or status < 400:
+    if status >= 500 or status < 400 or code == _STALE:
         raise AnswerLost(detail)
     raise Refused(detail)

@@ -94,15 +94,15 @@ cross join lateral (
 ) as head
 
 -- name: redeliver
--- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory.
+-- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory. Those to be
+-- cancelled too: only the worker can say that they are gone.
 -- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of
 -- others, when statistics were from a moment at which one worker held everything.
 with lost as materialized (
     select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at,
            exclusive, name, payload::text as payload, spec::text as spec
     from mainspring.runs
-    where worker_id = $1 and state = 2 and claim_seq < $2 and cancel_requested_at is null
-      and not (run_id = any ($3::uuid[]))
+    where worker_id = $1 and state = 2 and claim_seq < $2 and not (run_id = any ($3::uuid[]))
 )
 select * from lost order by run_id limit $4
 
