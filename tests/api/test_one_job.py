@@ -168,7 +168,7 @@ async def test_delete_of_a_running_job_asks_its_worker_and_shows_that_it_did(api
     job_id = await make(api)
     worker = HandWorker(api)
     [order] = await worker.claim()
-    assert (await api.delete(f"/v1/jobs/{job_id}")).json()["status"] == "SCHEDULED", "it is not gone yet"
+    assert (await api.delete(f"/v1/jobs/{job_id}")).json()["status"] == "CANCELLED", "the job; its run is not gone yet"
     [run] = (await api.get(f"/v1/jobs/{job_id}/runs")).json()
     assert (run["status"], run["reason"]) == ("RUNNING", "cancel requested; waiting for its processes to end")
     assert (await worker.exchange()).stop == [order.run_id]
@@ -254,3 +254,14 @@ async def test_every_route_answers_at_jobs_as_well(
     assert (await api.post("/jobs/j/resume")).json()["status"] == "SCHEDULED"
     assert (await api.post("/jobs/j/runNow")).status_code == 202
     assert (await api.delete("/jobs/j")).json()["status"] == "CANCELLED"
+
+
+async def test_a_job_is_never_moved_to_a_time_it_has_fired_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await api.post("/v1/jobs", json={"job_id": "hourly", "task": "hello", "schedule": "0 * * * *"})
+    fired = "2026-11-15T04:00:00+00:00"
+    await connection.execute("update mainspring.jobs set last_fired_for = $1::text::timestamptz", fired)
+    answer = await api.patch("/v1/jobs/hourly", json={"schedule": {"at": fired}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "already_fired_for")
+    assert (await api.patch("/v1/jobs/hourly", json={"schedule": {"at": "2099-01-01T00:00:00Z"}})).status_code == 200

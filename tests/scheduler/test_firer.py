@@ -131,7 +131,7 @@ async def test_two_nodes_that_both_believe_they_own_a_shard_fire_each_moment_onc
     assert await ended(connection) == []
 
 
-async def test_more_than_a_batch_is_fired_in_batches(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:
+async def many_due(connection: asyncpg.Connection, node: Node, lane_id: int, count: int) -> None:
     await connection.execute(
         """insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
                                         id_generated, next_fire_at, created_at, updated_at, schedule)
@@ -139,10 +139,31 @@ async def test_more_than_a_batch_is_fired_in_batches(connection: asyncpg.Connect
            from generate_series(1, $3) as i""",
         lane_id,
         node.now,
-        2 * BATCH + 7,
+        count,
     )
+
+
+async def test_more_than_a_batch_is_fired_in_batches(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:
+    await many_due(connection, node, lane_id, 2 * BATCH + 7)
     assert await node.turn() == 2 * BATCH + 7
-    assert [sum(born.values()) for born in node.ready] == [BATCH, BATCH, 7]
+    assert sorted(sum(born.values()) for born in node.ready) == [7, BATCH, BATCH]
+
+
+async def test_a_scan_in_the_middle_of_a_storm_does_not_bring_back_what_waits_for_its_batch(
+    connection: asyncpg.Connection, node: Node, lane_id: int, database_url: str
+) -> None:
+    await many_due(connection, node, lane_id, 4 * BATCH)
+    blocker = await asyncpg.connect(database_url)
+    try:
+        await node.loader.run_once()
+        async with blocker.transaction():
+            await blocker.execute("select from mainspring.jobs for update")  # no batch gets anywhere
+            storm = asyncio.create_task(node.fire())
+            assert await node.loader.run_once() == 0
+    finally:
+        await blocker.close()
+    assert await storm == 4 * BATCH
+    assert await node.turn() == 0
 
 
 POISON = {

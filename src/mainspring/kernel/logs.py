@@ -38,6 +38,11 @@ def _keep(_logger: Any, _method: str, event: Any) -> Any:
     return event
 
 
+def bind_log_context(**fields: str) -> None:
+    """Put these fields on every line that this task, and what it starts, logs from now on."""
+    structlog.contextvars.bind_contextvars(**fields)
+
+
 def get_logger(name: str) -> Logger:
     logger: Logger = structlog.get_logger(module=name)
     return logger

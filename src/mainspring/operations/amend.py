@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, NotFound, VersionMismatch
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake import amend
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.misfire import Missed
@@ -57,7 +57,7 @@ class Amender:
             next_at, paused_from = row["next_fire_at"], row["paused_from"]
             if moved:
                 changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, now))
-                first = self._first_fire(changed, _later(now, row["last_fired_for"]))
+                first = self._first_fire(changed, row)
                 paused = status is StoredJobStatus.PAUSED
                 next_at, paused_from = (None, first) if paused else (first, None)
                 if status is StoredJobStatus.COMPLETED:
@@ -164,9 +164,19 @@ class Amender:
     async def _definition(self, connection: Connection, row: Record) -> JobDefinition:
         return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row["lane_id"]))
 
-    def _first_fire(self, definition: JobDefinition, after: datetime) -> datetime | None:
-        schedule = definition.schedule
-        return schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
+    def _first_fire(self, definition: JobDefinition, row: Record) -> datetime | None:
+        """The first fire of a changed schedule: after now, and never again for a time that was fired for."""
+        schedule, fired = definition.schedule, row["last_fired_for"]
+        if schedule.kind is not ScheduleKind.AT:
+            return next_fire(schedule, _later(row["now"], fired))
+        if fired is not None and schedule.at is not None and schedule.at <= fired:
+            raise InvalidInput(
+                f"the job has fired for {fired.isoformat()} already",
+                code="already_fired_for",
+                field="schedule.at",
+                expected="a later time",
+            )
+        return schedule.at
 
     def _check_version(self, row: Record, if_version: int | None) -> None:
         if if_version is not None and if_version != row["version"]:

@@ -10,9 +10,12 @@ import msgspec
 from mainspring.domain.job import Delivery, spec_from_text
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
+from mainspring.kernel.logs import get_logger
 from mainspring.store import runs
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import Outcome
+
+log = get_logger("report")
 
 Random = Callable[[], float]
 _LONGEST_DELAY = 366 * 86400.0  # what a called service may ask for; more would not fit into a timestamp
@@ -109,11 +112,9 @@ def _decide(
     error = None if outcome.error is None else clean_text(outcome.error)
 
     def end(state: StoredState, reason: str) -> None:
-        following.endings.append(
-            runs.Ending(
-                run_id, fence, int(state), reason, error, int(StoredState.RUNNING), outcome.ran_ms, outcome.held_ms
-            )
-        )
+        before = int(StoredState.RUNNING)
+        ending = runs.Ending(run_id, fence, int(state), reason, error, before, outcome.ran_ms, outcome.held_ms, attempt)
+        following.endings.append(ending)
 
     if row["cancel_requested_at"] is not None or outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled on request" if row["cancel_requested_at"] else "cancelled by its worker")
@@ -142,6 +143,9 @@ def _decide(
 async def _write(connection: Connection, following: _Following, settled: Settled) -> None:
     metrics.dead.inc(sum(item.state == StoredState.FAILED for item in following.endings))
     metrics.retries.inc(len(following.tries))
+    for item in following.endings:
+        if item.state == StoredState.FAILED:
+            log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)
     if following.endings:
         await runs.end(connection, following.endings)
     if following.tries:

@@ -42,6 +42,8 @@ def fired_job_view(row: Record, lane: Lane) -> JobView:
     scheduled_for = row["scheduled_for"]
     schedule = Schedule(kind=ScheduleKind.AT, at=scheduled_for) if row["trigger"] == "at" else NOW
     status = JobStatus.SCHEDULED
+    if not ended and row["cancel_requested_at"] is not None:
+        status = JobStatus.CANCELLED  # its run is being stopped; the job itself will not run again
     if ended:
         status = JobStatus.CANCELLED if row["state"] == StoredState.CANCELLED else JobStatus.COMPLETED
     definition = JobDefinition(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mainspring.kernel.clock import DatabaseClock, SystemClock
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.lifecycle import Loops
-from mainspring.kernel.logs import configure_logs, get_logger
+from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
 from mainspring.roles.keeping import ClockKeeper, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
@@ -42,8 +42,9 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     loops.start(keeper, *upkeep_duties(store, signals, clock, timing))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
+    bind_log_context(node=str(node.node_id))
     await node.start(loops)
-    log.info("scheduling", node=str(node.node_id))
+    log.info("scheduling")
     try:
         await stopping.wait()
     finally:

@@ -15,7 +15,7 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import TOKEN_FILE_NAME
 from mainspring.kernel.lifecycle import Loops
-from mainspring.kernel.logs import configure_logs, get_logger
+from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.migrate import migrate
@@ -49,6 +49,8 @@ async def run_server(options: ServerOptions) -> int:
         allow_hosts=options.allow_hosts,
         scheduler=options.scheduler,
     )
+    if assembly.node is not None:
+        bind_log_context(node=str(assembly.node.node_id))
     loops = Loops()
     await assembly.start(loops)
     spare_the_collector()

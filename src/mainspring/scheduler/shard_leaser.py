@@ -7,6 +7,7 @@ cost the node its leases. The rest of the process only reads `held()`.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import socket
 import threading
@@ -77,7 +78,7 @@ class ShardLeaser:
         kept = await leases.renew(connection, self.node_id, mine, ttl) if mine else {}
         lost = mine.keys() - kept.keys()
         if lost:
-            log.warning("leases lost", node=str(self.node_id), shards=sorted(lost))
+            log.warning("leases lost", shards=sorted(lost))
         self._leases = {shard: self._trusted(epoch, sent) for shard, epoch in kept.items()}
 
         nodes = await leases.live_nodes(connection, ttl)
@@ -86,7 +87,7 @@ class ShardLeaser:
         if surplus:
             self._leases = {shard: lease for shard, lease in self._leases.items() if shard in wanted}
             await leases.release(connection, self.node_id, surplus)
-            log.info("shards handed over", node=str(self.node_id), shards=len(surplus))
+            log.info("shards handed over", shards=len(surplus))
         missing = sorted(wanted - kept.keys())
         if missing:
             sent = self._clock.monotonic()
@@ -94,7 +95,7 @@ class ShardLeaser:
             if taken:
                 granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
                 self._leases = {**self._leases, **granted}
-                log.info("shards taken", node=str(self.node_id), shards=len(taken))
+                log.info("shards taken", shards=len(taken))
         self._renewed_at = sent
         metrics.leases_held.set(len(self._leases))
         metrics.lease_epoch.set(max((lease.epoch for lease in self._leases.values()), default=0))
@@ -120,9 +121,11 @@ class LeaseThread:
         self._timing = timing
         self._stopping = threading.Event()
         self._first_round = threading.Event()
-        self._thread = threading.Thread(target=self._main, name="shard-leaser", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        context = contextvars.copy_context()  # so that its log lines say whose they are
+        self._thread = threading.Thread(target=context.run, args=(self._main,), name="shard-leaser", daemon=True)
         self._thread.start()
 
     async def first_round(self) -> None:
@@ -132,7 +135,8 @@ class LeaseThread:
 
     async def stop(self) -> None:
         self._stopping.set()
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, 5.0)
 
     def _main(self) -> None:
         asyncio.run(self._run())

@@ -21,7 +21,9 @@ HOT_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "30s",
     "lock_timeout": "10s",
-    "idle_in_transaction_session_timeout": "30s",
+    # A process that is stopped between two statements holds its locks, among them those of the leases it fires under:
+    # no longer than the others need to take over in time.
+    "idle_in_transaction_session_timeout": "2s",
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 

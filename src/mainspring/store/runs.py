@@ -43,6 +43,7 @@ class Ending(msgspec.Struct, frozen=True):
     before: int
     ran_ms: float | None = None
     held_ms: float = 0.0
+    attempt: int = 0
 
 
 class Requeue(msgspec.Struct, frozen=True):

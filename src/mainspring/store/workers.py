@@ -102,3 +102,8 @@ async def counts(connection: Connection, tenant: TenantId) -> list[Record]:
     """(state, count, slots) of the living workers and of those that ended within the hour."""
     rows: list[Record] = await connection.fetch(_SQL["counts"], tenant)
     return rows
+
+
+async def beats_forgotten(connection: Connection, witness_id: UUID) -> bool:
+    """Whether the beats were emptied since this witness asked last (also true the first time)."""
+    return bool(await connection.fetchval(_SQL["witness"], witness_id))

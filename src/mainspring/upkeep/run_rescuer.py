@@ -7,6 +7,7 @@ from uuid import UUID
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
+from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.report import Random, rescue
 from mainspring.operations.signals import Signals
@@ -30,6 +31,7 @@ class RunRescuer:
         self._clock = clock
         self._silence = timing.rescue
         self._random = random
+        self._witness_id = uuid7()
         self._writable_since: float | None = None
         self._leftovers_at = float("-inf")
 
@@ -53,13 +55,17 @@ class RunRescuer:
             raise
 
     async def _judging(self) -> bool:
-        """Workers cannot beat while the database is away: judge only after a full lease of it being writable."""
+        """Workers cannot beat while the database is away, and a crash forgets their beats: judge only after a full
+        lease of it being writable."""
         async with self._store.reads.acquire() as connection:
             writable = not await connection.fetchval("select pg_is_in_recovery()")
+            forgotten = writable and await workers.beats_forgotten(connection, self._witness_id)
         now = self._clock.monotonic()
         if not writable:
             self._writable_since = None
             return False
+        if forgotten:
+            self._writable_since = now
         if self._writable_since is None:
             self._writable_since = now
         return now - self._writable_since >= self._silence

@@ -224,7 +224,10 @@ class Worker:
         if ending.status == "FAILED":
             order = attempt.order
             error = (ending.error or "").partition("\n")[0]
-            log.info("attempt failed", task=order.task, run=str(order.run_id), attempt=order.attempt, error=error)
+            log.info(
+                "attempt failed", job=order.job_id, run=str(order.run_id), attempt=order.attempt, task=order.task,
+                error=error,
+            )  # fmt: skip
 
     # -- the lease
 

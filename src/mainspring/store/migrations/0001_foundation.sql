@@ -203,6 +203,13 @@ create unlogged table mainspring.worker_beats_0 (
 );
 create unlogged table mainspring.worker_beats_1 (like mainspring.worker_beats_0 including all);
 
+-- Unlogged like the beats, so that a crash empties it too: a rescuer that does not find its own row knows that the
+-- beats were forgotten.
+create unlogged table mainspring.beat_witnesses (
+    witness_id  uuid primary key,
+    at          timestamptz not null default clock_timestamp()
+);
+
 create table mainspring.nodes (
     node_id     uuid primary key,
     host        text not null,

@@ -38,6 +38,7 @@ with lease as materialized (
     from due d
     join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
     where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = 1 and j.one_time
+      and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
       and j.shard + 0 = any (array(select shard from lease))
     order by j.tenant_id, j.job_id
     for update of j

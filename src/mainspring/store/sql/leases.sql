@@ -32,8 +32,8 @@ where l.shard = mine.shard
 returning l.shard, l.epoch
 
 -- name: take
--- Grants free or expired shards. FOR UPDATE waits for every fire that holds the old lease row FOR KEY SHARE, so no
--- write under the old epoch can come after the first one under the new.
+-- Grants free or expired shards. A row that a fire still holds FOR KEY SHARE is passed over until that fire has
+-- ended, so no write under the old epoch can come after the first one under the new.
 -- guard: nobody's, or expired; the epoch rises with every grant.
 with open as (
     select l.shard

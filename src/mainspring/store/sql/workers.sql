@@ -112,3 +112,16 @@ select state, count(*)::int as count, sum(slots)::int as slots
 from mainspring.workers
 where tenant_id = $1 and (state in (1, 2) or ended_at > (select clock_timestamp()) - interval '1 hour')
 group by state
+
+-- name: witness
+-- True when this witness was not there: it is new, or a crash has emptied the unlogged tables.
+-- unguarded: a rescuer's own row.
+with forgotten as (
+    delete from mainspring.beat_witnesses
+    where witness_id <> $1 and at < (select clock_timestamp()) - interval '1 day'
+), mine as (
+    insert into mainspring.beat_witnesses (witness_id) values ($1)
+    on conflict do nothing
+    returning witness_id
+)
+select exists (select from mine)
