@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -87,32 +88,34 @@ class Load:
         self._number = 0
         self._submitted: list[str] = []
         self._busy: set[asyncio.Task[Any]] = set()
-        self._running: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
 
     async def start(self) -> None:
         for job_id, body in RECURRING.items():
             call = await self._clients.submit({"task": "note", "job_id": job_id, **body})
             assert call.status == 201, call
-        self._running = asyncio.create_task(self._run())
+        self._go(self._run())
+        self._go(self._steer())
 
     async def stop(self) -> None:
         """No more new jobs, and the recurring ones are paused; returns when every call is answered."""
-        if self._running is not None:
-            self._running.cancel()
-        await asyncio.gather(*self._busy)
+        self._over.set()
+        while self._busy:
+            await asyncio.gather(*self._busy)
         for job_id in RECURRING:
             call = await self._clients.steer(job_id, "pause")
             assert call.result == "ok", call
 
     async def _run(self) -> None:
-        steering = asyncio.create_task(self._steer())
-        try:
-            while True:
-                await asyncio.sleep(self._random.expovariate(self._rate))
-                if len(self._busy) < 40:  # while nothing answers there is no use in asking more and more
-                    self._go(self._one())
-        finally:
-            steering.cancel()
+        while not await self._over_after(self._random.expovariate(self._rate)):
+            if len(self._busy) < 40:  # while nothing answers there is no use in asking more and more
+                self._go(self._one())
+
+    async def _over_after(self, seconds: float) -> bool:
+        """Pause for `seconds`; True when the load is to stop. No call is ever left alone half way."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        return self._over.is_set()
 
     def _go(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -174,11 +177,10 @@ class Load:
 
     async def _steer(self) -> None:
         """Pause and resume, and change a misfire policy, now and then."""
-        while True:
-            await asyncio.sleep(self._random.uniform(2, 5))
+        while not await self._over_after(self._random.uniform(2, 5)):
             job_id = self._random.choice(STEERED)
             await self._clients.steer(job_id, "pause")
-            await asyncio.sleep(self._random.uniform(0.5, 4))
+            await self._over_after(self._random.uniform(0.5, 4))
             if self._random.random() < 0.5:
                 policy = self._random.choice(("skip", "once", "all"))
                 await self._clients.change(job_id, {"misfire": {"policy": policy}})

@@ -104,6 +104,8 @@ class Link:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
+        except asyncio.CancelledError:
+            return  # the links are closed; asyncio's streams would make a noise about it
         finally:
             self._connections.discard(connection)
             connection.cut()

@@ -11,52 +11,47 @@ from tests.cluster.arena import Arena
 from tests.cluster.children import SCHEDULER, WORKER
 
 _LOOK_EVERY = 0.05
-_OWNED = """
-    select count(*) as owned from mainspring.shard_leases
-    where expires_at > clock_timestamp() and owner::text in (
-        select new ->> 'node_id' from cluster_audit.events where tbl = 'nodes' and process = any ($1::text[]))
-"""
-_HELD_BY_OTHERS = """
-    select count(*) as held from mainspring.runs r
-    where r.state = 2 and not exists (
-        select from mainspring.workers w where w.worker_id = r.worker_id and w.name = any ($1::text[]))
+_WELL_FOR = 1.5
+_LATE = 1.0
+# Shards with a living owner, runs with a dead worker, and by how much the most overdue job is late.
+_STATE = """
+    select (select count(*) from mainspring.shard_leases
+            where expires_at > clock_timestamp() and owner::text in (
+                select new ->> 'node_id' from cluster_audit.events
+                where tbl = 'nodes' and process = any ($1::text[]))) as owned,
+           (select count(*) from mainspring.runs r
+            where r.state = 2 and not exists (
+                select from mainspring.workers w
+                where w.worker_id = r.worker_id and w.name = any ($2::text[]))) as with_the_dead,
+           (select extract(epoch from clock_timestamp() - min(next_fire_at))::float8
+            from mainspring.jobs where next_fire_at is not null) as late
 """
 _ENDED = "select from mainspring.run_history where run_id::text = $1 and state = 10"
 
 
 async def time_to_recover(arena: Arena, since: float, within: float) -> float | None:
-    """Seconds from `since` until all shards have living owners, no run is with the dead, and a new job gets through;
-    None when that did not come about in time."""
-    well = _all_of(_shards_owned(arena), _nothing_with_the_dead(arena), _a_job_gets_through(arena))
+    """Seconds from `since` until the last moment at which a shard had no living owner, a run was with a dead worker, a
+    job was late, or a new job did not get through; None when the cluster was not well again in time."""
     try:
         async with asyncio.timeout(max(0.1, since + within - time.monotonic())):
-            await well
+            moments = await asyncio.gather(_last_unwell(arena, since), _a_job_gets_through(arena))
     except TimeoutError:
         return None
-    return time.monotonic() - since
+    return max(moments) - since
 
 
-async def _all_of(*conditions: asyncio.Future[None]) -> None:
-    await asyncio.gather(*conditions)
-
-
-async def _shards_owned(arena: Arena) -> None:
-    while True:
-        rows = await arena.ask(_OWNED, list(arena.living(SCHEDULER)))
-        if rows and rows[0]["owned"] == 128:
-            return
+async def _last_unwell(arena: Arena, since: float) -> float:
+    """Watches until all has been well for a while; answers the moment from which on it was."""
+    unwell = since
+    while time.monotonic() - unwell < _WELL_FOR:
+        rows = await arena.ask(_STATE, list(arena.living(SCHEDULER)), list(arena.living(WORKER)))
+        if not rows or rows[0]["owned"] < 128 or rows[0]["with_the_dead"] or (rows[0]["late"] or 0.0) > _LATE:
+            unwell = time.monotonic()
         await asyncio.sleep(_LOOK_EVERY)
+    return unwell
 
 
-async def _nothing_with_the_dead(arena: Arena) -> None:
-    while True:
-        rows = await arena.ask(_HELD_BY_OTHERS, list(arena.living(WORKER)))
-        if rows and rows[0]["held"] == 0:
-            return
-        await asyncio.sleep(_LOOK_EVERY)
-
-
-async def _a_job_gets_through(arena: Arena) -> None:
+async def _a_job_gets_through(arena: Arena) -> float:
     job_id = None
     async with arena.client(timeout=2.0) as client:
         while job_id is None:
@@ -69,6 +64,7 @@ async def _a_job_gets_through(arena: Arena) -> None:
                 await asyncio.sleep(_LOOK_EVERY)
     while not await arena.ask(_ENDED, job_id):
         await asyncio.sleep(_LOOK_EVERY)
+    return time.monotonic()
 
 
 async def at_rest(arena: Arena, within: float) -> bool:

@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     "L4": rules_fire.l4_shards_are_owned_again,
     "L5": rules_run.l5_nothing_is_left_at_rest,
     "L6": rules_client.l6_nothing_exits_by_itself,
+    "L7": rules_run.l7_none_is_rescued_alive,
     "L8": rules_client.l8_drains_in_time,
 }
 

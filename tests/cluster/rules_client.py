@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.cluster.history import CANCELLED, CANCELLED_JOB, PAUSED_JOB, Call, History
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, PAUSED_JOB, Call, Exit, History
 
 _DRAIN = {"worker": 30.0 + 5.0 + 5.0, "server": 15.0, "scheduler": 10.0}
 _FENCED_OFF = 70
@@ -119,8 +119,18 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
         if took > _DRAIN[ended.role]:
             yield f"{ended.process} took {took:.1f} s to stop"
         left = lost & set(history.workers.get(ended.process, ()))
-        if left and ended.code == 0:
+        if left and ended.code == 0 and not _hindered(history, ended):
             yield f"{ended.process} drained, and runs had to be rescued from it"
+
+
+def _hindered(history: History, ended: Exit) -> bool:
+    """Whether another fault may have kept it from saying goodbye."""
+    assert ended.asked_at is not None
+    return any(
+        fault.begin <= ended.at and fault.end >= ended.asked_at - 5.0
+        for fault in history.injections
+        if not fault.name.startswith("SIGTERM")
+    )
 
 
 def _submits(history: History) -> list[Call]:

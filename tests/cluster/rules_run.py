@@ -190,6 +190,19 @@ def l3_a_dead_workers_runs_are_requeued(history: History) -> Iterator[str]:
                 yield f"run {run} of {ended.process} stayed with the dead {took}"
 
 
+def l7_none_is_rescued_alive(history: History) -> Iterator[str]:
+    """Who is declared lost is gone: no line of such an attempt is younger than its rescue. An ordinary attempt whose
+    worker was told that the database is away may live on for the cut-off grace."""
+    last_line = {key: last for key, (_, last) in history.extents.items()}
+    for event in history.of("attempts"):
+        run, attempt = event.new["run_id"], event.new["attempt"]
+        if event.new["outcome"] != "LOST" or (run, attempt) not in last_line:
+            continue
+        last = last_line[run, attempt]
+        if last > event.at + _CLOCK_ERROR and not _excused(history, run, event.at, last):
+            yield f"run {run}: attempt {attempt} was taken for lost and lived on for {last - event.at:.2f} s"
+
+
 def _still_held(event: Event) -> bool:
     return event.table == "runs" and event.op == "U" and event.new["state"] == RUNNING
 

@@ -9,11 +9,13 @@ import asyncpg
 import pytest
 
 from mainspring.domain.job import Overlap
+from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.scheduler.firer import BATCH
 from mainspring.store import leases
 from mainspring.store.pool import Store
-from tests.store.rows import a_job, at, ended, every, job_row, live
+from tests.store.fire_scene import run_now
+from tests.store.rows import a_job, at, ended, every, job_row, live, until_blocking
 
 from .a_node import Node, a_node, a_twin
 
@@ -141,6 +143,25 @@ async def many_due(connection: asyncpg.Connection, node: Node, lane_id: int, cou
         node.now,
         count,
     )
+
+
+async def test_overlap_is_decided_after_the_lock(
+    connection: asyncpg.Connection, database_url: str, node: Node, lane_id: int
+) -> None:
+    """A run by hand is being born when the job is fired: the fire waits for it, and then sees it."""
+    await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
+    await node.loader.run_once()
+    by_hand = await asyncpg.connect(database_url)
+    transaction = by_hand.transaction()
+    await transaction.start()
+    assert await run_now(by_hand, "nightly")
+    firing = asyncio.create_task(node.fire())
+    await until_blocking(connection, by_hand.get_server_pid())
+    await transaction.commit()
+    await by_hand.close()
+    assert await firing == 0
+    assert len(await live(connection, "nightly")) == 1
+    assert [row["state"] for row in await ended(connection, "nightly")] == [StoredState.SKIPPED]
 
 
 async def test_more_than_a_batch_is_fired_in_batches(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:

@@ -162,3 +162,11 @@ async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
     async with asyncio.timeout(20):
         while not await observer.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid):
             pass
+
+
+async def until_blocking(observer: asyncpg.Connection, pid: int) -> None:
+    """Return once somebody waits for a lock of that backend's."""
+    waiting = "select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))"
+    async with asyncio.timeout(20):
+        while not await observer.fetchval(waiting, pid):
+            pass

@@ -114,3 +114,15 @@ async def test_offers_are_those_of_the_living(connection: asyncpg.Connection) ->
     await workers.set_state(connection, gone, WorkerState.STOPPED)
     assert await workers.offers(connection, DEFAULT_TENANT) == [({"default"}, {"work"})]
     assert await workers.offers_by_queue(connection, DEFAULT_TENANT) == {"default": 1}
+
+
+async def test_emptying_a_table_of_beats_never_waits_for_a_reader(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    """Whoever waits for the whole table makes every beat wait behind it."""
+    await beat(connection, uuid7(), ago=31.0)
+    async with other.transaction(), asyncio.timeout(20):
+        await other.fetch("select from mainspring.worker_beats_0")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await workers.truncate_beats(connection, 0)
+    assert await workers.truncate_beats(connection, 0)

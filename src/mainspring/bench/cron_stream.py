@@ -31,11 +31,14 @@ class CronStream:
         now = await connection.fetchval("select clock_timestamp()")
 
         async def all_fired() -> bool:
-            fired: datetime | None = await connection.fetchval(
-                "select min(coalesce(last_fired_for, '-infinity')) from mainspring.jobs where job_id = any ($1)",
-                self._job_ids,
+            return bool(
+                await connection.fetchval(
+                    "select bool_and(coalesce(last_fired_for > $2, false)) from mainspring.jobs "
+                    "where job_id = any ($1)",
+                    self._job_ids,
+                    now,
+                )
             )
-            return fired is not None and fired > now
 
         await until(all_fired, "every cron job has fired")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -40,4 +41,4 @@ def show(title: str, figures: Mapping[str, object], as_json: bool) -> None:
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that `share` of all do not exceed."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

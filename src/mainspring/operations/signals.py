@@ -84,6 +84,7 @@ class Signals:
     async def listen_forever(self) -> None:
         """Hear the other processes; a lost connection is an error for the caller's loop to repeat."""
         connection = await connect(self._store.url, application="listener")
+        self._store.connections.add(connection)  # it only listens, so it would never notice that it is dead
         lost = asyncio.get_running_loop().create_future()
 
         def ended(_connection: asyncpg.Connection) -> None:

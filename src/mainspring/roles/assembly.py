@@ -78,6 +78,7 @@ async def assemble(
     await lanes.refresh()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database_url)
+    pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, timing)
     exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance)
     services = Services(

@@ -15,6 +15,7 @@ from mainspring.roles.keeping import ClockKeeper, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import open_store
+from mainspring.store.pulse import Pulse
 
 log = get_logger("scheduler")
 
@@ -39,7 +40,9 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    loops.start(keeper, *upkeep_duties(store, signals, clock, timing))
+    pulse = Pulse(options.database_url)
+    pulse.on_away(store.cut)
+    loops.start(keeper, pulse, *upkeep_duties(store, signals, clock, timing))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))
@@ -50,5 +53,6 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     finally:
         await node.stop()
         await loops.stop()
+        await pulse.close()
         await store.close()
     return 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import asyncpg
 
@@ -48,6 +49,16 @@ class Store:
     url: str
     hot: asyncpg.Pool
     reads: asyncpg.Pool
+    connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
+
+    def cut(self) -> None:
+        """End every connection at once, also those in use: nobody answers on them any more. The pools open new ones.
+
+        A connection can be dead without a word (a firewall that forgot it, a failover behind a virtual address). What
+        waits on it would wait for `command_timeout`, and a node that holds its leases would not fire meanwhile.
+        """
+        for connection in tuple(self.connections):
+            connection.terminate()
 
     async def close(self) -> None:
         for pool in (self.hot, self.reads):
@@ -64,6 +75,11 @@ async def connect(
 
 
 async def open_store(url: str, *, application: str = "server", hot: int = 8, reads: int = 6) -> Store:
+    connections: WeakSet[asyncpg.Connection] = WeakSet()
+
+    async def note(connection: asyncpg.Connection) -> None:
+        connections.add(connection)
+
     async def pool(size: int, settings: dict[str, str], kind: str) -> asyncpg.Pool:
         return await asyncpg.create_pool(
             url,
@@ -73,10 +89,11 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             timeout=5,
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **settings},
+            init=note,
             reset=_keep,
         )
 
-    return Store(url, await pool(hot, HOT_SETTINGS, "hot"), await pool(reads, READ_SETTINGS, "reads"))
+    return Store(url, await pool(hot, HOT_SETTINGS, "hot"), await pool(reads, READ_SETTINGS, "reads"), connections)
 
 
 async def _keep(_connection: Any) -> None:

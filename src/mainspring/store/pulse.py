@@ -1,5 +1,5 @@
 """Whether PostgreSQL answers: asked four times a second on a connection of its own, so that a request that would hang
-can be answered `503` within two seconds instead.
+can be answered `503` within two seconds instead, and connections that have died without a word are given up.
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""A long outage of PostgreSQL, on its own: what runs goes on, and is not given to others afterwards."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.cluster.arena import Arena, Shape
+from tests.cluster.faults import RESCUE
+from tests.cluster.history import SUCCESS, Injection
+from tests.cluster.load import Clients
+from tests.cluster.recovery import at_rest
+from tests.cluster.rules import judge
+from tests.cluster.tasks import shell_command
+from tests.cluster.witness import gather, read_ledger
+from tests.processes.cluster import eventually
+
+pytestmark = pytest.mark.anyio
+
+OUTAGE = RESCUE + 2.0
+
+
+async def test_an_outage_longer_than_a_workers_lease_costs_no_ordinary_attempt() -> None:
+    async with Arena(Shape(schedulers=1, servers=1, workers=1)) as arena, arena.client() as http:
+        clients = Clients(http)
+        await clients.submit({"task": "note", "payload": {"seconds": OUTAGE + 3}})
+        await clients.submit({"command": shell_command(str(arena.ledger), int((OUTAGE + 3) * 10))})
+
+        async def both_run() -> bool:
+            return len({line.run for line in read_ledger(arena.ledger)}) == 2
+
+        await eventually(both_run, 20, "both jobs run")
+        outage = Injection("PostgreSQL away", f"{OUTAGE:g} s", time.monotonic(), whole=True, cuts=True)
+        arena.injections.append(outage)
+        await arena.restart_database(OUTAGE)
+        outage.end = time.monotonic()
+        assert await at_rest(arena, 40)
+        history = await gather(arena, clients.calls)
+    assert [str(violation) for violation in judge(history)] == []
+    ends = [event.new for event in history.of("run_history")]
+    assert [(end["state"], end["attempt"]) for end in ends] == [(SUCCESS, 1), (SUCCESS, 1)]
