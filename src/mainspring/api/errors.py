@@ -114,6 +114,12 @@ def _body_too_large() -> errors.PayloadTooLarge:
 
 
 def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.LockNotAvailableError | asyncpg.SerializationError):
+        log.warning("rolled back behind another transaction", path=request.url.path, error=repr(error))
+        return on_mainspring_error(
+            request,
+            errors.Unavailable("another change was in the way; nothing was stored", code="busy", hint="try again"),
+        )
     if isinstance(error, AWAY):
         log.warning("the database is away", path=request.url.path, error=repr(error))
         away = errors.Unavailable("the database is away", code="store_down", hint="try again shortly")

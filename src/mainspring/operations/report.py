@@ -72,6 +72,7 @@ async def rescue(connection: Connection, held: Sequence[Record], random: Random)
 
 
 async def _settle_successes(connection: Connection, worker_id: UUID, successes: list[Outcome]) -> list[Outcome]:
+    successes.sort(key=lambda item: item.run_id.int)  # rows are locked in key order, here as everywhere
     rows = await runs.report_successes(
         connection,
         worker_id,
