@@ -7,9 +7,9 @@ import pickle
 import random
 import shutil
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.arena import Arena, Shape
@@ -32,20 +32,15 @@ class Outcome:
     history: History
     violations: list[Violation]
     kept: Path | None = None
-    recoveries: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
-
-    def __post_init__(self) -> None:
-        for injection in self.history.injections:
-            self.recoveries[injection.name].append(injection.recovery)
 
     def __str__(self) -> str:
-        """The report, as a table."""
-        lines = [f"{'fault':<44} {'times':>5} {'p50 s':>7} {'max s':>7}"]
-        for name, taken in sorted(self.recoveries.items()):
-            known = [seconds for seconds in taken if seconds is not None]
-            p50 = f"{statistics.median(known):7.2f}" if known else "      -"
-            top = f"{max(known):7.2f}" if len(known) == len(taken) else "  never"
-            lines.append(f"{name:<44} {len(taken):>5} {p50} {top}")
+        """The report, as a table. Recovery beside another fault is that of both, and stands in a column of its own."""
+        lines = [f"{'fault':<44} {'times':>5} {'p50 s':>7} {'max s':>7} {'with another':>13}"]
+        for name in sorted({injection.name for injection in self.history.injections}):
+            taken = [injection for injection in self.history.injections if injection.name == name]
+            alone = [injection.recovery for injection in taken if injection.alone]
+            beside = [injection.recovery for injection in taken if not injection.alone]
+            lines.append(f"{name:<44} {len(taken):>5} {_median(alone):>7} {_longest(alone):>7} {_longest(beside):>13}")
         lines += ["", self._counts(), f"violations: {len(self.violations)}"]
         lines += [f"  {violation}" for violation in self.violations[:40]]
         if self.violations:
@@ -64,6 +59,17 @@ class Outcome:
         )
 
 
+def _median(seconds: list[float | None]) -> str:
+    known = [value for value in seconds if value is not None]
+    return f"{statistics.median(known):.2f}" if known else "-"
+
+
+def _longest(seconds: list[float | None]) -> str:
+    if None in seconds:
+        return "never"
+    return f"{max(value for value in seconds if value is not None):.2f}" if seconds else "-"
+
+
 async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0) -> Outcome:
     """Run the faults, each group at the same time, on a cluster of its own, and judge what happened."""
     chance = random.Random(seed)
@@ -74,6 +80,7 @@ async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rat
         await load.start()
         for group in faults:
             await asyncio.sleep(chance.uniform(0.3, 1.5))
+            injector.alone = len(group) == 1
             await asyncio.gather(*(FAULTS[name](injector) for name in group))
         await arena.all_ready()
         await load.stop()

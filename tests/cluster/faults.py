@@ -29,6 +29,7 @@ class Injector:
         self.arena = arena
         self.clients = clients
         self.chance = chance
+        self.alone = True
 
     def pick(self, role: str) -> Seat:
         return self.chance.choice(self.arena.seats_of(role))
@@ -48,7 +49,7 @@ class Injector:
         self, name: str, target: str, *, whole: bool = False, cuts: bool = False, from_end: bool = False
     ) -> AsyncIterator[Injection]:
         """Notes a fault and how long recovery took: from its begin, or from its end where only mending can help."""
-        injection = Injection(name, target, time.monotonic(), whole=whole, cuts=cuts)
+        injection = Injection(name, target, time.monotonic(), whole=whole, cuts=cuts, alone=self.alone)
         self.arena.injections.append(injection)
         measuring = None
         if not from_end:  # runs from the first time that the fault itself waits, when it has struck
@@ -147,11 +148,13 @@ def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
     async def fault(injector: Injector) -> None:
         link = _link(injector, side)
         seconds = injector.chance.uniform(1.0, 3.0 * TTL)
-        delay = injector.chance.uniform(0.05, 0.6) if way is Way.DELAY else 0.0
+        delay = injector.chance.uniform(0.05, 0.6)
         late = ", delivered late" if deliver else ""
         words, cuts = f"{link.name}, {seconds:.1f} s", side == "PostgreSQL"
-        async with injector.fault(f"{side} link {way}{late}", words, cuts=cuts, from_end=True):
-            injector.arena.links.break_(link, way, delay=delay)
+        # A node on a slow link keeps its leases and is late, for as long as that lasts; on a dead one others take over.
+        slow = way is Way.DELAY
+        async with injector.fault(f"{side} link {way}{late}", words, whole=slow, cuts=cuts, from_end=True):
+            injector.arena.links.break_(link, way, delay=delay if slow else 0.0)
             await asyncio.sleep(seconds)
             injector.arena.links.heal(link, deliver=deliver)
 

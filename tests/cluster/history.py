@@ -79,7 +79,7 @@ class Report:
 @dataclass(slots=True)
 class Injection:
     """One fault. `whole`: nothing is promised from begin to end; otherwise others must take over from `begin` on.
-    `cuts`: the database was away for somebody who could say so."""
+    `cuts`: the database was away for somebody who could say so. `alone`: no other fault was injected beside it."""
 
     name: str
     target: str
@@ -87,6 +87,7 @@ class Injection:
     end: float = 0.0
     whole: bool = False
     cuts: bool = False
+    alone: bool = True
     recovery: float | None = None
 
 

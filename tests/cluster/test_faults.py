@@ -18,16 +18,14 @@ SEED = int(os.environ.get("MAINSPRING_FAULT_SEED", "3"))
 SMALL = Shape(schedulers=2, servers=2, workers=2)
 
 SELECTION: dict[str, list[tuple[str, ...]]] = {
-    "killed": [("kill-scheduler", "kill-server"), ("kill-worker",), ("kill-all",)],
-    "stopped": [("pause-scheduler-1.1",), ("pause-worker-with-child", "pause-scheduler-0.9")],
-    "database": [
-        ("crash-postgres",),
-        ("kill-backends",),
-        ("postgresql-half-open-late",),
-        ("postgresql-drop-the-answer",),
+    "killed": [("kill-scheduler", "kill-server", "kill-worker"), ("kill-all",)],
+    "stopped": [("pause-worker-with-child", "pause-scheduler-1.1"), ("pause-scheduler-0.9",)],
+    "without its database": [("crash-postgres",), ("kill-backends",), ("postgresql-half-open-late",)],
+    "cut off": [("postgresql-drop-the-answer", "server-drop-the-answer"), ("server-one-way", "postgresql-stranded")],
+    "told to stop, or the wrong time": [
+        ("drain-worker", "drain-server", "drain-scheduler"),
+        ("wrong-clock", "server-reset"),
     ],
-    "links": [("server-drop-the-answer", "drain-scheduler"), ("server-one-way",), ("drain-worker", "drain-server")],
-    "clock": [("wrong-clock",), ("server-reset", "postgresql-delay")],
 }
 
 

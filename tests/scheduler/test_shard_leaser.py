@@ -212,6 +212,17 @@ class TestTwoNodes:
         )
         assert await second.round() == SHARD_COUNT
 
+    async def test_a_node_that_does_not_get_to_the_end_of_its_round_is_not_seen(self, new_node: NewNode) -> None:
+        """It is connected, and too slow to hold anything: the others must not leave it its share."""
+        slow, other = await new_node(), await new_node()
+        async with other.connection.transaction():
+            await other.connection.execute("lock table mainspring.shard_leases in access exclusive mode")
+            turn = asyncio.create_task(slow.round())
+            await until_blocked(other.connection, slow.connection.get_server_pid())
+            turn.cancel()
+            await asyncio.gather(turn, return_exceptions=True)
+        assert await leases.live_nodes(other.connection, TIMING.lease_ttl) == []
+
     async def test_the_silent_node_finds_that_it_lost_everything(self, new_node: NewNode) -> None:
         first, second = await new_node(), await new_node()
         await first.round()

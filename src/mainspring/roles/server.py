@@ -11,7 +11,6 @@ from types import FrameType
 
 import uvicorn
 
-from mainspring.api.one_write import OneWriteProtocol
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import TOKEN_FILE_NAME

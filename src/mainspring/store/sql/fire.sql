@@ -49,8 +49,8 @@ with lease as materialized (
     returning j.*, locked.run_id
 ), born as (
     insert into mainspring.runs
-        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload,
-         spec)
+        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+         payload, spec)
     select run_id, tenant_id, lane_id, 1, max_attempts,
            coalesce(spec ->> 'delivery' = 'at_most_once', false), next_fire_at, (select clock_timestamp()),
            case when id_generated then null else job_id end, 'at', name, payload, spec
@@ -106,15 +106,17 @@ with lease as materialized (
 ), wanted as (
     select m.*, ($14::uuid[])[i] as run_id, ($15::timestamptz[])[i] as scheduled_for,
            m.overlap = 0 and (i > m.first_run or exists (
-               select from mainspring.runs r where r.tenant_id = m.tenant_id and r.job_id = m.job_id offset 0)) as skipped
+               select from mainspring.runs r where r.tenant_id = m.tenant_id and r.job_id = m.job_id
+               offset 0)) as skipped
     from moved m
     cross join lateral generate_series(m.first_run, m.last_run) as i
 ), born as (
     insert into mainspring.runs
-        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, name, payload, spec)
+        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, name, payload,
+         spec)
     select run_id, tenant_id, lane_id, 1, max_attempts,
-           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for, (select clock_timestamp()), job_id, name,
-           payload, spec
+           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for,
+           (select clock_timestamp()), job_id, name, payload, spec
     from wanted
     where not skipped
     returning lane_id
@@ -145,10 +147,11 @@ with source as (
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> 3
 ), born as (
     insert into mainspring.runs
-        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload, spec)
+        (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+         payload, spec)
     select $3, tenant_id, lane_id, 1, max_attempts,
-           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), (select clock_timestamp()), (select clock_timestamp()), job_id, $4,
-           name, payload, spec
+           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), (select clock_timestamp()),
+           (select clock_timestamp()), job_id, $4, name, payload, spec
     from source
     where not skipped
     returning lane_id
