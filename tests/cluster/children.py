@@ -16,7 +16,7 @@ from tests.cluster.history import Exit
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
 ROLES = (SERVER, SCHEDULER, WORKER)
-RESTART_AFTER = 2.0
+RESTART_AFTER = 1.0
 _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 

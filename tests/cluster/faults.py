@@ -154,7 +154,7 @@ def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
         # A node on a slow link keeps its leases and is late, for as long as that lasts; on a dead one others take over.
         slow = way is Way.DELAY
         async with injector.fault(f"{side} link {way}{late}", words, whole=slow, cuts=cuts, from_end=True):
-            injector.arena.links.break_(link, way, delay=delay if slow else 0.0)
+            injector.arena.links.disturb(link, way, delay=delay if slow else 0.0)
             await asyncio.sleep(seconds)
             injector.arena.links.heal(link, deliver=deliver)
 
@@ -184,13 +184,15 @@ async def wrong_clock(injector: Injector) -> None:
     """One process starts anew with its clock an hour ahead or behind, works so for a while, and is then mended."""
     seat = injector.pick(injector.chance.choice(ROLES))
     shift = injector.chance.choice((_AN_HOUR, -_AN_HOUR))
-    for clock, words in ((shift, f"clock {shift:+.0f} s"), (0.0, "clock right again")):
-        seat.clock_shift = clock
-        child = await injector.living(seat)
-        async with injector.fault("one clock an hour off", f"{seat.name}, {words}"):
-            child.kill()
-        await injector.living(seat)
-        await asyncio.sleep(2.0 if clock else 0.0)
+    seat.clock_shift = shift
+    child = await injector.living(seat)
+    async with injector.fault("one clock an hour off", f"{seat.name}, {shift:+.0f} s"):
+        child.kill()
+    child = await injector.living(seat)
+    await asyncio.sleep(2.0)
+    seat.clock_shift = 0.0
+    async with injector.fault("one clock right again", seat.name):
+        child.terminate()
 
 
 def drain(role: str) -> Fault:

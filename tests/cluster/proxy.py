@@ -60,7 +60,7 @@ class Link:
             self._server.close()
         self._cut_all()
 
-    def break_(self, way: Way, delay: float) -> None:
+    def disturb(self, way: Way, delay: float) -> None:
         self.way, self.delay = way, delay
         _set(self._requests, way is not Way.HALF_OPEN)
         _set(self._answers, way not in (Way.HALF_OPEN, Way.ANSWERS_HELD))
@@ -86,7 +86,7 @@ class Link:
             connection.cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(reader, writer)
+        connection = _Connection(writer)
         self._connections.add(connection)
         try:
             if self.way is Way.RESET:
@@ -151,7 +151,9 @@ class Link:
 
 
 class _Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Both ends of what goes through a link."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.stranded = False
         self._writers = [writer]
 
@@ -181,8 +183,8 @@ class Links:
         self._links.append(link)
         return link
 
-    def break_(self, link: Link, way: Way, *, delay: float = 0.0) -> None:
-        self._do(_called(lambda: link.break_(way, delay)))
+    def disturb(self, link: Link, way: Way, *, delay: float = 0.0) -> None:
+        self._do(_called(lambda: link.disturb(way, delay)))
 
     def heal(self, link: Link, *, deliver: bool = False) -> None:
         self._do(_called(lambda: link.heal(deliver=deliver)))

@@ -129,7 +129,7 @@ def _hindered(history: History, ended: Exit) -> bool:
     return any(
         fault.begin <= ended.at and fault.end >= ended.asked_at - 5.0
         for fault in history.injections
-        if not fault.name.startswith("SIGTERM")
+        if not fault.name.startswith(("SIGTERM", "one clock right"))
     )
 
 

@@ -33,4 +33,5 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
     outcome = await drill(SEED, SMALL, SELECTION[kind])
     assert not outcome.violations, str(outcome)
+    assert len(outcome.history.births) > 50, "there was no load to speak of"
     assert all(injection.recovery is not None for injection in outcome.history.injections), str(outcome)

@@ -228,7 +228,7 @@ async def lose_the_answer_to_a_claim(arena: Arena, clients: Clients) -> bool:
     """True when it was the answer to a claim that the link dropped."""
     link = arena.balancer(arena.seat(WORKER, 0).name)
     before = link.dropped
-    arena.links.break_(link, Way.DROP_ANSWER)
+    arena.links.disturb(link, Way.DROP_ANSWER)
     call = await clients.submit({"task": "note"})
 
     async def dropped() -> bool:

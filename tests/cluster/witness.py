@@ -48,7 +48,7 @@ def read_ledger(file: Path) -> list[Line]:
     """The ledger's lines in order of time. A killed shell may leave no half line: each is one write."""
     if not file.exists():
         return []
-    booted = time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    booted = time.monotonic() - float(Path("/proc/uptime").read_text().split()[0])
     found = []
     for text in file.read_text().splitlines():
         line = json.loads(text)

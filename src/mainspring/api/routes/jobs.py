@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Request, Response, Router, delete, get, patch, post, put
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 
 from mainspring.api.bodies import BatchBody, JobBatch, JobBody, PatchBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
@@ -26,7 +26,7 @@ from mainspring.wire.jobs import (
 from mainspring.wire.runs import JobStatus, RunView
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, Parameter(ge=1, le=MAX_PAGE)]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
 @post("/", dto=JobBody, return_dto=None, summary="Create a job")
@@ -72,7 +72,7 @@ async def patch_job(
     request: Http,
     job_id: str,
     data: JobPatch,
-    if_match: Annotated[str | None, Parameter(header="If-Match")] = None,
+    if_match: Annotated[str | None, HeaderParameter(name="If-Match")] = None,
 ) -> Response[JobView]:
     return await _change(request, job_id, data, if_match)
 
@@ -82,7 +82,7 @@ async def put_job(
     request: Http,
     job_id: str,
     data: JobPatch,
-    if_match: Annotated[str | None, Parameter(header="If-Match")] = None,
+    if_match: Annotated[str | None, HeaderParameter(name="If-Match")] = None,
 ) -> Response[JobView]:
     return await _change(request, job_id, data, if_match)
 
@@ -123,7 +123,7 @@ async def job_runs(
 
 
 @get("/{job_id:str}/upcoming", summary="The next fire times")
-async def job_upcoming(request: Http, job_id: str, n: Annotated[int, Parameter(ge=1, le=1000)] = 20) -> Upcoming:
+async def job_upcoming(request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20) -> Upcoming:
     return await services_of(request).reader.upcoming(tenant_of(request), job_id, n)
 
 

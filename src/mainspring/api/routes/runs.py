@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from litestar import Request, Response, get, post
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import services_of, tenant_of
@@ -17,7 +17,7 @@ from mainspring.operations.reader import RunQuery
 from mainspring.wire.runs import DeadLetterList, DeadLetterView, QueueList, QueueView, RunList, RunView, Why, WorkerList
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, Parameter(ge=1, le=MAX_PAGE)]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
 @get("/v1/runs", summary="Search runs, newest first", tags=["runs"])

@@ -1,0 +1,201 @@
+"""Every rule can fail: a history with one thing wrong in it, and the rule that must say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.history import CANCELLED_JOB, FAILED, PAUSED_JOB, Injection
+from tests.cluster.rules import RULES, judge
+from tests.cluster.story import Story, plain_story, time_of
+
+
+def test_a_history_in_which_all_is_well_has_no_violation() -> None:
+    assert [str(violation) for violation in judge(paused(plain_story()).history)] == []
+
+
+def paused(story: Story) -> Story:
+    """Nothing is due any more."""
+    story.change(3.5, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(4))
+    return story
+
+
+def two_runs_for_one_second(story: Story) -> None:
+    again = story.born(3) | {"run_id": "run-3-again"}
+    story.write(3.3, "node", ("runs", "I", {}, again), ("run_history", "I", {}, again | {"state": 13}))
+
+
+def a_run_for_a_time_that_is_none(story: Story) -> None:
+    story.job["schedule"] = {"kind": "CRON", "cron": "*/2 * * * * *"}
+    story.whole_life(5)
+
+
+def a_run_after_an_acknowledged_pause(story: Story) -> None:
+    story.call("pause", 3.2)
+    story.whole_life(4)
+
+
+def a_fire_under_an_old_epoch(story: Story) -> None:
+    story.node("other")
+    story.grant(3.2, "other")
+    story.whole_life(4)
+
+
+def a_grant_without_a_new_epoch(story: Story) -> None:
+    story.grant(3.2, "other", epoch=1)
+
+
+def a_second_end(story: Story) -> None:
+    story.end(3.3, "run-3", FAILED)
+
+
+def a_claim_of_a_running_run(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.step(4.03, run, fence=2, worker_id="id of another")
+
+
+def a_success_before_its_attempt_ended(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03, end=5.0)
+    story.end(4.1, run)
+
+
+def two_attempts_at_once(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.requeue(4.1, run)
+    story.claim(4.2, run)
+    story.lines(run, 1, start=4.03, tick=4.9)
+    story.lines(run, 2, start=4.3, end=4.95)
+    story.end(5.0, run)
+
+
+def two_attempts_of_an_at_most_once_job(story: Story) -> None:
+    run = story.fire(4.01, 4, spec={"delivery": "at_most_once"})
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03)
+    story.requeue(4.1, run)
+    story.claim(4.2, run)
+    story.lines(run, 2, start=4.3, end=4.4)
+    story.end(4.5, run)
+
+
+def two_jobs_for_one_key(story: Story) -> None:
+    for job in ("one", "two"):
+        story.write(0.2, "server", ("runs", "I", {}, story.born(0) | {"run_id": job, "job_id": None}))
+        story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id=job)
+
+
+def an_acknowledged_job_that_is_nowhere(story: Story) -> None:
+    story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id="nowhere")
+
+
+def a_refused_job_that_is_there(story: Story) -> None:
+    story.write(0.2, "server", ("runs", "I", {}, story.born(0) | {"run_id": "r", "job_id": None, "name": "refused-1"}))
+    story.call("submit", 0.3, "refused", body={"name": "refused-1"})
+
+
+def an_acknowledged_delete_that_is_forgotten(story: Story) -> None:
+    story.call("cancel", 3.3)
+
+
+def a_claim_after_an_acknowledged_cancel(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.call("cancel", 4.1)
+    story.claim(4.2, run)
+
+
+def a_late_fire(story: Story) -> None:
+    run = story.fire(9.9, 4)
+    story.claim(9.95, run)
+    story.lines(run, 1, start=9.96, end=9.97)
+    story.end(9.98, run)
+
+
+def a_second_that_is_neither_run_nor_missed(story: Story) -> None:
+    story.fire(5.01, 5)
+
+
+def a_late_fire_under_the_policy_skip(story: Story) -> None:
+    story.change(3.4, spec={"misfire": {"policy": "skip"}})
+    story.history.injections.append(Injection("all dead", "all", 3.5, 20.0, whole=True))
+    missed = {"job_id": "tick", "first_at": time_of(5), "last_at": time_of(12), "count": 8, "reason": "late"}
+    story.fire(12.5, 4, through=12)
+    story.write(12.6, "node", ("missed_fires", "I", {}, missed))
+
+
+def runs_left_with_the_dead(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.exit("worker", "worker", 4.5)
+    story.requeue(20.0, run)
+
+
+def shards_left_with_the_dead(story: Story) -> None:
+    story.exit("node", "scheduler", 4.5)
+    story.node("other")
+    story.write(20.0, "server", ("nodes", "I", {}, {"node_id": "late"}))
+
+
+def a_run_that_is_left_over(story: Story) -> None:
+    story.history.live_runs.append(story.born(3) | {"state": 2, "worker_id": "id of worker"})
+
+
+def a_server_that_ends_by_itself(story: Story) -> None:
+    story.exit("server", "server", 4.5, code=1, wanted=False)
+
+
+def a_rescue_of_the_living(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03, tick=5.5)
+    story.requeue(5.0, run, lost=True)
+
+
+def a_drain_that_takes_for_ever(story: Story) -> None:
+    story.exit("node", "scheduler", 100.0, code=0, asked_at=4.5)
+
+
+WRONGS: list[tuple[str, Callable[[Story], None]]] = [
+    ("S1", two_runs_for_one_second),
+    ("S2", a_run_for_a_time_that_is_none),
+    ("S2", a_run_after_an_acknowledged_pause),
+    ("S3", a_fire_under_an_old_epoch),
+    ("S3", a_grant_without_a_new_epoch),
+    ("S4", a_second_end),
+    ("S4", a_claim_of_a_running_run),
+    ("S5", a_success_before_its_attempt_ended),
+    ("S6", two_attempts_at_once),
+    ("S6", two_attempts_of_an_at_most_once_job),
+    ("S7", two_jobs_for_one_key),
+    ("S8", an_acknowledged_job_that_is_nowhere),
+    ("S8", a_refused_job_that_is_there),
+    ("S8", an_acknowledged_delete_that_is_forgotten),
+    ("S11", a_claim_after_an_acknowledged_cancel),
+    ("L1", a_late_fire),
+    ("L2", a_second_that_is_neither_run_nor_missed),
+    ("L2", a_late_fire_under_the_policy_skip),
+    ("L3", runs_left_with_the_dead),
+    ("L4", shards_left_with_the_dead),
+    ("L5", a_run_that_is_left_over),
+    ("L6", a_server_that_ends_by_itself),
+    ("L7", a_rescue_of_the_living),
+    ("L8", a_drain_that_takes_for_ever),
+]
+
+
+@pytest.mark.parametrize(("rule", "wrong"), WRONGS, ids=lambda value: getattr(value, "__name__", value))
+def test_the_rule_finds_it(rule: str, wrong: Callable[[Story], None]) -> None:
+    story = plain_story()
+    wrong(story)
+    if wrong is not an_acknowledged_delete_that_is_forgotten:
+        story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    found = judge(story.history)
+    assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+
+
+def test_every_rule_is_tested() -> None:
+    assert {rule for rule, _ in WRONGS} == set(RULES)
