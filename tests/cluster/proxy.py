@@ -46,6 +46,7 @@ class Link:
         self._turn = 0
         self._requests = asyncio.Event()
         self._answers = asyncio.Event()
+        self._never = asyncio.Event()  # what waits for it is kept alive by it, or it would be collected and closed
         self._requests.set()
         self._answers.set()
         self._connections: set[_Connection] = set()
@@ -135,7 +136,7 @@ class Link:
                 chunk = b""
             await gate.wait()
             if connection.stranded:
-                await asyncio.Event().wait()
+                await self._never.wait()
             if not chunk:
                 return
             if gate is self._answers and self.way is Way.DROP_ANSWER:

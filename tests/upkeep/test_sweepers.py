@@ -107,3 +107,22 @@ async def test_the_pruner_drops_what_is_past_the_retention(connection: asyncpg.C
     assert await HistoryPruner(store, 36_500).run_once() == []
     assert await HistoryPruner(store, 30).run_once() == ["run_history_20200101"]
     assert await HistoryPruner(store, 30).run_once() == []
+
+
+async def test_keys_and_chosen_ids_go_with_the_history_but_a_job_keeps_its_id(
+    store: Store, connection: asyncpg.Connection
+) -> None:
+    old = "now() - interval '31 days'"
+    await connection.execute(
+        f"""insert into mainspring.idempotency_keys (tenant_id, key, body_hash, job_id, created_at)
+            values (1, 'old', '', 'a', {old}), (1, 'new', '', 'b', now());
+            insert into mainspring.taken_ids (tenant_id, job_id, taken_at)
+            values (1, 'gone', {old}), (1, 'fresh', now()), (1, 'cron', {old});
+            insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, max_attempts, one_time,
+                                         id_generated, created_at, updated_at, schedule)
+            values (1, 'cron', 1, 1, 1, 4, false, false, {old}, {old}, '{{}}')"""
+    )
+    await HistoryPruner(store, 30).run_once()
+    assert [row["key"] for row in await connection.fetch("select key from mainspring.idempotency_keys")] == ["new"]
+    rows = await connection.fetch("select job_id from mainspring.taken_ids order by job_id")
+    assert [row["job_id"] for row in rows] == ["cron", "fresh"]

@@ -187,6 +187,18 @@ async def list_jobs(
     return rows
 
 
+async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
+    """Forget idempotency keys and chosen ids that are older than the history; answers how many."""
+    forgotten = 0
+    for query in (_SQL["prune_keys"], _SQL["prune_ids"]):
+        while True:
+            done = int((await connection.execute(query, days, batch)).rpartition(" ")[2])
+            forgotten += done
+            if done < batch:
+                break
+    return forgotten
+
+
 def contains(text: str | None) -> str | None:
     """An ILIKE pattern that finds `text` as it stands."""
     if text is None:

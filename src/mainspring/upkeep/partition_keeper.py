@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.kernel.logs import get_logger
-from mainspring.store import partitions
+from mainspring.store import jobs, partitions
 from mainspring.store.pool import Store
 
 log = get_logger("partition_keeper")
@@ -34,9 +34,10 @@ class HistoryPruner:
         self._days = retention_days
 
     async def run_once(self) -> list[str]:
-        """Drop partitions older than the retention; returns their names."""
+        """Drop partitions older than the retention, and the keys and ids that point there; returns the partitions."""
         async with self._store.reads.acquire() as connection:
             dropped = await partitions.drop_older(connection, self._days)
+            await jobs.prune(connection, self._days)
         if dropped:
             log.info("history dropped", names=dropped)
         return dropped

@@ -169,6 +169,7 @@ create table mainspring.idempotency_keys (
     created_at  timestamptz not null default clock_timestamp(),
     primary key (tenant_id, key)
 );
+create index idempotency_keys_by_age on mainspring.idempotency_keys using brin (created_at);
 
 -- Ids that clients chose. A one-time job leaves jobs when it fires, so its uniqueness needs a place of its own.
 create table mainspring.taken_ids (
@@ -177,6 +178,7 @@ create table mainspring.taken_ids (
     taken_at    timestamptz not null default clock_timestamp(),
     primary key (tenant_id, job_id)
 );
+create index taken_ids_by_age on mainspring.taken_ids using brin (taken_at);
 
 create table mainspring.workers (
     worker_id     uuid primary key,

@@ -82,3 +82,22 @@ where j.tenant_id = $1
   and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
 order by j.created_at desc, j.job_id desc
 limit $10
+
+-- name: prune_keys
+-- Keys past the retention of the history they point to, a batch at a time.
+-- unguarded: a key never changes; by then nobody repeats its submission.
+delete from mainspring.idempotency_keys
+where ctid = any (array(select ctid from mainspring.idempotency_keys
+                        where created_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))
+
+-- name: prune_ids
+-- Chosen ids of one-time jobs whose history is gone; a job that still has its row keeps its id.
+-- unguarded: as above.
+delete from mainspring.taken_ids
+where ctid = any (array(select t.ctid from mainspring.taken_ids t
+                        where t.taken_at < (select clock_timestamp()) - $1 * interval '1 day'
+                          and not exists (select from mainspring.jobs j
+                                          where j.tenant_id = t.tenant_id and j.job_id = t.job_id)
+                          and not exists (select from mainspring.runs r
+                                          where r.tenant_id = t.tenant_id and r.job_id = t.job_id)
+                        limit $2))
