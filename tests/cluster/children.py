@@ -17,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
 ROLES = (SERVER, SCHEDULER, WORKER)
 RESTART_AFTER = 1.0
-_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
 @dataclass
@@ -57,11 +56,14 @@ class Child:
         self.paused = False
         self.asked_at: float | None = None
         self.ended_at: float | None = None
+        patches = dict(seat.patches)
+        if seat.clock_shift:
+            patches["ARENA_CLOCK_SHIFT"] = str(seat.clock_shift)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _module(seat), *arguments],
+                [sys.executable, "-m", "tests.cluster.mutant" if patches else "mainspring", *arguments],
                 cwd=ROOT,
-                env=_clean_environment() | environment | _shifted_clock(seat) | seat.patches,
+                env=_clean_environment() | environment | patches,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -123,24 +125,5 @@ class Child:
             self._process.send_signal(number)
 
 
-def _module(seat: Seat) -> str:
-    patched = seat.patches or (seat.clock_shift and not _FAKETIME.exists())
-    return "tests.cluster.mutant" if patched else "mainspring"
-
-
 def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("MAINSPRING_", "ARENA_"))}
-
-
-def _shifted_clock(seat: Seat) -> dict[str, str]:
-    """A wall clock that is off by `seat.clock_shift` seconds: by libfaketime where it is installed, else by patch."""
-    if not seat.clock_shift:
-        return {}
-    if not _FAKETIME.exists():
-        return {"ARENA_CLOCK_SHIFT": str(seat.clock_shift)}
-    return {
-        "LD_PRELOAD": str(_FAKETIME),
-        "FAKETIME": f"{seat.clock_shift:+.0f}s",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_NO_CACHE": "1",
-    }

@@ -2,7 +2,7 @@
 
     ARENA_MUTANT       a guard that is left out; the checker must notice
     ARENA_STOP_BEFORE  a failpoint `function:job_id`: the process stops itself (SIGSTOP), once, just before that fire
-    ARENA_CLOCK_SHIFT  seconds by which the wall clock is off, where libfaketime is not at hand
+    ARENA_CLOCK_SHIFT  seconds by which the wall clock is off (libfaketime would shift Python's sleeps with it)
 
 The product's files stay as they are: its queries and functions are changed in this process alone.
 """

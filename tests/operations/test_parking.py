@@ -183,8 +183,9 @@ async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_noth
         worker.api = other
         assert (await worker.exchange(recover=True)).runs == []
         await submit(api)
-        refused = await parked
-        assert (refused.status_code, refused.json()["code"]) == (409, "stale_exchange")
+        # No error: with two servers this is every day's business, and the worker parks anew at once.
+        ended = await parked
+        assert (ended.status_code, ended.json()) == (200, {"seq": old.seq, "superseded": True})
     worker.api = api
     assert len(await worker.claim()) == 1
 

@@ -34,6 +34,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, Ru
 
 log = get_logger("exchange")
 
+_STALE = "stale_exchange"
 _STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
 
 
@@ -126,7 +127,12 @@ class Exchanger:
             spot.see_lanes = partial(self._see_lanes, tenant, known, spot, request)
             reply = ExchangeReply(seq=request.seq)
             if must_write or (request.free > 0 and (woken or await self._anything_ready(known))):
-                await self._transact(tenant, request, known, reply, first=not again)
+                try:
+                    await self._transact(tenant, request, known, reply, first=not again)
+                except Conflict as error:
+                    if woken and error.code == _STALE:  # parked here, while its worker has reported at another server
+                        return ExchangeReply(seq=request.seq, superseded=True)
+                    raise
                 again = True
             if spot.stop or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
                 await self._look_for_stops(request.worker_id, known, spot, reply)
@@ -210,7 +216,7 @@ class Exchanger:
             raise _gone(WorkerState(row["state"]))
         raise Conflict(
             f"exchange {request.seq} is not newer than {row['last_seq']}",
-            code="stale_exchange",
+            code=_STALE,
             field="seq",
             hint="send the next number with recover and your inventory",
         )
