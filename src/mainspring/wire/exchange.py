@@ -88,8 +88,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
-    """acks: outcomes recorded (now or before), by position in the request; fenced: refused with 409, the run has
-    changed hands; runs: what to run; stop: runs to cancel."""
+    """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
+    409, the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer exchange took over."""
 
     seq: int
     acked: int = 0
