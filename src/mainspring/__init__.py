@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
     from mainspring.sdk.client import AsyncClient, Client
     from mainspring.sdk.context import Context
-    from mainspring.sdk.errors import BadPayload, RunFailed
+    from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed
     from mainspring.sdk.handle import AsyncHandle, Handle
     from mainspring.sdk.task import Task
 
@@ -50,6 +50,7 @@ __all__ = [
     "Context",
     "Fenced",
     "Forbidden",
+    "GiveUp",
     "Handle",
     "InvalidBatch",
     "InvalidInput",
@@ -58,6 +59,7 @@ __all__ = [
     "NotFound",
     "NotSupportedYet",
     "PayloadTooLarge",
+    "Retry",
     "RunFailed",
     "Task",
     "Unauthorized",
@@ -73,8 +75,10 @@ _HOMES = {
     "BadPayload": "mainspring.sdk.errors",
     "Client": "mainspring.sdk.client",
     "Context": "mainspring.sdk.context",
+    "GiveUp": "mainspring.sdk.errors",
     "Handle": "mainspring.sdk.handle",
     "Mainspring": "mainspring.sdk.app",
+    "Retry": "mainspring.sdk.errors",
     "RunFailed": "mainspring.sdk.errors",
     "Task": "mainspring.sdk.task",
     "__version__": "mainspring.kernel.version",

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def key(task: str) -> LaneKey:
-    return (DEFAULT_TENANT, "default", 1, task)
+    return (DEFAULT_TENANT, "default", 1, task, "")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_a_refresh_finds_what_others_have_interned(store: Store, connectio
     await ours.refresh()
     assert ours.revision == 2
     assert ours.known(key("b")) == lanes[key("b")]
-    assert [lane.task for lane in ours.eligible(DEFAULT_TENANT, ["default"], ["b", "c"])] == ["b"]
+    assert [lane.task for lane in ours.eligible(DEFAULT_TENANT, ["default"], ["b", "c"], {})] == ["b"]
 
 
 async def test_a_lane_that_is_not_known_yet_is_looked_up(store: Store, connection: asyncpg.Connection) -> None:
@@ -92,6 +92,9 @@ async def test_no_lane_is_passed_over_because_a_later_one_was_committed_first(
     await transaction.commit()
     await interning
     await reader.refresh()
-    assert {lane.task for lane in reader.eligible(DEFAULT_TENANT, ["default"], ["quick", "slow"])} == {"quick", "slow"}
+    assert {lane.task for lane in reader.eligible(DEFAULT_TENANT, ["default"], ["quick", "slow"], {})} == {
+        "quick",
+        "slow",
+    }
     for opened in (slow, quick):
         await opened.close()

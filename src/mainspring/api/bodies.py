@@ -14,7 +14,8 @@ from litestar.typing import FieldDefinition
 from mainspring.domain.errors import InvalidBatch, InvalidInput, MainspringError
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.exchange import ExchangeRequest, Outcome, WorkerHello
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, RetryIn, ScheduleIn
+from mainspring.wire.execution import HttpCall, SuccessRule
+from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.problems import FieldProblem
 
 T = TypeVar("T")
@@ -26,6 +27,10 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleIn,
     "retry": RetryIn,
     "misfire": MisfireIn,
+    "limits": LimitsIn,
+    "rules": RetryRuleIn,
+    "http": HttpCall,
+    "success": SuccessRule,
     "hello": WorkerHello,
     "outcomes": Outcome,
 }

@@ -10,13 +10,15 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
+from mainspring.domain.intake_execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake_schedule import parse_time, read_schedule
 from mainspring.domain.intake_spec import misfire_as_given, read_spec, retry_as_given
-from mainspring.domain.job import SHELL_TASK, JobDefinition, Overlap, Priority
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, RetryIn
+from mainspring.wire.execution import HttpCall, RunSetup
+from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
 
@@ -35,7 +37,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     if _later_fields(request) != _NO_LATER_FIELD:
         _refuse_later_fields(request)
     payload = _payload(request.payload)
-    task, command = _task(request, payload)
+    task, command, http = _task(request, payload)
     name, queue, job_id, priority, overlap = (
         request.name, request.queue, request.job_id, request.priority, request.overlap,
     )  # fmt: skip
@@ -60,9 +62,10 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         priority=_NORMAL if priority is None else parse_priority(priority),
         schedule=read_schedule(request, now) if says_when else NOW,
         overlap=_SKIP if overlap is None else _overlap(overlap),
-        spec=read_spec(request, command),
+        spec=read_spec(request, command, http),
         job_id=job_id,
         idempotency_key=request.idempotency_key,
+        required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
     )
 
 
@@ -75,14 +78,17 @@ def amend(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinitio
     if not given:
         raise InvalidInput("the body names no field to change", field="$", hint='such as {"priority": "high"}')
     base = _long_form(stored)
-    if given.keys() & {"task", "job_type", "command"}:
+    if given.keys() & {"task", "job_type", "command", "http"}:
+        named = given.get("task", given.get("job_type"))
         base["task"] = None
-        if given.get("task", given.get("job_type")) != SHELL_TASK:
+        if named != SHELL_TASK:
             base["command"] = None
+        if named != HTTP_TASK:
+            base["http"] = None
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
-    for field in ("retry", "misfire"):
-        if isinstance(given.get(field), RetryIn | MisfireIn):
+    for field in ("retry", "misfire", "limits"):
+        if isinstance(given.get(field), RetryIn | MisfireIn | LimitsIn) and base[field] is not None:
             given[field] = _laid_over(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
     if keeps_schedule:
@@ -115,8 +121,8 @@ def _refuse_later_fields(request: JobRequest) -> None:
             raise NotSupportedYet(f"{field} is not supported yet", field=field, hint="leave it out for now")
 
 
-def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str] | None]:
-    """What to run: the task's name, and the command if it is a shell task."""
+def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str] | None, HttpCall | None]:
+    """What to run: the task's name, the command if it is a shell task, the call if it is an http task."""
     task, field, command = request.task, "task", request.command
     if request.job_type is not None:
         if task is not None and task != request.job_type:
@@ -127,7 +133,15 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
     if command is not None:
         if task is not None and task != SHELL_TASK:
             raise InvalidInput("command goes with the task shell alone", field="command", hint=f"leave out {field}")
-        return SHELL_TASK, _clean_command(command, "command")
+        if request.http is not None:
+            raise InvalidInput("command and http both say what to run", field="http", hint="give one of them")
+        return SHELL_TASK, _clean_command(command, "command"), None
+    if request.http is not None:
+        if task is not None and task != HTTP_TASK:
+            raise InvalidInput("http goes with the task http alone", field="http", hint=f"leave out {field}")
+        if payload is not None:
+            raise InvalidInput("an http call has no payload beside it", field="payload", hint="put it in http.body")
+        return HTTP_TASK, None, read_http(request.http, "http")
     if task is None:
         task, field = (request.job_id, "job_id") if request.name is None else (request.name, "name")
         if task is None:
@@ -139,7 +153,12 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
         command = _command_in(payload)
         if command is None:
             raise InvalidInput("a shell task needs a command", field="command", expected='"command": "echo hello"')
-    return task, command
+    http = None
+    if task == HTTP_TASK:
+        http = http_in(payload)
+        if http is None:
+            raise InvalidInput("an http task needs a call", field="http", expected='"http": {"url": "https://..."}')
+    return task, command, http
 
 
 def _clean_command(command: Any, field: str) -> str | list[str]:
@@ -214,6 +233,7 @@ def _overlap(word: str) -> Overlap:
 def _long_form(stored: JobDefinition) -> dict[str, Any]:
     """`stored` as the fields of a request, all but its schedule."""
     spec = stored.spec
+    setup = spec.setup or RunSetup()
     return {
         "job_id": stored.job_id,
         "name": stored.name,
@@ -222,7 +242,14 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "payload": msgspec.Raw() if stored.payload is None else msgspec.Raw(stored.payload.encode()),
         "queue": stored.queue,
         "priority": int(stored.priority),
+        "http": None if stored.payload is not None else setup.http,
         "timeout": spec.timeout,
+        "run_timeout": spec.run_timeout,
+        "kill_grace": setup.kill_grace,
+        "env": setup.env,
+        "limits": limits_as_given(setup.limits),
+        "sandbox": setup.sandbox,
+        "required_labels": stored.required_labels,
         "retry": retry_as_given(spec),
         "misfire": misfire_as_given(spec),
         "overlap": stored.overlap.word,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake_execution import check_statuses, read_setup
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.misfire import DEFAULT_MISFIRE, POLICIES, MisfirePolicy
-from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, RetryPolicy
+from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.texts import check_line, check_prose, shown
-from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn
+from mainspring.wire.execution import HttpCall
+from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
+
+T = TypeVar("T")
 
 _MAX_ATTEMPTS = 1000
+_MAX_RULES = 32
 _MAX_MISFIRE_CAP = 1000
 _MAX_LABELS = 64
 _LONGEST_LABEL = 200
@@ -18,9 +25,12 @@ _LONGEST_NOTE = 10_000
 _LONGEST_TIMEOUT = 30 * 86400.0
 
 
-def read_spec(request: JobRequest, command: str | list[str] | None) -> Spec:
+def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCall | None) -> Spec:
+    setup = read_setup(request, http)
     if (
         command is None
+        and setup is None
+        and request.run_timeout is None
         and request.timeout is None
         and request.retry is None
         and request.retries is None
@@ -37,6 +47,9 @@ def read_spec(request: JobRequest, command: str | list[str] | None) -> Spec:
     timeout = DEFAULT_SPEC.timeout
     if request.timeout is not None:
         timeout = parse_duration(request.timeout, "timeout", least=0.001, most=_LONGEST_TIMEOUT)
+    run_timeout = None
+    if request.run_timeout is not None:
+        run_timeout = parse_duration(request.run_timeout, "run_timeout", least=0.001, most=_LONGEST_TIMEOUT)
     _check_notes(request)
     return Spec(
         timeout=timeout,
@@ -44,6 +57,8 @@ def read_spec(request: JobRequest, command: str | list[str] | None) -> Spec:
         misfire=_misfire(request.misfire),
         delivery=delivery,
         command=command,
+        setup=setup,
+        run_timeout=run_timeout,
         owner=request.owner,
         description=request.description,
         labels=request.labels or None,
@@ -111,7 +126,42 @@ def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
         raise InvalidInput(f"{shown(jitter)} is out of range", field="retry.jitter", expected="a share from 0 to 1")
     base = DEFAULT_RETRY.base if given.base is None else parse_duration(given.base, "retry.base")
     cap = default_cap(base) if given.cap is None else parse_duration(given.cap, "retry.cap")
-    return RetryPolicy(attempts, backoff, base, cap, jitter)
+    rules = [_rule(rule, f"retry.rules[{index}]") for index, rule in enumerate(given.rules or [])]
+    if len(rules) > _MAX_RULES:
+        raise InvalidInput("too many rules", field="retry.rules", expected=f"at most {_MAX_RULES}")
+    return RetryPolicy(attempts, backoff, base, cap, jitter, rules)
+
+
+def _rule(given: RetryRuleIn, field: str) -> RetryRule:
+    """One rule: which failures it is about, and what follows them."""
+    named = [kind for kind in ("error", "exit_code", "http_status") if getattr(given, kind) is not None]
+    if len(named) != 1:
+        raise InvalidInput(
+            "a rule is about one kind of failure", field=field, expected="one of error, exit_code and http_status"
+        )
+    if given.then is None or given.then.lower() not in (RETRY, GIVE_UP):
+        raise InvalidInput(
+            f"{shown(given.then)} is not a step", field=f"{field}.then", expected=f"{RETRY} or {GIVE_UP}"
+        )
+    then = given.then.lower()
+    if given.after is not None and then == GIVE_UP:
+        raise InvalidInput("there is nothing after giving up", field=f"{field}.after", hint="leave it out")
+    errors = _as_list(given.error)
+    for error in errors or ():
+        check_line(error, f"{field}.error")
+    statuses: list[int | str] | None = _as_list(given.http_status)
+    check_statuses(statuses or [], f"{field}.http_status")
+    return RetryRule(
+        then,
+        errors=errors,
+        exit_codes=_as_list(given.exit_code),
+        http_statuses=statuses,
+        after=None if given.after is None else parse_duration(given.after, f"{field}.after"),
+    )
+
+
+def _as_list(value: T | list[T] | None) -> list[T] | None:
+    return value if value is None or isinstance(value, list) else [value]
 
 
 def _attempts(request: JobRequest, delivery: Delivery) -> int:
@@ -172,6 +222,10 @@ def retry_as_given(spec: Spec) -> RetryIn:
         base=retry.base,
         cap=None if retry.cap == default_cap(retry.base) else retry.cap,
         jitter=retry.jitter,
+        rules=[
+            RetryRuleIn(rule.errors, rule.exit_codes, rule.http_statuses, rule.then, rule.after) for rule in retry.rules
+        ]
+        or None,
     )
 
 

@@ -10,9 +10,11 @@ from mainspring.domain.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_QUEUE
+from mainspring.wire.execution import RunSetup
 
 DEFAULT_TIMEOUT = 3600.0
 SHELL_TASK = "shell"
+HTTP_TASK = "http"
 
 
 class Priority(IntEnum):
@@ -52,6 +54,8 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     misfire: MisfirePolicy = DEFAULT_MISFIRE
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     command: str | list[str] | None = None
+    setup: RunSetup | None = None
+    run_timeout: float | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -87,3 +91,4 @@ class JobDefinition(msgspec.Struct, frozen=True):
     spec: Spec = DEFAULT_SPEC
     job_id: str | None = None
     idempotency_key: str | None = None
+    required_labels: dict[str, str] | None = None

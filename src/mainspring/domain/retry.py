@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import msgspec
 
+RETRY, GIVE_UP = "retry", "give_up"
 BACKOFFS = ("exponential", "linear", "fibonacci", "constant")
+
+
+class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What follows a failure of a certain kind; exactly one of errors, exit_codes and http_statuses is given."""
+
+    then: str
+    errors: list[str] | None = None
+    exit_codes: list[int] | None = None
+    http_statuses: list[int | str] | None = None
+    after: float | None = None
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -17,6 +28,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     base: float = 2.0
     cap: float = 600.0
     jitter: float = 0.1
+    rules: list[RetryRule] = []
 
     def delay(self, attempts_spent: int, random: Callable[[], float]) -> float:
         """Seconds to wait after `attempts_spent` tries (1 or more); `random` gives numbers in [0, 1)."""

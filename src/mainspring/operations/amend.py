@@ -25,7 +25,7 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.submit import anchored
 from mainspring.store import fires as fire_store
 from mainspring.store import history, jobs, runs
-from mainspring.store.lanes import LaneBook
+from mainspring.store.lanes import LaneBook, lane_key
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.jobs import JobPatch
 
@@ -62,9 +62,7 @@ class Amender:
                 next_at, paused_from = (None, first) if paused else (first, None)
                 if status is StoredJobStatus.COMPLETED:
                     status = StoredJobStatus.SCHEDULED
-            lanes = await self._lanes.intern(
-                connection, [key := (tenant, changed.queue, int(changed.priority), changed.task)]
-            )
+            lanes = await self._lanes.intern(connection, [key := lane_key(tenant, changed)])
             await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
         self._signals.due()
 

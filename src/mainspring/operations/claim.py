@@ -106,11 +106,13 @@ class Claimer:
             row["name"],
             None,
             row["exclusive"],
+            lane.queue,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
             order.timeout = spec.timeout
             order.command = spec.command
+            order.setup = spec.setup
         return order
 
     def _note_heads(self, rows: Sequence[Record]) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
+import msgspec
+
 from mainspring.domain.errors import Conflict, Fenced
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
@@ -41,11 +43,12 @@ _STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have
 class _Known:
     """What this server remembers of a worker; a cache that may be lost at any time."""
 
-    __slots__ = ("lane_ids", "lanes", "queues", "revision", "state", "stop_looked_at", "tasks", "told")
+    __slots__ = ("labels", "lane_ids", "lanes", "queues", "revision", "state", "stop_looked_at", "tasks", "told")
 
-    def __init__(self, queues: list[str], tasks: list[str], state: int) -> None:
+    def __init__(self, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int) -> None:
         self.queues = queues
         self.tasks = tasks
+        self.labels = labels
         self.state = state
         self.revision = -1
         self.lanes: list[Lane] = []
@@ -227,7 +230,8 @@ class Exchanger:
             async with self._store.reads.acquire() as connection:
                 if not await workers.register(connection, tenant, request.worker_id, request.hello):
                     raise _gone(WorkerState.LOST)
-            known = _Known(request.hello.queues, request.hello.tasks, WorkerState.LIVE)
+            hello = request.hello
+            known = _Known(hello.queues, hello.tasks, hello.labels, WorkerState.LIVE)
             self._known[request.worker_id] = known
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif known is None or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
@@ -239,12 +243,13 @@ class Exchanger:
                 self._known.pop(request.worker_id, None)
                 raise _gone(WorkerState(row["state"]))
             if known is None:
-                known = self._known[request.worker_id] = _Known(row["queues"], row["tasks"], row["state"])
+                labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
+                known = self._known[request.worker_id] = _Known(row["queues"], row["tasks"], labels, row["state"])
         return known
 
     def _see_lanes(self, tenant: TenantId, known: _Known, spot: Spot, request: ExchangeRequest) -> None:
         if known.revision != self._lanes.revision:
-            known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks)
+            known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks, known.labels)
             known.lane_ids = frozenset(lane.lane_id for lane in known.lanes)
             known.revision = self._lanes.revision
         spot.free = 0 if request.draining else request.free

@@ -20,7 +20,7 @@ from mainspring.operations.gathering import Gathering
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.store import jobs, runs
-from mainspring.store.lanes import LaneBook, LaneKey
+from mainspring.store.lanes import LaneBook, LaneKey, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.problems import FieldProblem
@@ -100,7 +100,7 @@ class Submitter:
         missing: list[LaneKey] = []
         known = self._lanes.known
         for item in definitions:
-            key = (tenant, item.queue, int(item.priority), item.task)
+            key = lane_key(tenant, item)
             lane_id = known(key)
             if lane_id is None:
                 missing.append(key)

@@ -9,14 +9,16 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority, spec_from_text
+from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.store.jobs import definition_of
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Record
 from mainspring.store.workers import WorkerState
-from mainspring.wire.jobs import JobView, MisfireView, RetryView
-from mainspring.wire.runs import DeadLetterView, RunView, WorkerView
+from mainspring.wire.execution import RunSetup
+from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.runs import DeadLetterView, ProgressView, RunView, WorkerView
 
 
 def job_view(row: Record, lane: Lane) -> JobView:
@@ -54,6 +56,7 @@ def fired_job_view(row: Record, lane: Lane) -> JobView:
         priority=Priority(lane.priority),
         schedule=schedule,
         spec=spec_from_text(row["spec_text"]),
+        required_labels=lane.required_labels,
     )
     return _job_view(
         definition,
@@ -81,11 +84,13 @@ def _job_view(
     updated_at: datetime,
 ) -> JobView:
     spec, schedule = definition.spec, definition.schedule
+    setup = spec.setup or RunSetup()
     return JobView(
         job_id=job_id,
         name=definition.name or definition.task,
         task=definition.task,
         command=spec.command,
+        http=setup.http,
         schedule_type=schedule.kind.value,
         schedule=schedule.words(),
         status=status.value,
@@ -95,8 +100,14 @@ def _job_view(
         every=schedule.every,
         payload=raw(definition.payload),
         max_retries=spec.retry.max_attempts - 1,
-        retry=RetryView(*msgspec.structs.astuple(spec.retry)),
+        retry=_retry_view(spec.retry),
         timeout=spec.timeout,
+        run_timeout=spec.run_timeout,
+        kill_grace=setup.kill_grace,
+        env=setup.env or {},
+        limits=setup.limits,
+        sandbox=setup.sandbox,
+        required_labels=definition.required_labels or {},
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
@@ -113,6 +124,13 @@ def _job_view(
         created_at=created_at,
         updated_at=updated_at,
     )
+
+
+def _retry_view(retry: RetryPolicy) -> RetryView:
+    rules = [
+        RetryRuleView(rule.then, rule.errors, rule.exit_codes, rule.http_statuses, rule.after) for rule in retry.rules
+    ]
+    return RetryView(retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, rules)
 
 
 def run_view(row: Record, lane: Lane, *, offered: bool = True) -> RunView:
@@ -142,9 +160,11 @@ def run_view(row: Record, lane: Lane, *, offered: bool = True) -> RunView:
         max_attempts=row["max_attempts"],
         fence=row["fence"],
         error_message=row["last_error"],
-        log_url=None,
+        log_url=_log_url(row),
         result=None,
         payload=raw(row["payload_text"]),
+        progress=_progress(row),
+        replay_of=_replay_of(row),
     )
 
 
@@ -171,9 +191,10 @@ def _ended_run_view(row: Record, lane: Lane) -> RunView:
         max_attempts=row["max_attempts"],
         fence=row["fence"],
         error_message=row["error"],
-        log_url=None,
+        log_url=_log_url(row),
         result=raw(row["result_text"]),
         payload=raw(row["payload_text"]),
+        replay_of=_replay_of(row),
     )
 
 
@@ -227,6 +248,22 @@ def job_id_of(row: Record) -> str:
 
 def _trigger(row: Record) -> str:
     return "schedule" if row["trigger"] in (None, "at") else str(row["trigger"])
+
+
+def _log_url(row: Record) -> str | None:
+    """Where the output of its attempts is; a run that never started has none."""
+    return f"/v1/runs/{row['run_id']}/logs" if row["attempt"] > 0 else None
+
+
+def _progress(row: Record) -> ProgressView | None:
+    if row["progress"] is None and row["progress_text"] is None:
+        return None
+    return ProgressView(row["progress"], row["progress_text"])
+
+
+def _replay_of(row: Record) -> str | None:
+    kind, _, run_id = (row["trigger"] or "").partition(":")
+    return run_id if kind == "replay" else None
 
 
 def raw(text: str | None) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
 
 
 def rfc3339(moment: datetime) -> str:
@@ -15,6 +18,16 @@ def rfc3339(moment: datetime) -> str:
 def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
     """The same for every attempt of one fire, and for no other fire."""
     return f"{job_id}/{rfc3339(scheduled_for)}"
+
+
+class Channel(Protocol):
+    """Where a context's words go: the worker that runs the task, or a test. May be called from any thread."""
+
+    def progress(self, fraction: float | None, message: str | None) -> None:
+        """Keep the newest; it is shown while the run goes on."""
+
+    def log(self, text: str) -> None:
+        """Append to the attempt's log."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +41,8 @@ class Context:
     task: str
     name: str | None = None
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
+    _channel: Channel | None = field(default=None, repr=False)
+    _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -43,6 +58,28 @@ class Context:
     def wait_for_cancel(self, timeout: float | None = None) -> bool:
         """Pause a thread task for `timeout` seconds, or less when the run is to stop; the answer is `cancelled`."""
         return self._cancel.wait(timeout)
+
+    def progress(self, fraction: float | None = None, message: str | None = None) -> None:
+        """Say how far this run has come: `ctx.progress(0.4, "page 40 of 100")`. Cheap enough for every step."""
+        if fraction is not None and not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"progress is a share from 0 to 1, not {fraction}")
+        if self._channel is not None:
+            self._channel.progress(fraction, message)
+
+    def log(self, *words: object, sep: str = " ", end: str = "\n") -> None:
+        """`print` into the run's log: `ctx.log("charged", account)`. Shown by `mainspring logs`."""
+        if self._channel is not None:
+            self._channel.log(sep.join(map(str, words)) + end)
+
+    def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:
+        """Call `function` when this attempt ends: success, failure, cancel or timeout; the last one added first. An
+        async task's may be a coroutine function."""
+        self._cleanups.append(partial(function, *args, **kwargs))
+
+    def take_cleanups(self) -> list[Callable[[], object]]:
+        """The clean-up calls, in the order in which they are to be made; each is given out once. For the worker."""
+        taken, self._cleanups[:] = self._cleanups[::-1], []
+        return taken
 
     def cancel(self) -> None:
         """Raise the flag. The worker does this."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from mainspring.domain.errors import MainspringError
 from mainspring.wire.runs import RunView
 
@@ -21,3 +23,18 @@ class RunFailed(MainspringError):
         super().__init__(detail)
         self.status = status
         self.run = run
+
+
+class Retry(Exception):
+    """Raised by a task that wants to be tried again, whatever the job's retry rules say; tries left still count.
+
+    raise Retry("rate limited", after=30)     # not before 30 seconds have passed
+    """
+
+    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+
+
+class GiveUp(Exception):
+    """Raised by a task for which trying again would not help: the run fails at once and becomes a dead letter."""

@@ -26,6 +26,12 @@ class _Settings(TypedDict, total=False):
     queue: str | None
     priority: str | int | None
     timeout: Duration | None
+    run_timeout: Duration | None
+    kill_grace: Duration | None
+    env: Mapping[str, str] | None
+    limits: Mapping[str, Any] | None
+    sandbox: str | None
+    required_labels: Mapping[str, str] | None
     retries: int | None
     retry: Mapping[str, Any] | None
     misfire: Mapping[str, Any] | None
@@ -42,6 +48,7 @@ class _Substance(TypedDict, total=False):
     task: str | None
     job_type: str | None
     command: str | Sequence[str] | None
+    http: Mapping[str, Any] | None
     payload: Any
     schedule_type: str | None
     schedule_time: When | None

@@ -55,6 +55,7 @@ def definition_of(row: Record, lane: Lane) -> JobDefinition:
         spec=spec,
         job_id=row["job_id"],
         idempotency_key=spec.idempotency_key,
+        required_labels=lane.required_labels,
     )
 
 

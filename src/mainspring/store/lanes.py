@@ -1,11 +1,15 @@
-"""Lanes: interned (tenant, queue, priority, task). A process keeps all in memory; they are few and never change."""
+"""Lanes: interned (tenant, queue, priority, task, required labels). A process keeps all in memory.
+
+They are few and never change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from mainspring.domain.job import JobDefinition
 from mainspring.kernel.ids import LaneId, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
@@ -19,9 +23,22 @@ class Lane(msgspec.Struct, frozen=True):
     queue: str
     priority: int
     task: str
+    labels: str = ""
+
+    @property
+    def required_labels(self) -> dict[str, str] | None:
+        """What a worker must be labelled with to take runs of this lane."""
+        return msgspec.json.decode(self.labels, type=dict[str, str]) if self.labels else None
 
 
-LaneKey = tuple[TenantId, str, int, str]
+LaneKey = tuple[TenantId, str, int, str, str]
+
+
+def lane_key(tenant: TenantId, definition: JobDefinition) -> LaneKey:
+    """The lane that a definition's runs wait in."""
+    required = definition.required_labels
+    labels = "" if required is None else msgspec.json.encode(required, order="sorted").decode()
+    return (tenant, definition.queue, int(definition.priority), definition.task, labels)
 
 
 class LaneBook:
@@ -78,13 +95,18 @@ class LaneBook:
     def peek(self, lane_id: int) -> Lane | None:
         return self._by_id.get(LaneId(lane_id))
 
-    def eligible(self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str]) -> list[Lane]:
-        """The lanes from which a worker with these queues and tasks may take."""
-        queue_set, task_set = set(queues), set(tasks)
+    def eligible(
+        self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]
+    ) -> list[Lane]:
+        """The lanes from which a worker with these queues, tasks and labels may take."""
+        queue_set, task_set, label_set = set(queues), set(tasks), labels.items()
         return [
             lane
             for lane in self._by_id.values()
-            if lane.tenant_id == tenant and lane.queue in queue_set and lane.task in task_set
+            if lane.tenant_id == tenant
+            and lane.queue in queue_set
+            and lane.task in task_set
+            and (not lane.labels or (lane.required_labels or {}).items() <= label_set)
         ]
 
     def of_queue(self, tenant: TenantId, queue: str) -> list[int]:
@@ -102,5 +124,5 @@ class LaneBook:
 
     def _add(self, lane: Lane) -> None:
         self._by_id[lane.lane_id] = lane
-        self._by_key[(lane.tenant_id, lane.queue, lane.priority, lane.task)] = lane.lane_id
+        self._by_key[(lane.tenant_id, lane.queue, lane.priority, lane.task, lane.labels)] = lane.lane_id
         self._newest = max(self._newest, lane.lane_id)

@@ -12,11 +12,17 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from mainspring.kernel.config import DEFAULT_QUEUE
+from mainspring.wire.execution import Cause, RunSetup
+
 OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 
 
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Who the worker is; sent with its first exchange and whenever the server does not know it."""
+    """Who the worker is; sent with its first exchange and whenever the server does not know it.
+
+    signatures: for each task that declares its parameters, the JSON Schema that its payload must fit.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     queues: list[str]
@@ -24,6 +30,7 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     slots: Annotated[int, Meta(ge=1, le=100_000)]
     labels: dict[str, str] = {}
     version: str = ""
+    signatures: dict[str, msgspec.Raw] = {}
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,6 +45,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     retry: bool = True
     retry_after: float | None = None
     result: msgspec.Raw = msgspec.Raw(b"")
+    cause: Cause | None = None
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -47,11 +55,30 @@ class Held(msgspec.Struct, array_like=True):
     fence: int
 
 
+class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """How far a running attempt has come: a share from 0 to 1, and words."""
+
+    run_id: UUID
+    fence: int
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    message: Annotated[str, Meta(max_length=1000)] | None = None
+
+
+class Portion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Part of what a worker asks for: at most `most` runs of these queues and these tasks (None: of any)."""
+
+    most: Annotated[int, Meta(ge=0, le=10_000)]
+    queues: list[str] | None = None
+    tasks: list[str] | None = None
+
+
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """ "Here are my outcomes, what I hold, and my free slots; what shall I run, and what shall I stop?"
 
     seq rises by one with every exchange that is sent. recover says that an earlier answer may have been lost, and
     inventory (needed with recover) lists what the worker holds, so that claims that never arrived are handed out again.
+    portions divide `free` where queues have weights or tasks a limit: they are filled in the order given, and nothing
+    outside them is handed out. unstarted is how many of the held runs wait for a slot: what may be recalled.
     """
 
     worker_id: UUID
@@ -64,6 +91,9 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     draining: bool = False
     stopped: bool = False
     hello: WorkerHello | None = None
+    progress: list[Progress] = []
+    portions: list[Portion] = []
+    unstarted: Annotated[int, Meta(ge=0)] = 0
 
 
 class RunOrder(msgspec.Struct, omit_defaults=True):
@@ -85,11 +115,14 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     name: str | None = None
     command: str | list[str] | None = None
     exclusive: bool = False
+    queue: str = DEFAULT_QUEUE
+    setup: RunSetup | None = None
 
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
-    409, the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer exchange took over."""
+    409, the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer exchange took over;
+    recall: how many unstarted runs to give back, because others are idle; drain: finish, and come back no more."""
 
     seq: int
     acked: int = 0
@@ -97,3 +130,5 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     runs: list[RunOrder] = []
     stop: list[UUID] = []
     superseded: bool = False
+    recall: int = 0
+    drain: bool = False

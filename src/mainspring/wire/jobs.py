@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from mainspring.wire.execution import HttpCall, Limits
+
 Seconds = float | int
 DurationIn = str | int | float
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -28,6 +30,17 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     jitter: DurationIn | None = None
 
 
+class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What follows a failure of a certain kind. One of error (a class name), exit_code and http_status (a number, or
+    "5xx") says which; `then` is "retry" or "give_up"; `after` is the least delay of the retry."""
+
+    error: str | list[str] | None = None
+    exit_code: int | list[int] | None = None
+    http_status: int | str | list[int | str] | None = None
+    then: str | None = None
+    after: DurationIn | None = None
+
+
 class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How failed attempts are repeated."""
 
@@ -36,6 +49,17 @@ class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     base: DurationIn | None = None
     cap: DurationIn | None = None
     jitter: float | None = None
+    rules: list[RetryRuleIn] | None = None
+
+
+class LimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What the processes of one attempt may use together. Sizes are bytes, or text such as "512MB"."""
+
+    memory: str | int | None = None
+    cpu: DurationIn | None = None
+    processes: int | None = None
+    files: int | None = None
+    output: str | int | None = None
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,6 +78,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     task: Name | None = None
     job_type: Name | None = None
     command: str | list[str] | None = None
+    http: HttpCall | None = None
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | None = None
     schedule_type: str | None = None
@@ -63,6 +88,12 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
+    run_timeout: DurationIn | None = None
+    kill_grace: DurationIn | None = None
+    env: dict[str, str] | None = None
+    limits: LimitsIn | None = None
+    sandbox: str | None = None
+    required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
     retries: int | None = None
     max_retries: int | None = None
@@ -88,6 +119,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     task: Name | UnsetType = UNSET
     job_type: Name | UnsetType = UNSET
     command: str | list[str] | UnsetType = UNSET
+    http: HttpCall | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | UnsetType = UNSET
     schedule_type: str | UnsetType = UNSET
@@ -97,6 +129,12 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     queue: Name | UnsetType | None = UNSET
     priority: str | int | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
+    run_timeout: DurationIn | UnsetType | None = UNSET
+    kill_grace: DurationIn | UnsetType | None = UNSET
+    env: dict[str, str] | UnsetType | None = UNSET
+    limits: LimitsIn | UnsetType | None = UNSET
+    sandbox: str | UnsetType | None = UNSET
+    required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
     retries: int | UnsetType = UNSET
     max_retries: int | UnsetType = UNSET
@@ -125,12 +163,21 @@ class BatchCreated(msgspec.Struct):
     job_ids: list[str]
 
 
+class RetryRuleView(msgspec.Struct, omit_defaults=True):
+    then: str
+    error: list[str] | None = None
+    exit_code: list[int] | None = None
+    http_status: list[int | str] | None = None
+    after: float | None = None
+
+
 class RetryView(msgspec.Struct):
     max_attempts: int
     backoff: str
     base: float
     cap: float
     jitter: float
+    rules: list[RetryRuleView] = []
 
 
 class MisfireView(msgspec.Struct):
@@ -172,6 +219,13 @@ class JobView(msgspec.Struct):
     version: int
     created_at: datetime
     updated_at: datetime
+    http: HttpCall | None = None
+    run_timeout: float | None = None
+    kill_grace: float | None = None
+    env: dict[str, str] = {}
+    limits: Limits | None = None
+    sandbox: str | None = None
+    required_labels: dict[str, str] = {}
 
 
 class JobList(msgspec.Struct):

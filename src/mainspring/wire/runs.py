@@ -8,6 +8,13 @@ from typing import Any
 import msgspec
 
 
+class ProgressView(msgspec.Struct):
+    """How far a running attempt says it has come: a share from 0 to 1, and words."""
+
+    fraction: float | None
+    message: str | None
+
+
 class RunView(msgspec.Struct):
     """A run as clients see it; durations in seconds."""
 
@@ -34,6 +41,8 @@ class RunView(msgspec.Struct):
     log_url: str | None
     result: Any
     payload: Any = None
+    progress: ProgressView | None = None
+    replay_of: str | None = None
 
 
 class RunList(msgspec.Struct):

@@ -11,6 +11,7 @@ import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
+from mainspring.wire.execution import Cause
 
 ERROR_BYTES = 8 * 1024
 
@@ -41,11 +42,38 @@ class Ending(msgspec.Struct, frozen=True):
     error: str | None = None
     retry: bool = True
     result: msgspec.Raw | None = None
+    cause: Cause | None = None
+    retry_after: float | None = None
 
 
 SUCCEEDED = Ending()
 RETURNED = Ending("RETURNED")
 CANCELLED = Ending("CANCELLED")
+
+
+class LogSink(Protocol):
+    """Where the output of one attempt goes. It is opened by the first byte: an attempt that prints nothing has none.
+
+    An executor that got a sink awaits `finish` before its attempt ends, so that an ended attempt's log is whole.
+    """
+
+    @property
+    def full(self) -> bool:
+        """Enough is waiting to be shipped: whoever can should pause until `room` returns."""
+
+    async def room(self) -> None:
+        """Returns when more may be written."""
+
+    def write(self, data: bytes) -> None:
+        """Append; never blocks and never fails. What goes beyond the cap is dropped, and the log is marked."""
+
+    async def finish(self) -> None:
+        """Ship what is left; returns when it is stored, refused, or given up."""
+
+
+class Progressed(msgspec.Struct, frozen=True):
+    fraction: float | None
+    message: str | None
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -67,7 +95,15 @@ class Attempt(msgspec.Struct, eq=False):
     carrier: asyncio.Task[None] | None = None
     reported: bool = False
     fenced: bool = False
+    log: LogSink | None = None
+    progress: Progressed | None = None
 
+
+OpenLog = Callable[[Attempt], LogSink]
+"""Gives the attempt's sink, opening it (and setting `attempt.log`) if need be. Call it on the worker's loop."""
+
+NoteProgress = Callable[[Attempt, float | None, str | None], None]
+"""Keeps how far an attempt has come, to be told with the next exchange. May be called from any thread."""
 
 Execute = Callable[[Attempt], Coroutine[Any, Any, Ending]]
 Report = Callable[[Attempt, Ending], None]
@@ -91,8 +127,8 @@ def key_of(order: RunOrder) -> Key:
     return (order.run_id.int, order.fence)
 
 
-def failed(error: str, *, retry: bool = True) -> Ending:
-    return Ending("FAILED", clean_text(error), retry)
+def failed(error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None) -> Ending:
+    return Ending("FAILED", clean_text(error), retry, cause=cause, retry_after=retry_after)
 
 
 def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:

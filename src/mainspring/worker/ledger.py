@@ -95,6 +95,10 @@ class Ledger:
         )
         if ending.result is not None:
             outcome.result = ending.result
+        if ending.cause is not None:
+            outcome.cause = ending.cause
+        if ending.retry_after is not None:
+            outcome.retry_after = ending.retry_after
         if not self.pending:
             self.pending_since = now
         self.pending.append(outcome)

@@ -1,7 +1,7 @@
 -- Lanes: interned, never deleted.
 
 -- name: all_lanes
-select lane_id, tenant_id, queue, priority, task from mainspring.lanes where lane_id > $1 order by lane_id
+select lane_id, tenant_id, queue, priority, task, labels from mainspring.lanes where lane_id > $1 order by lane_id
 
 -- name: intern
 -- Get-or-insert in two statements: the loser of a race reads what the winner wrote. One at a time, and the number is
@@ -11,10 +11,10 @@ select lane_id, tenant_id, queue, priority, task from mainspring.lanes where lan
 with turn as materialized (
     select pg_advisory_xact_lock(hashtext('mainspring.lanes'))
 )
-insert into mainspring.lanes (tenant_id, queue, priority, task)
-select $1, $2, $3, $4 from turn
+insert into mainspring.lanes (tenant_id, queue, priority, task, labels)
+select $1, $2, $3, $4, $5 from turn
 on conflict do nothing
 
 -- name: find
 select lane_id from mainspring.lanes
-where tenant_id = $1 and queue = $2 and priority = $3 and task = $4 and labels = ''
+where tenant_id = $1 and queue = $2 and priority = $3 and task = $4 and labels = $5

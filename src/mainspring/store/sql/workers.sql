@@ -20,7 +20,7 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select worker_id, tenant_id, name, queues, tasks, slots, state, last_seq
+select worker_id, tenant_id, name, queues, tasks, labels::text as labels_text, slots, state, last_seq
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 

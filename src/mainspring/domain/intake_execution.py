@@ -1,0 +1,203 @@
+"""Intake of the part of a request that executors look at: environment, limits, sandbox, HTTP calls, required labels."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.sizes import parse_size
+from mainspring.domain.texts import check_line, check_prose, shown
+from mainspring.wire.execution import HttpCall, Limits, RunSetup, SuccessRule
+from mainspring.wire.jobs import JobRequest, LimitsIn
+
+SANDBOXES = ("bubblewrap",)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_OUR_PREFIX = "MAINSPRING_"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", re.ASCII)
+_STATUS_CLASS = re.compile(r"[1-5]xx\Z", re.ASCII)
+_MOST_VARIABLES = 256
+_MOST_ENV_BYTES = 64 * 1024
+_MOST_HEADERS = 64
+_LONGEST_HEADER = 8 * 1024
+_LONGEST_URL = 8 * 1024
+_LONGEST_GRACE = 3600.0
+_LEAST_MEMORY = 16 * 1024 * 1024
+_LEAST_FILES = 16
+_MOST_OUTPUT = 10 * 1024**3
+# Set by us, or decided by the connection: a job that names one of them would say two things at once.
+_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "traceparent"})
+
+
+def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
+    """What the request says about execution; None when it says nothing."""
+    if (
+        http is None
+        and request.env is None
+        and request.limits is None
+        and request.sandbox is None
+        and request.kill_grace is None
+    ):
+        return None
+    grace = request.kill_grace
+    setup = RunSetup(
+        env=_env(request.env),
+        limits=None if request.limits is None else _limits(request.limits),
+        sandbox=_sandbox(request.sandbox),
+        kill_grace=None if grace is None else parse_duration(grace, "kill_grace", most=_LONGEST_GRACE),
+        http=http,
+    )
+    if http is not None:
+        for field in ("env", "sandbox", "kill_grace"):
+            if getattr(setup, field) is not None:
+                raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
+    return None if setup == RunSetup() else setup
+
+
+def read_http(given: HttpCall, field: str) -> HttpCall:
+    """`given` with its defaults filled in, or InvalidInput."""
+    _check_url(given.url, f"{field}.url")
+    method = given.method.upper() or ("GET" if given.body is None else "POST")
+    if method not in METHODS:
+        raise InvalidInput(
+            f"{shown(given.method)} is not a method", field=f"{field}.method", expected=", ".join(METHODS)
+        )
+    if given.body is not None and method in ("GET", "HEAD"):
+        raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
+    _check_headers(given.headers, f"{field}.headers")
+    if given.success is not None:
+        _check_success(given.success, f"{field}.success")
+    return msgspec.structs.replace(given, method=method)
+
+
+_read_http_payload = msgspec.json.Decoder(HttpCall).decode
+
+
+def http_in(payload: str | None) -> HttpCall | None:
+    """The call that an http task's payload describes, if it does."""
+    if payload is None:
+        return None
+    try:
+        return read_http(_read_http_payload(payload), "payload")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(
+            f"the payload is no HTTP call: {error}",
+            field="payload",
+            expected='such as {"url": "https://example.com/hook", "method": "POST", "body": {}}',
+        ) from None
+
+
+def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None:
+    if not labels:
+        return None
+    if len(labels) > 16:
+        raise InvalidInput("too many labels", field="required_labels", expected="at most 16")
+    for name, value in labels.items():
+        for text in (name, value):
+            check_line(text, "required_labels")
+            if not 1 <= len(text) <= 200:
+                raise InvalidInput(
+                    f"the label {shown(name)} is empty or too long",
+                    field="required_labels",
+                    expected="names and values of 1 to 200 characters",
+                )
+    return dict(sorted(labels.items()))
+
+
+def limits_as_given(limits: Limits | None) -> LimitsIn | None:
+    return None if limits is None else LimitsIn(*msgspec.structs.astuple(limits))
+
+
+def _env(env: dict[str, str] | None) -> dict[str, str] | None:
+    if not env:
+        return None
+    if len(env) > _MOST_VARIABLES or sum(len(name) + len(value) for name, value in env.items()) > _MOST_ENV_BYTES:
+        raise InvalidInput(
+            "the environment is too large",
+            field="env",
+            expected=f"at most {_MOST_VARIABLES} variables and {_MOST_ENV_BYTES} characters",
+        )
+    for name, value in env.items():
+        if not _VARIABLE.match(name):
+            raise InvalidInput(
+                f"{shown(name)} cannot be a variable's name", field="env", expected="letters, digits and _"
+            )
+        if name.startswith(_OUR_PREFIX):
+            raise InvalidInput(f"{name} is set by Mainspring itself", field=f"env.{name}", hint="choose another name")
+        check_prose(value, f"env.{name}")
+    return env
+
+
+def _limits(given: LimitsIn) -> Limits | None:
+    limits = Limits(
+        memory=None if given.memory is None else parse_size(given.memory, "limits.memory", least=_LEAST_MEMORY),
+        cpu=None if given.cpu is None else parse_duration(given.cpu, "limits.cpu", least=0.1),
+        processes=_count(given.processes, "limits.processes", 1),
+        files=_count(given.files, "limits.files", _LEAST_FILES),
+        output=None if given.output is None else parse_size(given.output, "limits.output", least=0, most=_MOST_OUTPUT),
+    )
+    return None if limits == Limits() else limits
+
+
+def _count(value: int | None, field: str, least: int) -> int | None:
+    if value is not None and not least <= value <= 1_000_000:
+        raise InvalidInput(
+            f"{shown(value)} is out of range", field=field, expected=f"a whole number from {least} to 1,000,000"
+        )
+    return value
+
+
+def _sandbox(word: str | None) -> str | None:
+    if word is None or word.lower() == "none":
+        return None
+    if word.lower() not in SANDBOXES:
+        raise InvalidInput(f"{shown(word)} is not a sandbox", field="sandbox", expected=" or ".join(SANDBOXES))
+    return word.lower()
+
+
+def _check_url(url: str, field: str) -> None:
+    check_line(url, field)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        usable = False
+    if not usable or len(url) > _LONGEST_URL or " " in url:
+        raise InvalidInput(f"{shown(url)} is not an address", field=field, expected="such as https://example.com/hook")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput(
+            "an address with a name and password would stand in the log",
+            field=field,
+            hint="send an Authorization header",
+        )
+
+
+def _check_headers(headers: dict[str, str], field: str) -> None:
+    if len(headers) > _MOST_HEADERS:
+        raise InvalidInput("too many headers", field=field, expected=f"at most {_MOST_HEADERS}")
+    for name, value in headers.items():
+        if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
+            raise InvalidInput(f"{shown(name)} is no header, or its value is too long", field=field)
+        if name.lower() in _OWN_HEADERS or name.lower().startswith("mainspring-"):
+            raise InvalidInput(f"the header {name} is set by Mainspring itself", field=f"{field}.{name}")
+        check_line(value, f"{field}.{name}")
+        if not value.isascii():
+            raise InvalidInput(f"the header {name} is not plain ASCII", field=f"{field}.{name}")
+
+
+def _check_success(rule: SuccessRule, field: str) -> None:
+    check_statuses(rule.status, f"{field}.status")
+    if rule.equals is not msgspec.UNSET and rule.json is None:
+        raise InvalidInput("equals needs the path it is about", field=f"{field}.json", expected='such as "$.ok"')
+
+
+def check_statuses(statuses: list[int | str], field: str) -> None:
+    """Numbers from 100 to 599, and classes such as "5xx"."""
+    for status in statuses:
+        good = _STATUS_CLASS.match(status) if isinstance(status, str) else 100 <= status <= 599
+        if not good or isinstance(status, bool):
+            raise InvalidInput(f"{shown(status)} is not an HTTP status", field=field, expected='such as 404 or "5xx"')
