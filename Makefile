@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test faults check format bench clean
+.PHONY: help setup run test sandbox faults check format bench clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -20,8 +20,14 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## start the product on its embedded PostgreSQL (http://127.0.0.1:8700)
 	$(BIN)/mainspring up --app examples.hello:app $(ARGS)
 
-test: $(STAMP) ## run every test (real PostgreSQL, real processes)
+test: $(STAMP) sandbox ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
+
+# The tests of the sandbox need bubblewrap. Where it is neither installed nor installable they say so and are left out.
+sandbox:
+	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; } >/dev/null 2>&1; } \
+	  || echo "bubblewrap is not installed: the tests of the sandbox are left out"
 
 faults: $(STAMP) ## break a whole cluster for MINUTES=10, and report (MAINSPRING_FAULT_SEED replays)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
@@ -36,12 +42,15 @@ format: $(STAMP) ## format and fix what can be fixed
 	$(BIN)/ruff format src tests examples
 	$(BIN)/ruff check --fix src tests examples
 
-bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules, failover
+bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules, overhead, process, output, failover
 	$(BIN)/mainspring bench throughput
 	$(BIN)/mainspring bench lag
 	$(BIN)/mainspring bench pickup
 	$(BIN)/mainspring bench submit
 	$(BIN)/mainspring bench schedules
+	$(BIN)/mainspring bench overhead
+	$(BIN)/mainspring bench process
+	$(BIN)/mainspring bench output
 	$(BIN)/mainspring bench failover
 
 clean: ## remove .venv and caches (not your data in .mainspring)

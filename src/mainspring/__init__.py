@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client import AsyncClient, Client
     from mainspring.sdk.context import Context
     from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed
+    from mainspring.sdk.exactly_once import exactly_once, exactly_once_table, forget_before
     from mainspring.sdk.handle import AsyncHandle, Handle
     from mainspring.sdk.task import Task
 
@@ -67,6 +68,9 @@ __all__ = [
     "VersionMismatch",
     "WrongMediaType",
     "__version__",
+    "exactly_once",
+    "exactly_once_table",
+    "forget_before",
 ]
 
 _HOMES = {
@@ -82,6 +86,9 @@ _HOMES = {
     "RunFailed": "mainspring.sdk.errors",
     "Task": "mainspring.sdk.task",
     "__version__": "mainspring.kernel.version",
+    "exactly_once": "mainspring.sdk.exactly_once",
+    "exactly_once_table": "mainspring.sdk.exactly_once",
+    "forget_before": "mainspring.sdk.exactly_once",
 }
 
 

@@ -28,6 +28,7 @@ PARAMETERS = [
     ("/v1/jobs/j/missed?limit=0", "limit"),
     *((f"/v1/jobs?{name}=%00", name) for name in ("q", "owner", "queue", "label", "status", "cursor")),
     *((f"/v1/runs?{name}=a%00b", name) for name in ("job", "queue", "task", "error", "since")),
+    *((f"/v1/dead-letters?{name}=a%00b", name) for name in ("job", "queue", "task", "error", "since")),
 ]
 MEANINGS = [
     ("/v1/jobs?status=sleeping", "invalid_input", "status"),
@@ -41,10 +42,11 @@ MEANINGS = [
     ("/v1/runs?until=2026-12-31T00:00:00", "missing_timezone", "until"),
     ("/v1/runs?since=9999-12-31T23:59:59Z", "invalid_time", "since"),
     ("/v1/runs?since=0001-01-01T00:00:00Z", "invalid_time", "since"),
+    ("/v1/dead-letters?until=2026-12-31T00:00:00", "missing_timezone", "until"),
 ]
 NOWHERE = [
     ("GET", "/"), ("GET", "/v1"), ("GET", "/v2/jobs"), ("GET", "/v1/job"),
-    ("GET", "/v1/workflows"), ("POST", "/v1/runs/x:retry"), ("POST", "/v1/jobs/j:explode"), ("GET", "/v1/runs/x/logs"),
+    ("GET", "/v1/workflows"), ("POST", "/v1/runs/x:explode"), ("POST", "/v1/jobs/j:explode"), ("GET", "/v1/runs/x/who"),
     ("GET", "/" + "x" * 5000), ("GET", "/v1/%2e%2e/secret"),
 ]  # fmt: skip
 WRONG_METHODS = [

@@ -24,12 +24,19 @@ ROUTES = {
     "/v1/runs/{run_id}": {"get"},
     "/v1/runs/{run_id}/why": {"get"},
     "/v1/runs/{run_id}/cancel": {"post"},
+    "/v1/runs/{run_id}/logs": {"get"},
     "/v1/queues": {"get"},
     "/v1/queues/{name}": {"get"},
     "/v1/workers": {"get"},
     "/v1/dead-letters": {"get"},
     "/v1/dead-letters/{run_id}": {"get"},
+    "/v1/dead-letters:replay": {"post"},
+    "/v1/dead-letters:discard": {"post"},
+    "/v1/dead-letters/{run_id}/{verb}": {"post"},
+    "/v1/runs/{run_id}/timeline": {"get"},
+    "/v1/runs/{run_id}/retry": {"post"},
     "/v1/exchange": {"post"},
+    "/v1/exchange/logs": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -50,6 +57,7 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
         ("/v1/jobs:batch", "post"): ("jobs",),
         ("/v1/jobs/{job_id}", "patch"): JobPatch.__struct_fields__,
         ("/v1/jobs/{job_id}", "put"): JobPatch.__struct_fields__,
+        ("/v1/dead-letters:replay", "post"): ("job", "task", "queue", "error", "since", "until", "all", "payload"),
         ("/v1/exchange", "post"): ("worker_id", "seq", "free", "outcomes", "inventory", "hello"),
     }
     for (path, method), fields in bodies.items():

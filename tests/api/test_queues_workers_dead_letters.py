@@ -70,10 +70,14 @@ async def test_a_dead_letter_has_what_is_needed_to_understand_it(api: httpx.Asyn
     times = {name: letter.pop(name) for name in ("scheduled_for", "died_at")}
     assert letter == {
         "run_id": str(order.run_id), "job_id": "j", "name": "N", "task": "noop", "queue": "default", "attempts": 1,
-        "error_message": "ValueError: no", "payload": {"a": 1},
+        "error_message": "ValueError: no", "payload": {"a": 1}, "reason": "failed 1 time(s), no tries left",
+        "replay_of": None, "tries": None,
     }  # fmt: skip
     assert times["scheduled_for"] < times["died_at"]
-    assert (await api.get(f"/v1/dead-letters/{order.run_id}")).json() == letter | times
+    shown = (await api.get(f"/v1/dead-letters/{order.run_id}")).json()
+    [tried] = shown.pop("tries")
+    assert shown | {"tries": None} == letter | times
+    assert (tried["attempt"], tried["outcome"], tried["error"]) == (1, "FAILED", "ValueError: no")
     run = (await api.get(f"/v1/runs/{order.run_id}")).json()
     assert (run["status"], run["payload"], run["error_message"]) == ("FAILED", {"a": 1}, "ValueError: no")
 

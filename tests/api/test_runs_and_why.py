@@ -186,3 +186,18 @@ async def test_a_running_run_is_asked_to_stop_and_one_that_has_ended_cannot_be_c
         refused = problem(await api.post(f"/v1/runs/{ended['run_id']}:cancel"))
         assert (refused["status"], refused["code"]) == (409, "run_ended")
         assert await run_of(api, job_id) == ended
+
+
+async def test_why_tells_of_labels_that_no_worker_has(api: httpx.AsyncClient) -> None:
+    await make(api, "trained", required_labels={"zone": "b", "gpu": "yes"})
+    run_id = (await run_of(api, "trained"))["run_id"]
+    assert await why(api, run_id) == "It is queued: no worker offers task noop."
+    worker = HandWorker(api)
+    await worker.hello()
+    lacking = 'no worker that offers task noop has the required labels {"gpu":"yes","zone":"b"}'
+    assert await why(api, run_id) == f"It is queued: {lacking}."
+    assert (await api.get("/v1/runs?job=trained")).json()["runs"][0]["reason"] == lacking
+    able = HandWorker(api)
+    able.card.labels = {"zone": "b", "gpu": "yes", "more": "x"}
+    await able.hello()
+    assert await why(api, run_id) == "It is queued: waiting for a free slot."

@@ -88,7 +88,7 @@ async def test_the_full_request_is_kept_in_every_field(api: httpx.AsyncClient) -
         "name": "Daily report", "task": "report.generate", "command": None, "payload": {"region": "eu"},
         "schedule_type": "CRON", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin",
         "schedule_time": None, "every": None, "queue": "default", "priority": "high", "timeout": 900.0,
-        "retry": {"max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1},
+        "retry": {"max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1, "rules": []},
         "max_retries": 3, "misfire": {"policy": "once", "grace": 3600.0, "cap": 100}, "overlap": "skip",
         "delivery": "at_least_once", "idempotency_key": "2026-11-15/report", "owner": "bi", "description": "...",
         "labels": {"team": "bi"}, "status": "SCHEDULED", "version": 1, "last_fired_for": None,
@@ -96,6 +96,35 @@ async def test_the_full_request_is_kept_in_every_field(api: httpx.AsyncClient) -
     assert {name: job[name] for name in expected} == expected
     assert 0 <= job["shard_id"] < 128
     assert job["created_at"] == job["updated_at"]
+
+
+async def test_what_executors_look_at_is_kept_in_every_field(api: httpx.AsyncClient) -> None:
+    for schedule in ("now", "manual"):
+        body = {
+            "command": "make", "schedule": schedule, "env": {"A": "1"}, "limits": {"memory": "512MB", "cpu": "1m"},
+            "sandbox": "bubblewrap", "kill_grace": "3s", "run_timeout": "1h", "required_labels": {"gpu": "yes"},
+            "retry": {"rules": [{"exit_code": 2, "then": "give_up"}, {"error": "A", "then": "retry", "after": 5}]},
+        }  # fmt: skip
+        made = await api.post("/v1/jobs", json=body)
+        job = (await api.get(made.headers["location"])).json()
+        assert (job["env"], job["limits"], job["sandbox"]) == (
+            {"A": "1"}, {"memory": 512_000_000, "cpu": 60.0}, "bubblewrap",
+        )  # fmt: skip
+        assert (job["run_timeout"], job["kill_grace"], job["required_labels"]) == (3600.0, 3.0, {"gpu": "yes"})
+        assert job["retry"]["rules"] == [
+            {"then": "give_up", "exit_code": [2]},
+            {"then": "retry", "error": ["A"], "after": 5.0},
+        ]
+
+
+async def test_an_http_call_is_kept_with_its_defaults(api: httpx.AsyncClient) -> None:
+    call = {"url": "https://example.com/hook", "body": {"a": 1}, "success": {"json": "$.ok", "equals": None}}
+    for body in ({"http": call}, {"task": "http", "payload": call}):
+        made = await api.post("/v1/jobs", json={**body, "schedule": "manual"})
+        assert made.status_code == 201, made.text
+        job = (await api.get(made.headers["location"])).json()
+        assert (job["task"], job["http"]) == ("http", {**call, "method": "POST"})
+        assert job["payload"] == body.get("payload")
 
 
 async def test_a_later_field_of_the_full_request_is_refused_by_name(api: httpx.AsyncClient) -> None:
@@ -114,8 +143,10 @@ async def test_what_nobody_said_has_its_default(api: httpx.AsyncClient) -> None:
         job = (await api.get(f"/v1/jobs/{made.json()['job_id']}")).json()
         assert job["max_retries"] == 3
         assert job["retry"] == {
-            "max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1,
+            "max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1, "rules": [],
         }  # fmt: skip
+        assert (job["http"], job["env"], job["limits"], job["sandbox"]) == (None, {}, None, None)
+        assert (job["run_timeout"], job["kill_grace"], job["required_labels"]) == (None, None, {})
         assert (job["timeout"], job["overlap"], job["delivery"]) == (3600.0, "skip", "at_least_once")
         assert job["misfire"]["policy"] == "once" and job["misfire"]["grace"] is None
         assert (job["queue"], job["priority"], job["labels"]) == ("default", "normal", {})

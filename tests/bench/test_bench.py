@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, schedules, submit
+from mainspring.bench import failover, output, overhead, schedules, submit
 from mainspring.bench.cron_stream import check_seconds
 from mainspring.bench.recorded import check_one_run_each, ended_once
 from mainspring.bench.schedules import check_fires
@@ -36,10 +36,35 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
+async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
+    figures = await output.run(12, rounds=1)
+    assert figures["mb"] == 12
+    assert number(figures["mb_per_s"]) > 0 and number(figures["capped_mb_per_s"]) > 0
+    assert number(figures["worker_rss_mb"]) > 10 and number(figures["server_rss_mb"]) > 10
+
+
 async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_jobs() -> None:
     figures = await failover.run(1, ["server"])
     assert figures.keys() == {"rounds", "server_s", "server_p50_s"}
     assert 0 < number(figures["server_s"]) < 10
+
+
+async def test_overhead_measures_waves_of_sleeping_jobs() -> None:
+    figures = await overhead.run(12, slots=4, seconds=0.2)
+    assert (figures["jobs"], figures["slots"]) == (12, 4)
+    assert abs(number(figures["ideal_s"]) - 0.6) < 1e-9
+    assert number(figures["wall_s"]) >= 0.6 and number(figures["overhead_percent"]) >= 0
+    assert 0 < number(figures["utilisation_percent"]) <= 100
+
+
+def test_overhead_counts_slots_that_stand_empty_while_there_is_work() -> None:
+    def span(start: float, ran: float, recorded: float) -> overhead.Span:
+        return overhead.Span(MOMENT + start * SECOND, ran * SECOND, MOMENT + recorded * SECOND)
+
+    waves = [span(0.0, 1.0, 1.1), span(0.0, 1.0, 1.1), span(1.25, 1.0, 2.3), span(1.25, 1.0, 2.5)]
+    figures = overhead.figures_of(waves, slots=2, seconds=1.0)
+    assert (figures["ideal_s"], figures["wall_s"], figures["overhead_percent"]) == (2.0, 2.5, 25.0)
+    assert figures["utilisation_percent"] == 80.0
 
 
 # -- what the benches would say if something were lost

@@ -10,7 +10,7 @@ import pytest
 
 VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
-    "run-now", "workers", "queues", "migrate",
+    "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
 )  # fmt: skip
 BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "failover")
 

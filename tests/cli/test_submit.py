@@ -67,6 +67,44 @@ def test_every_option_reaches_the_server(accepting: CannedServer, call: Call) ->
     }
 
 
+def test_an_http_call(accepting: CannedServer, call: Call) -> None:
+    call(
+        *("submit", "--http", "https://example.com/hook", "--method", "PUT", "--body", '{"id": 7}'),
+        *("--header", "Authorization: Bearer a:b=c", "--header", "X-A:1", "--limit", "output=1MB"),
+    )
+    assert sent(accepting) == {
+        "http": {
+            "url": "https://example.com/hook",
+            "method": "PUT",
+            "headers": {"Authorization": "Bearer a:b=c", "X-A": "1"},
+            "body": {"id": 7},
+        },
+        "limits": {"output": "1MB"},
+    }
+
+
+def test_a_body_that_is_no_json_is_sent_as_text(accepting: CannedServer, call: Call) -> None:
+    call("submit", "--http", "https://example.com/hook", "--body", "hello there")
+    assert sent(accepting) == {"http": {"url": "https://example.com/hook", "body": "hello there"}}
+
+
+def test_where_and_with_what(accepting: CannedServer, call: Call) -> None:
+    call(
+        *("submit", "--command", "make", "--env", "A=1", "--env", "B=x=y", "--sandbox", "bubblewrap"),
+        *("--limit", "memory=512MB", "--limit", "processes=8", "--limit", "cpu=1.5", "--kill-grace", "10s"),
+        *("--require", "gpu=yes", "--require", "zone=b", "--run-timeout", "2h"),
+    )
+    assert sent(accepting) == {
+        "command": "make",
+        "env": {"A": "1", "B": "x=y"},
+        "sandbox": "bubblewrap",
+        "limits": {"memory": "512MB", "processes": 8, "cpu": 1.5},
+        "kill_grace": "10s",
+        "required_labels": {"gpu": "yes", "zone": "b"},
+        "run_timeout": "2h",
+    }
+
+
 def test_a_chosen_key_is_kept(accepting: CannedServer, call: Call) -> None:
     call("submit", "t", "--idempotency-key", "k1")
     assert accepting.asked[0][2]["idempotency_key"] == "k1"
@@ -78,6 +116,12 @@ def test_a_chosen_key_is_kept(accepting: CannedServer, call: Call) -> None:
         (("t", "--payload", "[1]"), "--payload is not a JSON object"),
         (("t", "--payload", "{}", "a=1"), "--payload and key=value both"),
         (("t", "lonely"), "'lonely' is not key=value"),
+        (("t", "--env", "A"), "'A' is not key=value"),
+        (("t", "--limit", "memory"), "'memory' is not key=value"),
+        (("t", "--require", "=x"), "'=x' is not key=value"),
+        (("--http", "http://x", "--header", "Bearer x"), "'Bearer x' is not key:value"),
+        (("t", "--body", "{}"), "give --http URL"),
+        (("t", "--method", "GET"), "give --http URL"),
         (("t", "--at", "2026-01-01T00:00:00Z", "--cron", "@daily"), "both say when"),
     ],
 )

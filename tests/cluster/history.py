@@ -105,6 +105,17 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The log of one attempt as the product hands it out; `counted` is how many bytes its row says there are."""
+
+    run: str
+    attempt: int
+    text: str
+    truncated: bool
+    counted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Violation:
     rule: str
     words: str
@@ -121,6 +132,7 @@ class History:
     reports: list[Report] = field(default_factory=list)
     injections: list[Injection] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
+    logs: list[StoredLog] = field(default_factory=list)
     live_runs: list[Row] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     offset: float = 0.0

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from tests.cluster.history import Call
-from tests.cluster.tasks import shell_command
+from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
 _REPEATS = 40
 _PAUSE_BETWEEN = 0.25
@@ -127,6 +127,7 @@ class Load:
         choices: list[tuple[int, Callable[[int], Any]]] = [
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
+            (4, self._family), (5, self._process), (6, self._print),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -159,6 +160,26 @@ class Load:
 
     async def _thread(self, number: int) -> None:
         await self._submit(number, task="note.thread", payload={"seconds": 0.5})
+
+    async def _family(self, number: int) -> None:
+        """Processes that have left their group, or will not hear; every other one is cancelled."""
+        command = family_command(str(self._ledger), self._random.randint(3, 20))
+        call = await self._submit(number, name="family", command=command, kill_grace="1s", timeout="30s")
+        if call.result == "ok" and self._random.random() < 0.5:
+            await self._over_after(self._random.uniform(0.0, 1.5))
+            await self._clients.cancel(call.answer["job_id"])
+
+    async def _process(self, number: int) -> None:
+        payload = {"seconds": self._random.choice((0, 0.2, 1.0)), "end_badly": self._random.random() < 0.2}
+        env = {LEDGER_VARIABLE: str(self._ledger)}
+        await self._submit(number, task="note.process", payload=payload, env=env)
+
+    async def _print(self, number: int) -> None:
+        lines, cap = self._random.choice((1, 100, 2000)), self._random.choice((0, 0, 500))
+        name = f"prints-{lines}" + (f"-cap-{cap}" if cap else "")
+        body: dict[str, Any] = {"limits": {"output": cap}} if cap else {}
+        payload = {"lines": lines, "pause": self._random.choice((0, 0.05))}
+        await self._submit(number, task="note.print", name=name, payload=payload, **body)
 
     async def _bad(self, number: int) -> None:
         name = f"refused-{number}"

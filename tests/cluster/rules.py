@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
-from tests.cluster import rules_client, rules_fire, rules_run
+from tests.cluster import rules_client, rules_fire, rules_logs, rules_run
 from tests.cluster.history import History, Violation
 
 Rule = Callable[[History], Iterator[str]]
+
+
+def _both(one: Rule, other: Rule) -> Rule:
+    return lambda history: chain(one(history), other(history))
+
 
 RULES: dict[str, Rule] = {
     "S1": rules_fire.s1_one_run_per_fire_time,
@@ -18,7 +24,8 @@ RULES: dict[str, Rule] = {
     "S6": rules_run.s6_no_two_at_once,
     "S7": rules_client.s7_one_job_per_key,
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
-    "S11": rules_run.s11_after_a_cancel_nothing_begins,
+    "S11": _both(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
+    "S12": rules_logs.s12_a_log_is_a_prefix,
     "L1": rules_fire.l1_fires_on_time,
     "L2": rules_fire.l2_runs_and_missed_are_all_fires,
     "L3": rules_run.l3_a_dead_workers_runs_are_requeued,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tests.cluster.history import CANCELLED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCESS, Event, History, Row
 
-_ENDS = {QUEUED: {CANCELLED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
+_ENDS = {QUEUED: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _RESCUED_WITHIN = 10.0
 _CUT_OFF_GRACE = 60.0
 _GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
@@ -42,13 +42,19 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] + 1 and new["worker_id"]
         case (2, 1):
             legal = new["fence"] > old["fence"] and new["attempt"] <= old["attempt"] and new["worker_id"] is None
-        case (2, 2):  # a cancel was asked for; whose it is does not change
+        case (2, 2):  # a cancel was asked for, or it says how far it is; whose it is does not change
             kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
-            legal = kept and old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
+            asked = old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
+            told = old["cancel_requested_at"] == new["cancel_requested_at"] and _progress(old) != _progress(new)
+            legal = kept and (asked or told)
         case _:
             legal = False
     if not legal:
         yield f"run {run}: {_step(event)} is not legal"
+
+
+def _progress(row: Row) -> tuple[object, object]:
+    return row.get("progress"), row.get("progress_text")
 
 
 def _legal_end(run: str, history: History, event: Event) -> Iterator[str]:
@@ -172,6 +178,21 @@ def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
                     yield f"run {run} was claimed {event.at - call.ended:.2f} s after its cancel was acknowledged"
             if last_line[run] > gone_by:
                 yield f"run {run} lived on for {last_line[run] - call.ended:.1f} s after its cancel"
+
+
+def s11_cancelled_when_the_last_process_is_gone(history: History) -> Iterator[str]:
+    """No process of a run writes after the run says CANCELLED, nor any of a family of processes after any end."""
+    last_line: dict[str, float] = defaultdict(float)
+    for line in history.lines:
+        last_line[line.run] = max(last_line[line.run], line.at)
+    for event in history.of("run_history"):
+        run = event.new["run_id"]
+        family = str(event.new.get("name")).startswith("family")
+        if event.op != "I" or run not in last_line or not (family or event.new["state"] == CANCELLED):
+            continue
+        last = last_line[run]
+        if last > event.at + _CLOCK_ERROR and not _excused(history, run, event.at, last):
+            yield f"run {run} ended as {event.new['state']}, and a process of it lived on for {last - event.at:.2f} s"
 
 
 def l3_a_dead_workers_runs_are_requeued(history: History) -> Iterator[str]:

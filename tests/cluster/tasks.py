@@ -67,6 +67,40 @@ def note_in_a_thread(ctx: Context, seconds: float = 0.0) -> int:
     return ctx.attempt
 
 
+@app.task("note.process", executor="process")
+def note_in_a_process(ctx: Context, seconds: float = 0.0, end_badly: bool = False) -> int:
+    """The same in a process of its own, which may end without a word on the first attempt."""
+    write(ctx, "start")
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(TICK, left))
+        write(ctx, "tick")
+    if end_badly and ctx.attempt == 1:
+        write(ctx, "fail")
+        os._exit(1)
+    write(ctx, "end")
+    return ctx.attempt
+
+
+def printed(run: str, attempt: int, lines: int) -> str:
+    """What `note.print` prints."""
+    return "".join(f"{run} {attempt} {number}\n" for number in range(lines))
+
+
+@app.task("note.print")
+async def note_and_print(ctx: Context, lines: int, pause: float = 0.0) -> int:
+    """Prints, a few lines at a time, and tells how far it is."""
+    write(ctx, "start")
+    text = printed(ctx.run_id, ctx.attempt, lines).splitlines(keepends=True)
+    for first in range(0, lines, 100):
+        print("".join(text[first : first + 100]), end="")  # noqa: T201 - what it is for
+        ctx.progress(first / lines, f"line {first}")
+        await asyncio.sleep(pause)
+        write(ctx, "tick")
+    write(ctx, "end")
+    return ctx.attempt
+
+
 def shell_command(ledger: str, ticks: int) -> str:
     """A shell job that does the same. Its clock is /proc/uptime, which the gatherer turns into the monotonic one."""
     line = (
@@ -77,3 +111,10 @@ def shell_command(ledger: str, ticks: int) -> str:
         f'say() {{ read -r up idle < /proc/uptime; echo "{line}" >> {ledger}; }}; '
         f"say start; n=0; while [ $n -lt {ticks} ]; do sleep {TICK}; say tick; n=$((n+1)); done; say end"
     )
+
+
+def family_command(ledger: str, ticks: int) -> str:
+    """A shell job with children: one in a session of its own, one that ignores TERM, each longer than their parent."""
+    child = shell_command(ledger, ticks + 30).replace("say start; ", "").replace("; say end", "")
+    quoted = child.replace("'", "'\\''")
+    return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {shell_command(ledger, ticks)}"

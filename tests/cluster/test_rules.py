@@ -6,13 +6,24 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.history import CANCELLED_JOB, FAILED, PAUSED_JOB, Injection
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, Injection, StoredLog
 from tests.cluster.rules import RULES, judge
 from tests.cluster.story import Story, plain_story, time_of
 
 
 def test_a_history_in_which_all_is_well_has_no_violation() -> None:
     assert [str(violation) for violation in judge(paused(plain_story()).history)] == []
+
+
+def test_a_log_that_is_whole_or_truncated_with_a_mark_is_fine() -> None:
+    for text, name, truncated in (
+        ("run-4 1 0\nrun-4 1 1\nrun-4 1 2\n", "prints-3", False),
+        ("run-4 1 0\n", "prints-3-cap-10", True),
+    ):
+        story = plain_story()
+        mark = "\n[mainspring: output truncated at 10]\n" if truncated else ""
+        a_log(story, text + mark, name=name, truncated=truncated, counted=len(text))
+        assert [str(found) for found in RULES["S12"](story.history)] == []
 
 
 def paused(story: Story) -> Story:
@@ -108,6 +119,49 @@ def a_claim_after_an_acknowledged_cancel(story: Story) -> None:
     story.claim(4.2, run)
 
 
+def a_cancelled_run_whose_child_lives_on(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03, tick=4.9)
+    story.step(4.2, run, cancel_requested_at=time_of(4.2))
+    story.end(4.3, run, CANCELLED)
+
+
+def a_family_that_outlives_its_run(story: Story) -> None:
+    run = story.fire(4.01, 4, name="family")
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03, end=4.1, tick=4.9)
+    story.end(4.2, run)
+
+
+def a_log(story: Story, text: str, *, name: str = "prints-3", truncated: bool = False, counted: int = 0) -> None:
+    run = story.fire(4.01, 4, name=name)
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03, end=4.1)
+    story.end(4.2, run)
+    story.history.logs.append(StoredLog(run, 1, text, truncated, counted or len(text)))
+
+
+def a_log_with_a_hole(story: Story) -> None:
+    a_log(story, "run-4 1 0\nrun-4 1 2\n")
+
+
+def a_log_that_ends_early_without_a_mark(story: Story) -> None:
+    a_log(story, "run-4 1 0\n")
+
+
+def a_log_of_another_attempt(story: Story) -> None:
+    a_log(story, "run-4 2 0\nrun-4 2 1\nrun-4 2 2\n")
+
+
+def a_truncated_log_that_does_not_say_so(story: Story) -> None:
+    a_log(story, "run-4 1 0\n", name="prints-3-cap-10", truncated=True)
+
+
+def a_log_beyond_its_cap(story: Story) -> None:
+    a_log(story, "run-4 1 0\nrun-4 1 1\nrun-4 1 2\n", name="prints-3-cap-10")
+
+
 def a_late_fire(story: Story) -> None:
     run = story.fire(9.9, 4)
     story.claim(9.95, run)
@@ -175,6 +229,13 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S8", a_refused_job_that_is_there),
     ("S8", an_acknowledged_delete_that_is_forgotten),
     ("S11", a_claim_after_an_acknowledged_cancel),
+    ("S11", a_cancelled_run_whose_child_lives_on),
+    ("S11", a_family_that_outlives_its_run),
+    ("S12", a_log_with_a_hole),
+    ("S12", a_log_that_ends_early_without_a_mark),
+    ("S12", a_log_of_another_attempt),
+    ("S12", a_truncated_log_that_does_not_say_so),
+    ("S12", a_log_beyond_its_cap),
     ("L1", a_late_fire),
     ("L2", a_second_that_is_neither_run_nor_missed),
     ("L2", a_late_fire_under_the_policy_skip),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.arena import Arena
-from tests.cluster.history import Call, Event, History, Line, Report
+from tests.cluster.history import Call, Event, History, Line, Report, StoredLog
 
 
 async def gather(
@@ -37,11 +37,27 @@ async def gather(
         reports=list(reports),
         injections=list(arena.injections),
         exits=list(arena.exits),
+        logs=await read_logs(arena) if arena.shape.servers else [],
         live_runs=[_row(row["row"]) | {"now": row["now"]} for row in live],
         keys={row["key"]: row["job_id"] for row in keys},
         offset=offset,
         at_rest=at_rest,
     )
+
+
+async def read_logs(arena: Arena) -> list[StoredLog]:
+    """Every stored log, as a client reads it."""
+    rows = await arena.ask(
+        "select run_id::text, attempt, fence, bytes, truncated from mainspring.run_logs order by 1, 3"
+    )
+    newest = {(row["run_id"], row["attempt"]): row for row in rows}
+    found = []
+    async with arena.client(timeout=20) as http:
+        for (run, attempt), row in newest.items():
+            answer = await http.get(f"/v1/runs/{run}/logs", params={"attempt": attempt})
+            assert answer.status_code == 200, answer.text
+            found.append(StoredLog(run, attempt, answer.text, row["truncated"], row["bytes"]))
+    return found
 
 
 def read_ledger(file: Path) -> list[Line]:

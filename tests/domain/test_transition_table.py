@@ -60,9 +60,11 @@ def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:
     assert ending == set(StoredState)
 
 
-def test_only_a_claimed_run_succeeds_or_fails() -> None:
-    for end in (StoredState.SUCCESS, StoredState.FAILED):
-        assert {before for before, after in EDGES if after is end} == {StoredState.RUNNING}
+def test_only_a_claimed_run_succeeds_and_one_that_waits_fails_only_for_its_time() -> None:
+    assert {before for before, after in EDGES if after is StoredState.SUCCESS} == {StoredState.RUNNING}
+    failing = {before for before, after in EDGES if after is StoredState.FAILED}
+    assert failing == {StoredState.RUNNING, StoredState.QUEUED}
+    assert "run_timeout" in TRANSITIONS[StoredState.QUEUED][StoredState.FAILED]
 
 
 @given(st.sampled_from(sorted(BIRTH_STATES)), st.lists(st.sampled_from(list(StoredState)), max_size=200))

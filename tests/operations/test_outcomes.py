@@ -81,7 +81,7 @@ async def test_an_outcome_that_stands_twice_in_one_report_is_recorded_once(
         said = outcome(order, status)
         await worker.exchange(outcomes=[said, said])
         before = await connection.fetchval("select count(*) from mainspring.attempts where run_id = $1", order.run_id)
-        assert before == (1 if status == "FAILED" else 0)
+        assert before == (1 if status in ("FAILED", "RETURNED") else 0)
         await connection.execute("delete from mainspring.runs")
 
 
@@ -93,12 +93,13 @@ async def test_an_outcome_with_an_old_fence_is_fenced_and_changes_nothing(
     [order] = await worker.claim()
     assert order.fence > old.fence
     before = await connection.fetch("select * from mainspring.runs")
-    for status in ("SUCCESS", "FAILED", "CANCELLED", "RETURNED"):
+    for status in ("SUCCESS", "FAILED", "CANCELLED"):
         assert (await worker.report(outcome(old, status))).fenced == [order.run_id]
+    assert (await worker.report(outcome(old, "RETURNED"))).fenced == [], "the same again"
     assert await connection.fetch("select * from mainspring.runs") == before
     # Beside the outcome that counts, the stale one is not taken for it.
     await worker.exchange(outcomes=[outcome(old, "FAILED", error="old"), outcome(order, "FAILED", error="new")])
-    [tried] = await connection.fetch("select * from mainspring.attempts")
+    [tried] = await connection.fetch("select * from mainspring.attempts where outcome <> 'RETURNED'")
     assert (tried["fence"], tried["error"]) == (order.fence, "new")
 
 
@@ -134,7 +135,8 @@ async def test_a_returned_run_gives_its_attempt_back(api: httpx.AsyncClient, con
     [again] = await worker.claim()
     assert (again.run_id, again.attempt) == (order.run_id, 1)
     assert again.fence > order.fence
-    assert (await rows(connection))["attempts"] == 0
+    [handed_back] = await connection.fetch("select * from mainspring.attempts")
+    assert (handed_back["outcome"], handed_back["attempt"], handed_back["fence"]) == ("RETURNED", 1, order.fence)
 
 
 async def test_failures_back_off_for_2_4_and_8_seconds_and_then_become_a_dead_letter(

@@ -54,6 +54,7 @@ class Cluster:
         self._token_file = folder / "token"
         self._token_file.write_text(token)
         self._children: list[subprocess.Popen[bytes]] = []
+        self._logs: dict[int, Path] = {}
         self.http = httpx.AsyncClient(
             base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=10, transport=_patient()
         )
@@ -64,10 +65,13 @@ class Cluster:
         await eventually(self._healthy, 20, "the server answers")
         return child
 
-    async def worker(self, *, app: str | None = None, slots: int = 4) -> subprocess.Popen[bytes]:
+    async def worker(
+        self, *options: str, app: str | None = None, slots: int = 4, folder: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start one and wait until it is registered; `folder` is where it runs."""
         before = await self._live_workers()
         arguments = ["worker", "--server", self.url, "--token-file", str(self._token_file), "--slots", str(slots)]
-        child = self._start([*arguments, *(["--app", app] if app else [])], {})
+        child = self._start([*arguments, *(["--app", app] if app else []), *options], {}, folder)
 
         async def registered() -> bool:
             return bool(await self._live_workers() - before)
@@ -104,16 +108,32 @@ class Cluster:
                 child.send_signal(signal.SIGKILL)
             child.wait()
 
-    def _start(self, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of the CLI, to its end."""
+        child = [sys.executable, "-m", "mainspring", *arguments, "--url", self.url]
+        child += ["--token-file", str(self._token_file)]
+        wide = {**os.environ, "COLUMNS": "500"}  # a table is not folded
+        return subprocess.run(child, env=wide, capture_output=True, text=True, timeout=30, check=False)
+
+    def said(self, child: subprocess.Popen[bytes]) -> str:
+        """What a process has written so far."""
+        return self._logs[child.pid].read_text(errors="replace")
+
+    def _start(
+        self, arguments: list[str], environment: dict[str, str], folder: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
-        with (self.folder / f"{arguments[0]}-{len(self._children)}.log").open("wb") as log:
+        path = self.folder / f"{arguments[0]}-{len(self._children)}.log"
+        with path.open("wb") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", "mainspring", *arguments],
                 env={**clean, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=folder,
             )
+        self._logs[child.pid] = path
         self._children.append(child)
         return child
 

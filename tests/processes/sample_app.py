@@ -30,3 +30,9 @@ async def fails_twice(ctx: Context) -> int:
 async def doze(seconds: float) -> str:
     await asyncio.sleep(seconds)
     return "rested"
+
+
+@app.task("prints.and.fails")
+async def prints_and_fails() -> None:
+    print("before it failed")  # noqa: T201
+    raise ValueError("no")

@@ -28,14 +28,18 @@ async def test_a_failing_task_is_tried_again_and_succeeds(cluster: Cluster) -> N
 
 
 async def test_a_payload_that_does_not_fit_fails_without_retry_and_becomes_a_dead_letter(cluster: Cluster) -> None:
+    """When no worker has said what the task takes; from then on such a submission is refused."""
     await cluster.server()
-    await cluster.worker(app=APP)
     job_id = await cluster.submit(task="add", payload={"a": "two", "b": 40})
+    await cluster.worker(app=APP)
     run = await cluster.ended(job_id)
     assert (run["status"], run["attempt_number"]) == ("FAILED", 1)
     assert "a" in run["error_message"]
     letters = (await cluster.http.get("/v1/dead-letters")).json()["dead_letters"]
     assert [(letter["job_id"], letter["payload"]) for letter in letters] == [(job_id, {"a": "two", "b": 40})]
+
+    refused = await cluster.http.post("/v1/jobs", json={"task": "add", "payload": {"a": "two", "b": 40}})
+    assert (refused.status_code, refused.json()["field"]) == (422, "payload.a")
 
 
 async def test_an_unregistered_task_never_succeeds(cluster: Cluster) -> None:

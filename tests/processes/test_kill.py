@@ -19,7 +19,7 @@ async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_te
     await cluster.server()
     doomed = await cluster.worker()
     note = cluster.folder / "pids"
-    job_id = await cluster.submit(command=f"sleep 300 & echo $$ $! >> {note}; sleep 300")
+    job_id = await cluster.submit(command=f"setsid sleep 300 & echo $$ $! >> {note}; sleep 300")
 
     async def started() -> list[int]:
         return _pids(note, 0)
@@ -32,7 +32,7 @@ async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_te
     async def gone() -> bool:
         return not any(process_is_alive(pid) for pid in children)
 
-    await eventually(gone, 3, "the killed worker's process group is gone")
+    await eventually(gone, 3, "the killed worker's processes are gone")
 
     async def again() -> list[int]:
         return _pids(note, 1)
@@ -41,6 +41,27 @@ async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_te
     assert time.monotonic() - killed_at < 10
     run = await cluster.latest_run(job_id)
     assert (run["status"], run["attempt_number"]) == ("RUNNING", 2)
+
+
+async def test_cancelled_means_that_no_process_of_the_run_is_left(cluster: Cluster) -> None:
+    await cluster.server()
+    await cluster.worker()
+    note = cluster.folder / "pids"
+    deaf = cluster.folder / "deaf"
+    deaf.write_text(f"trap '' TERM; echo $$ >> {note}; while :; do sleep 0.05; done")
+    job_id = await cluster.submit(
+        command=f"setsid sh {deaf} & sh {deaf} & (setsid sh {deaf} &) & echo $$ >> {note}; exec yes", kill_grace="300ms"
+    )
+
+    async def all_started() -> bool:
+        return len(_lines(note)) == 4
+
+    await eventually(all_started, 10, "the command and its three children run")
+    assert all(process_is_alive(int(pid)) for pid in _lines(note))
+    run_id = (await cluster.latest_run(job_id))["run_id"]
+    assert (await cluster.http.post(f"/v1/runs/{run_id}:cancel")).status_code == 202
+    assert (await cluster.ended(job_id))["status"] == "CANCELLED"
+    assert not any(process_is_alive(int(pid)) for pid in _lines(note))
 
 
 async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unrecorded(cluster: Cluster) -> None:

@@ -98,6 +98,25 @@ def test_a_child_that_dies_is_started_again(folder: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_one_that_may_leave_is_not_started_again_when_it_ends_with_0(folder: Path) -> None:
+    async def scenario() -> None:
+        async with story_at(folder / "story") as story:
+            supervisor = Supervisor(pauses=QUICK)
+            for name, may_leave in (("server", False), ("worker", True)):
+                supervisor.start(Program(name, child_argv(name, folder / "story"), dict(os.environ), 30.0, may_leave))
+                _, _, pid = await line_of(story)
+                os.kill(int(pid), signal.SIGTERM)
+                assert await line_of(story) == [name, "ended"]
+                if not may_leave:
+                    assert (await line_of(story))[:2] == [name, "began"]
+            while supervisor.pid("worker") is not None:
+                await asyncio.sleep(0)
+            await supervisor.stop()
+            assert await line_of(story) == ["server", "ended"], "the worker has not come back"
+
+    asyncio.run(scenario())
+
+
 def test_a_program_that_cannot_be_started_is_tried_again_and_can_be_stopped() -> None:
     async def scenario() -> None:
         supervisor = Supervisor(pauses=Pauses(first=60.0, longest=60.0))

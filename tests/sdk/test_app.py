@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mainspring import Mainspring
@@ -21,6 +23,26 @@ def test_tasks_are_registered_under_their_names() -> None:
 
     assert app.tasks == {"plain": plain, "billing.charge": charge, "unnamed": unnamed}
     assert (charge.queue, unnamed.priority) == ("heavy", "high")
+
+
+def test_how_a_task_is_run_is_no_part_of_its_jobs() -> None:
+    app = Mainspring()
+
+    @app.task(executor="process", concurrency=2, queue="heavy")
+    async def render(report: str) -> None: ...
+
+    @app.task(concurrency=1)
+    def one_at_a_time() -> None: ...
+
+    assert (render.kind, render.executor, render.concurrency, render.is_async) == ("process", "process", 2, True)
+    assert (one_at_a_time.kind, one_at_a_time.executor, one_at_a_time.concurrency) == ("thread", None, 1)
+    assert render.options().fields(report="a") == {"queue": "heavy", "task": "render", "payload": {"report": "a"}}
+
+
+@pytest.mark.parametrize("options", [{"executor": "thread"}, {"concurrency": 0}, {"concurrency": "2"}])
+def test_a_way_to_run_that_there_is_not_is_refused_at_once(options: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Mainspring().task("x", **options)(lambda: None)
 
 
 def test_cron_and_every_stand_over_task() -> None:
@@ -96,7 +118,8 @@ def test_names_that_cannot_be_are_refused_at_once() -> None:
     app.task("one")(one)
     with pytest.raises(ValueError, match="already"):
         app.task("one")(one)
-    with pytest.raises(ValueError, match="shell"):
-        app.task("shell")(one)
+    for reserved in ("shell", "http"):
+        with pytest.raises(ValueError, match=f"other than .*{reserved}"):
+            app.task(reserved)(one)
     with pytest.raises(ValueError, match="job_id="):
         app.every("1h")(app.task("with space")(one))

@@ -22,7 +22,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "every": None,
         "payload": {},
         "max_retries": 3,
-        "retry": {"max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1},
+        "retry": {"max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1, "rules": []},
         "timeout": 3600.0,
         "misfire": {"policy": "once", "grace": None, "cap": 100},
         "overlap": "skip",
@@ -39,6 +39,13 @@ def job(**changes: Any) -> dict[str, Any]:
         "version": 1,
         "created_at": MOMENT,
         "updated_at": MOMENT,
+        "http": None,
+        "run_timeout": None,
+        "kill_grace": None,
+        "env": {},
+        "limits": None,
+        "sandbox": None,
+        "required_labels": {},
         **changes,
     }
 

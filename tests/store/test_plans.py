@@ -34,11 +34,12 @@ US = UUID(int=1)
 # Ids rise with $1 so that rows can be found again; payloads are what makes a row as wide as a real one.
 RUNS = """
 insert into mainspring.runs (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ready_at,
-                             claimed_at, cancel_requested_at, claim_seq, worker_id, job_id, payload)
+                             claimed_at, cancel_requested_at, claim_seq, worker_id, job_id, payload, deadline)
 select lpad(to_hex($1 + i), 32, '0')::uuid, 1, $3, $4::smallint, 1, 4, 1, t.now, t.now - i * interval '1 ms',
        case when $4 = 2 then t.now end, case when $4 = 2 and i % 10 = 0 then t.now end, case when $4 = 2 then 1 end,
        case when $4 = 2 then lpad(to_hex($5 + i % $6), 32, '0')::uuid end,
-       case when i % 10 = 0 then 'job-' || ($1 + i) end, '{"some": "payload of the usual length"}'
+       case when i % 10 = 0 then 'job-' || ($1 + i) end, '{"some": "payload of the usual length"}',
+       case when $4 = 1 and i % 200 = 0 then t.now end
 from generate_series(1, $2) as i, (select clock_timestamp() - $7 * interval '1 minute' as now) as t
 """
 JOBS = """
@@ -165,6 +166,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),
         Statement("runs", "runs_held_by", [US, BATCH], 3 * BATCH),
         Statement("runs", "to_stop", [US], 2 * len(ours)),
+        Statement("runs", "overdue", [BATCH], 3 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
         Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH)], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),

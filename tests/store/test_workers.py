@@ -112,7 +112,7 @@ async def test_offers_are_those_of_the_living(connection: asyncpg.Connection) ->
     await a_worker(connection)
     gone = await a_worker(connection)
     await workers.set_state(connection, gone, WorkerState.STOPPED)
-    assert await workers.offers(connection, DEFAULT_TENANT) == [({"default"}, {"work"})]
+    assert await workers.offers(connection, DEFAULT_TENANT) == [workers.Offer({"default"}, {"work"}, {})]
     assert await workers.offers_by_queue(connection, DEFAULT_TENANT) == {"default": 1}
 
 

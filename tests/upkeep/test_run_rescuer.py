@@ -14,7 +14,8 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.signals import Signals
-from mainspring.store import history, runs, workers
+from mainspring.store import dead_letters, history, runs, workers
+from mainspring.store.dead_letters import LetterFilter
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 from mainspring.upkeep.run_rescuer import RunRescuer
@@ -119,7 +120,7 @@ async def test_a_run_that_is_at_most_once_fails_and_is_a_dead_letter(
     [row] = await ended(connection)
     assert (row["state"], row["attempt"], row["error"]) == (StoredState.FAILED, 1, "worker lost")
     assert row["reason"] == "worker lost, and the job is at most once"
-    [letter] = await history.dead_letters(connection, DEFAULT_TENANT, None, 10)
+    [letter] = await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10)
     assert (letter["run_id"], letter["payload_text"]) == (row["run_id"], '{"n": 1}')
     assert watch.ready == []
 
@@ -131,7 +132,7 @@ async def test_a_run_without_tries_left_fails_and_is_a_dead_letter(
     await watch.sweep()
     [row] = await ended(connection)
     assert row["state"] == StoredState.FAILED
-    assert len(await history.dead_letters(connection, DEFAULT_TENANT, None, 10)) == 1
+    assert len(await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10)) == 1
 
 
 @pytest.mark.parametrize("spec", [Spec(), AT_MOST_ONCE], ids=["at least once", "at most once"])
@@ -145,7 +146,7 @@ async def test_a_run_that_was_to_be_cancelled_is_cancelled(
     assert await live(connection) == []
     [row] = await ended(connection)
     assert (row["state"], row["reason"]) == (StoredState.CANCELLED, "cancelled on request")
-    assert await history.dead_letters(connection, DEFAULT_TENANT, None, 10) == []
+    assert await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10) == []
 
 
 @pytest.mark.parametrize("table", [0, 1])

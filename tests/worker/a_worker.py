@@ -6,13 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvloop
 
 from mainspring.kernel.config import Timing
 from mainspring.sdk.app import Mainspring
+from mainspring.sdk.context import Context
 from mainspring.worker.executors import build_executors
 from mainspring.worker.link import Link
+from mainspring.worker.progress import ProgressBook
 from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.worker import Worker
 
@@ -40,17 +43,31 @@ async def sleeps(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+@app.task
+async def tells(ctx: Context, steps: int, pause: float) -> None:
+    for step in range(1, steps + 1):
+        ctx.progress(step / steps, f"step {step} of {steps}")
+        await asyncio.sleep(pause)
+
+
 @asynccontextmanager
-async def a_worker(server: ExchangeServer, slots: int, timing: Timing) -> AsyncIterator[Worker]:
-    watchdog = WatchdogLink()
+async def a_worker(server: ExchangeServer, slots: int, timing: Timing, **options: Any) -> AsyncIterator[Worker]:
+    watchdog, progress = WatchdogLink(), ProgressBook()
     worker = Worker(
         Link(server.url, "secret", timeout=2 * timing.beat),
         watchdog,
-        build_executors(app.tasks, slots=slots, watchdog=watchdog, kill_grace=timing.kill_grace),
+        build_executors(
+            app.tasks,
+            slots=slots,
+            watchdog=watchdog,
+            kill_grace=timing.kill_grace,
+            note_progress=progress.note,
+        ),
         name="under test",
-        queues=["default"],
         slots=slots,
         timing=timing,
+        progress=progress,
+        **{"queues": ["default"], **options},
     )
     running = asyncio.create_task(worker.run())
     try:
@@ -62,10 +79,14 @@ async def a_worker(server: ExchangeServer, slots: int, timing: Timing) -> AsyncI
 
 
 def against_a_server(
-    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK
+    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK, **options: Any
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(15), ExchangeServer() as server, a_worker(server, slots, timing) as worker:
+        async with (
+            asyncio.timeout(15),
+            ExchangeServer() as server,
+            a_worker(server, slots, timing, **options) as worker,
+        ):
             await server.until(lambda: server.requests)
             await test(server, worker)
 

@@ -69,6 +69,8 @@ class ExchangeServer:
         self.outcomes: dict[UUID, Outcome] = {}
         self.recorded_twice: list[UUID] = []
         self.stop: set[UUID] = set()
+        self.recall = 0  # asked for once
+        self.drain = False
         self.faults: deque[Fault] = deque()
         self.acknowledged = 0.0  # when the last exchange arrived that was answered 200 (monotonic)
         self._outage: Fault | None = None
@@ -110,6 +112,14 @@ class ExchangeServer:
 
     def submit(self, *orders: RunOrder) -> None:
         self._ready.extend(orders)
+        self._tell()
+
+    def ask_back(self, runs: int) -> None:
+        self.recall = runs
+        self._tell()
+
+    def ask_to_drain(self) -> None:
+        self.drain = True
         self._tell()
 
     def cancel(self, run_id: UUID) -> None:
@@ -224,8 +234,10 @@ class ExchangeServer:
                 self._claimed[order.run_id] = order
                 reply.runs.append(order)
             reply.stop = [run_id for run_id in self.stop if run_id in self._claimed]
+            reply.recall, self.recall = self.recall, 0
+            reply.drain = self.drain and not request.draining
             left = deadline - asyncio.get_running_loop().time()
-            if reply.runs or reply.stop or left <= 0:
+            if reply.runs or reply.stop or reply.recall or reply.drain or left <= 0:
                 return reply
             try:
                 await asyncio.wait_for(self._changed.wait(), left)

@@ -60,6 +60,11 @@ def test_the_hello_is_repeated_until_a_server_has_answered_it() -> None:
     assert third.request.hello is None
 
 
+def test_slots_that_are_about_to_become_free_are_asked_for(ledger: Ledger) -> None:
+    assert ledger.compose(1.0, holding=SLOTS).request.free == 0
+    assert ledger.compose(1.0, holding=SLOTS, soon=3).request.free == 3
+
+
 def test_the_sequence_rises_by_one_with_every_exchange_sent(ledger: Ledger) -> None:
     flights = [ledger.compose(1.0, holding=0) for _ in range(3)]
     assert [flight.request.seq for flight in flights] == [2, 3, 4]

@@ -42,8 +42,8 @@ class Scene:
             self.ledger.record(attempt, SUCCEEDED, at)
             self.holding -= 1
 
-    def next(self, at: float) -> float:
-        return self.pace.next_start(self.ledger, self.holding, at, hungry=True)
+    def next(self, at: float, news: float = float("inf")) -> float:
+        return self.pace.next_start(self.ledger, self.holding, at, hungry=True, news=news)
 
 
 @pytest.fixture
@@ -53,6 +53,17 @@ def scene() -> Scene:
 
 def test_an_idle_worker_parks_at_once(scene: Scene) -> None:
     assert scene.next(NOW) <= NOW
+
+
+def test_news_may_interrupt_a_parked_exchange_but_no_other(scene: Scene) -> None:
+    scene.start(NOW)
+    assert scene.next(NOW + 0.1, news=NOW + 0.3) == NOW + 0.3
+    second = scene.start(NOW + 0.3)
+    assert scene.next(NOW + 0.3, news=NOW + 0.3) == float("inf"), "never more than two"
+    scene.land(second, NOW + 0.31)
+    scene.land(scene.ledger.flights[0], NOW + 0.32, superseded=True)
+    scene.start(NOW + 0.4, wait_ms=0)
+    assert scene.next(NOW + 0.4, news=NOW + 0.4) == NOW + 0.4 + BEAT, "its answer is on its way"
 
 
 def test_a_parked_exchange_is_followed_by_the_next_beat(scene: Scene) -> None:

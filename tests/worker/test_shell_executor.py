@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,12 +18,14 @@ import pytest
 import uvloop
 
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
+from mainspring.wire.execution import Cause, RunSetup
+from mainspring.worker.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.executors.shell import ShellExecutor
 from mainspring.worker.watchdog_link import WatchdogLink
 
 from .exchange_server import an_order
 from .processes import alive, ended_soon, written
+from .sinks import DroppedLog, KeptLog
 
 KILL_GRACE = 0.3
 ENVIRON = {
@@ -34,11 +38,11 @@ ENVIRON = {
 
 
 @asynccontextmanager
-async def an_executor() -> AsyncIterator[ShellExecutor]:
+async def an_executor(open_log: OpenLog | None = None) -> AsyncIterator[ShellExecutor]:
     watchdog = WatchdogLink()
     watchdog.start()
     try:
-        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON)
+        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log)
     finally:
         watchdog.stop()
 
@@ -48,12 +52,14 @@ def shell(command: str | list[str], **fields: Any) -> RunOrder:
 
 
 def ran(
-    order: RunOrder, meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None
+    order: RunOrder,
+    meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None,
+    open_log: OpenLog | None = None,
 ) -> tuple[Ending, ShellExecutor]:
     """How the order ended, while `meanwhile` did its deed."""
 
     async def run() -> tuple[Ending, ShellExecutor]:
-        async with an_executor() as executor:
+        async with an_executor(open_log) as executor:
             attempt = Attempt(order, key_of(order), 0.0)
             running = asyncio.create_task(executor.execute(attempt))
             if meanwhile is not None:
@@ -91,6 +97,7 @@ def test_the_exit_code_and_the_end_of_the_output_are_the_error() -> None:
     assert ending.status == "FAILED"
     assert ending.retry
     assert ending.error is not None
+    assert ending.cause == Cause(exit_code=3)
     assert ending.error.startswith("exit code 3: ")
     assert ending.error.endswith("the last words")
     assert len(ending.error) <= 8 * 1024
@@ -115,7 +122,8 @@ def test_a_command_that_is_not_there_fails_and_says_so() -> None:
 
 
 def test_a_command_that_was_killed_names_the_signal() -> None:
-    assert ran(shell("kill -SEGV $$"))[0].error == "killed by SIGSEGV"
+    ending, _ = ran(shell("kill -SEGV $$"))
+    assert (ending.error, ending.cause) == ("killed by SIGSEGV", Cause(exit_code=-signal.SIGSEGV))
 
 
 @pytest.mark.parametrize("command", [None, "", []])
@@ -130,6 +138,7 @@ def test_the_environment_has_the_run_and_none_of_the_workers_secrets() -> None:
     environ.pop("PWD", None)  # the shell's own
     environ.pop("_", None)
     assert environ.pop("PATH") == os.environ["PATH"]
+    assert environ.pop("TMPDIR").startswith(tempfile.gettempdir())
     assert json.loads(environ.pop("MAINSPRING_PAYLOAD")) == {"region": "eu"}
     assert environ == {
         "LC_ALL": "C.UTF-8",
@@ -156,10 +165,10 @@ def test_what_a_command_leaves_behind_dies_with_its_run(tmp_path: Path) -> None:
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_process_that_left_the_group_does_not_hold_up_the_ending(tmp_path: Path) -> None:
+def test_a_process_that_left_the_group_dies_with_its_run_too(tmp_path: Path) -> None:
     ending, _ = ran(shell(f"setsid sleep 60 & echo $! > {tmp_path}/pid; echo done"))
     assert result(ending)["output"] == "done\n"
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert not alive(int((tmp_path / "pid").read_text()))
 
 
 def test_cancel_is_reported_when_the_whole_group_is_gone(tmp_path: Path) -> None:
@@ -208,14 +217,44 @@ def test_a_timeout_is_a_failure_with_the_last_output(tmp_path: Path) -> None:
     assert (ending.status, ending.error) == ("FAILED", "timed out after 15m: half way\n")
 
 
-def test_a_run_that_is_stopped_while_it_starts_never_begins(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_while_it_starts_is_killed_at_once() -> None:
     async def stop_at_once(_: ShellExecutor, attempt: Attempt) -> None:
-        await asyncio.sleep(0)  # it has asked for the child, and the child stands at the gate
+        await asyncio.sleep(0)  # it has asked for the command
         stop(attempt)
 
-    ending, _ = ran(shell(f"echo > {tmp_path}/begun"), stop_at_once)
+    ending, _ = ran(shell("trap '' TERM; sleep 60"), stop_at_once)
     assert ending.status == "CANCELLED"
-    assert not (tmp_path / "begun").exists()
+
+
+def test_a_job_may_ask_for_a_grace_of_its_own(tmp_path: Path) -> None:
+    """The worker's own is over after 0.3 s; this one takes longer to end in good order."""
+
+    async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
+        await written(tmp_path / "ready")
+        stop(attempt)
+
+    inner = f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; "
+    order = shell(inner + "while :; do sleep 0.02; done", setup=RunSetup(kill_grace=5.0))
+    ending, _ = ran(order, cancel)
+    assert ending.status == "CANCELLED"
+    assert (tmp_path / "saved").exists()
+
+
+def test_cancelled_means_that_every_process_is_gone_whatever_it_did(tmp_path: Path) -> None:
+    """One child calls setsid, one ignores TERM, one is a daemon; the command itself floods its output."""
+    pids: list[int] = []
+
+    async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
+        pids.extend(map(int, await written(tmp_path / "pids", 4)))
+        stop(attempt)
+
+    deaf = tmp_path / "deaf"
+    deaf.write_text(f"trap '' TERM; echo $$ >> {tmp_path}/pids; while :; do sleep 0.05; done")
+    order = shell(f"setsid sh {deaf} & sh {deaf} & (setsid sh {deaf} &) & echo $$ >> {tmp_path}/pids; exec yes")
+    ending, _ = ran(order, cancel)
+    assert ending.status == "CANCELLED"
+    assert len(pids) == 4
+    assert not any(map(alive, pids))
 
 
 def test_kill_all_ends_everything_at_once(tmp_path: Path) -> None:
@@ -244,3 +283,80 @@ def test_no_descriptor_stays_open() -> None:
 
     first, last = uvloop.run(run())
     assert last <= first
+
+
+# -- output
+
+
+async def the_ending(executor: ShellExecutor, order: RunOrder) -> Ending:
+    async with asyncio.timeout(10):
+        return await executor.execute(Attempt(order, key_of(order), 0.0))
+
+
+def test_all_output_goes_to_the_log_in_order_and_is_there_when_the_attempt_ends() -> None:
+    async def run() -> None:
+        log = KeptLog()
+        async with an_executor(log.open) as executor:
+            ending = await the_ending(executor, shell("for i in 1 2 3; do echo out $i; echo err $i >&2; done; exit 1"))
+        assert ending.status == "FAILED"
+        assert log.data.decode().split("\n")[:4] == ["out 1", "err 1", "out 2", "err 2"]
+        assert (log.opened, log.finished) == (1, True)
+
+    uvloop.run(run())
+
+
+def test_a_run_that_prints_nothing_opens_no_log() -> None:
+    async def run() -> None:
+        log = KeptLog()
+        async with an_executor(log.open) as executor:
+            assert (await the_ending(executor, shell("true"))).status == "SUCCESS"
+        assert log.opened == 0
+
+    uvloop.run(run())
+
+
+def test_reading_pauses_while_the_log_is_full() -> None:
+    async def run() -> None:
+        log = KeptLog()
+        log.most = 1
+        async with an_executor(log.open) as executor:
+            running = asyncio.create_task(the_ending(executor, shell("head -c 3000000 /dev/zero")))
+            await log.waited_for.wait()
+            held = len(log.data)
+            assert held < 1_000_000
+            log.most = float("inf")
+            log.has_room.set()
+            assert (await running).status == "SUCCESS"
+            assert len(log.data) == 3_000_000
+
+    uvloop.run(run())
+
+
+def test_a_run_can_be_cancelled_while_its_log_is_full() -> None:
+    async def run() -> None:
+        log = KeptLog()
+        log.most = 1
+        async with an_executor(log.open) as executor:
+            order = shell("trap '' TERM; yes")
+            attempt = Attempt(order, key_of(order), 0.0)
+            running = asyncio.create_task(executor.execute(attempt))
+            await log.waited_for.wait()
+            stop(attempt)
+            async with asyncio.timeout(10):
+                assert (await running).status == "CANCELLED"
+            assert log.finished
+
+    uvloop.run(run())
+
+
+def test_a_flood_of_output_leaves_the_memory_flat() -> None:
+    async def run() -> None:
+        log = DroppedLog()
+        async with an_executor(log.open) as executor:
+            await the_ending(executor, shell("head -c 1000000 /dev/zero"))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            await the_ending(executor, shell("head -c 100000000 /dev/zero"))
+            assert log.size == 101_000_000
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024
+
+    uvloop.run(run())

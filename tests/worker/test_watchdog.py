@@ -1,156 +1,225 @@
-"""The watchdog kills what its worker registered when the worker dies, is stopped, or lets its lease pass."""
+"""The watchdog kills what its worker started when the worker dies, is stopped, or lets its lease pass."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 
-import pytest
+import uvloop
 
+from mainspring.worker.ward import SpawnOrder, Ward
 from mainspring.worker.watchdog_link import HEAD_START, WatchdogLink
 
-from .processes import alive, ended_within
+from .processes import alive, ended_soon, ended_within, written
 
-# A worker as the watchdog sees it: it registers a process group and says so, then does what the test tells it.
+# A worker as the watchdog sees it: it starts a command that hides a process as well as it can (double fork, a session
+# of its own, deaf to polite signals), says so, then does what the test tells it.
 WORKER = """
-import os, subprocess, sys, time
+import asyncio, os, sys, time
+from mainspring.worker.ward import SpawnOrder
 from mainspring.worker.watchdog_link import WatchdogLink
-link = WatchdogLink()
-link.start()
-child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-link.guard(child.pid)
-exec(sys.argv[1])
-print(child.pid, link.pid, flush=True)
-time.sleep(60)
+HIDE = "(setsid sh -c 'trap \\"\\" TERM HUP; echo $$; exec sleep 60' &) ; echo $$; exec sleep 60"
+async def main():
+    link = WatchdogLink()
+    link.start()
+    out, into = os.pipe()
+    await link.spawn(SpawnOrder(["sh", "-c", HIDE], dict(os.environ), "/"), output=into)
+    pids = b""
+    while pids.count(b"\\n") < 2:
+        pids += os.read(out, 100)
+    exec(sys.argv[1])
+    print(*pids.split() and map(int, pids.split()), link.pid, flush=True)
+    time.sleep(60)
+asyncio.run(main())
 """
 
 
 @contextmanager
-def a_worker(deed: str = "") -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """The worker, its child's process group and its watchdog's pid."""
+def a_worker(deed: str = "pass") -> Iterator[tuple[subprocess.Popen[str], list[int], int]]:
+    """The worker, the processes it started and its watchdog's pid."""
     worker = subprocess.Popen([sys.executable, "-c", WORKER, deed], stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
-    child, watchdog = map(int, worker.stdout.readline().split())
+    *children, watchdog = map(int, worker.stdout.readline().split())
     try:
-        yield worker, child, watchdog
+        yield worker, children, watchdog
     finally:
         worker.kill()
         worker.wait()
         worker.stdout.close()
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
-@pytest.fixture
-def link() -> Iterator[WatchdogLink]:
-    link = WatchdogLink()
-    link.start()
-    yield link
-    link.stop()
+def all_ended_within(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    return all(ended_within(pid, max(0.0, deadline - time.monotonic())) for pid in pids)
 
 
-@pytest.fixture
-def child() -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    yield child
-    child.kill()
-    child.wait()
-
-
-def test_kill_minus_9_of_the_worker_kills_its_children_and_ends_the_watchdog() -> None:
-    with a_worker() as (worker, child, watchdog):
+def test_kill_minus_9_of_the_worker_kills_all_it_started_and_ends_the_watchdog() -> None:
+    with a_worker() as (worker, children, watchdog):
         worker.kill()
-        assert ended_within(child, 2.0)
+        assert all_ended_within(children, 2.0)
         assert ended_within(watchdog, 2.0)
 
 
-def test_a_worker_that_dies_before_its_watchdog_has_woken_up_is_heeded_too() -> None:
-    with a_worker("print(child.pid, link.pid, flush=True); os.kill(os.getpid(), 9)") as (worker, child, _watchdog):
-        worker.wait()
-        assert ended_within(child, 2.0)
-
-
 def test_a_process_that_the_worker_forked_cannot_hide_its_death() -> None:
-    with a_worker("if os.fork() == 0: time.sleep(5); os._exit(0)") as (worker, child, _watchdog):
+    with a_worker("if os.fork() == 0: time.sleep(5); os._exit(0)") as (worker, children, _watchdog):
         worker.kill()
-        assert ended_within(child, 2.0)
+        assert all_ended_within(children, 2.0)
 
 
-def test_a_deadline_that_passes_kills_children_and_worker() -> None:
-    with a_worker("link.set_deadline(time.monotonic() + 0.1)") as (worker, child, _watchdog):
-        assert ended_within(child, 3.0)
+def test_a_deadline_that_passes_kills_all_and_the_worker() -> None:
+    with a_worker("link.set_deadline(time.monotonic() + 0.1)") as (worker, children, _watchdog):
+        assert all_ended_within(children, 3.0)
         assert worker.wait(timeout=3.0) == -signal.SIGKILL
 
 
 def test_a_stopped_worker_is_killed_at_its_deadline() -> None:
-    with a_worker("link.set_deadline(time.monotonic() + 0.3)") as (worker, child, _watchdog):
+    with a_worker("link.set_deadline(time.monotonic() + 0.3)") as (worker, children, _watchdog):
         worker.send_signal(signal.SIGSTOP)
-        assert ended_within(child, 3.0)
+        assert all_ended_within(children, 3.0)
         assert worker.wait(timeout=3.0) == -signal.SIGKILL
 
 
 def test_the_watchdog_does_not_heed_polite_signals() -> None:
-    with a_worker() as (worker, child, watchdog):
+    with a_worker() as (worker, children, watchdog):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(watchdog, number)
         worker.kill()
-        assert ended_within(child, 2.0)
+        assert all_ended_within(children, 2.0)
 
 
-def test_a_deadline_that_is_moved_or_lifted_kills_nobody(link: WatchdogLink, child: subprocess.Popen[bytes]) -> None:
-    link.guard(child.pid)
-    soon = time.monotonic() + 0.1
-    link.set_deadline(soon)
-    link.set_deadline(soon + 60)
-    link.set_deadline(soon)
-    link.set_deadline(None)
-    assert not ended_within(child.pid, 0.1 + HEAD_START + 0.2)
-    assert link.pid is not None
-    assert alive(link.pid)
+def test_kill_minus_9_of_the_watchdog_ends_what_it_kept() -> None:
+    with a_worker() as (_worker, children, watchdog):
+        os.kill(watchdog, signal.SIGKILL)
+        assert all_ended_within(children, 2.0)
 
 
-def test_a_released_group_is_left_alone(link: WatchdogLink, child: subprocess.Popen[bytes]) -> None:
-    link.guard(child.pid)
-    link.release(child.pid)
-    link.stop()
-    assert child.poll() is None
+def test_worker_and_watchdog_killed_together_leave_nothing_behind() -> None:
+    with a_worker() as (worker, children, watchdog):
+        os.kill(watchdog, signal.SIGKILL)
+        worker.kill()
+        assert all_ended_within(children, 2.0)
 
 
-def test_a_stopping_worker_takes_its_registered_groups_along(
-    link: WatchdogLink, child: subprocess.Popen[bytes]
-) -> None:
-    link.guard(child.pid)
-    link.stop()
-    assert child.wait(timeout=2.0) == -signal.SIGKILL
+# -- the worker's end of it
 
 
-def test_a_watchdog_that_died_is_replaced_and_told_everything(
-    link: WatchdogLink, child: subprocess.Popen[bytes]
-) -> None:
-    link.guard(child.pid)
-    first = link.pid
-    assert first is not None
-    os.kill(first, signal.SIGKILL)
-    assert ended_within(first, 2.0)
-    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    link.guard(other.pid)
-    assert link.pid not in (None, first)
-    link.stop()
-    assert child.wait(timeout=2.0) == other.wait(timeout=2.0) == -signal.SIGKILL
+@asynccontextmanager
+async def a_link() -> AsyncIterator[WatchdogLink]:
+    link = WatchdogLink()
+    link.start()
+    try:
+        yield link
+    finally:
+        link.stop()
 
 
-def test_a_watchdog_that_no_longer_listens_is_replaced(link: WatchdogLink) -> None:
-    first = link.pid
-    assert first is not None
-    os.kill(first, signal.SIGSTOP)
-    for number in range(2_000_000, 2_020_000):
-        link.release(number)
-        if link.pid != first:
-            break
-    assert link.pid != first
-    assert not alive(first)
+def with_a_link(test: Callable[[WatchdogLink], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(15), a_link() as link:
+            await test(link)
+
+    uvloop.run(run())
+
+
+async def sleeper(link: WatchdogLink, command: str = "exec sleep 60") -> Ward:
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        return await link.spawn(SpawnOrder(["sh", "-c", command], dict(os.environ), "/"), output=nothing)
+    finally:
+        os.close(nothing)
+
+
+def test_a_deadline_that_is_moved_or_lifted_kills_nobody() -> None:
+    async def test(link: WatchdogLink) -> None:
+        ward = await sleeper(link)
+        soon = time.monotonic() + 0.1
+        link.set_deadline(soon)
+        link.set_deadline(soon + 60)
+        link.set_deadline(soon)
+        link.set_deadline(None)
+        assert not await ended_soon(ward.pid, 0.1 + HEAD_START + 0.2)
+        assert link.pid is not None
+        assert alive(link.pid)
+
+    with_a_link(test)
+
+
+def test_a_stopping_worker_takes_along_what_it_started() -> None:
+    async def test(link: WatchdogLink) -> None:
+        ward = await sleeper(link)
+        link.stop()
+        assert ward.gone.is_set()
+        assert not alive(ward.pid)
+
+    with_a_link(test)
+
+
+def test_nothing_is_started_after_the_stop() -> None:
+    async def test(link: WatchdogLink) -> None:
+        link.stop()
+        try:
+            await sleeper(link)
+        except OSError as error:
+            assert "stopped" in str(error)
+        else:
+            raise AssertionError("it was started")
+
+    with_a_link(test)
+
+
+def test_a_watchdog_that_died_is_replaced_and_its_wards_are_gone() -> None:
+    async def test(link: WatchdogLink) -> None:
+        ward = await sleeper(link)
+        first = link.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await ward.gone.wait()
+        assert ward.exit_code == -signal.SIGKILL
+        assert not alive(ward.pid)
+        other = await sleeper(link)
+        assert link.pid not in (None, first)
+        link.stop()
+        assert not alive(other.pid)
+
+    with_a_link(test)
+
+
+def test_a_watchdog_that_no_longer_listens_is_replaced() -> None:
+    async def test(link: WatchdogLink) -> None:
+        first = link.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        far = time.monotonic() + 3600
+        for moves in range(20_000):
+            link.set_deadline(far + moves)
+            if link.pid != first:
+                break
+        assert link.pid != first
+        assert not alive(first)
+
+    with_a_link(test)
+
+
+def test_a_killed_keepers_orphans_are_killed_before_their_ward_counts_as_gone(tmp_path: Path) -> None:
+    async def test(link: WatchdogLink) -> None:
+        ward = await sleeper(link, f"(setsid sleep 60 & echo $! > {tmp_path}/pid); exec sleep 60")
+        (hidden,) = map(int, await written(tmp_path / "pid"))
+        keeper = int(Path(f"/proc/{ward.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(keeper, signal.SIGKILL)
+        await ward.gone.wait()
+        assert not alive(ward.pid)
+        assert not alive(hidden)
+        other = await sleeper(link)  # the watchdog has not suffered
+        assert alive(other.pid)
+
+    with_a_link(test)

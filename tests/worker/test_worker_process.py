@@ -29,7 +29,7 @@ import sys, uvloop
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, run_worker
 quick = Timing(beat=0.4, kill=1.0, rescue=2.0, cut_off_grace=10.0, kill_grace=0.3, drain_grace=2.0)
-options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", quick)
+options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", timing=quick)
 sys.exit(uvloop.run(run_worker(options)))
 """
 APP = """

@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenBook
 from mainspring.api.patience import OpenRequests, Patience
-from mainspring.api.routes import exchange, health, jobs, metrics, runs
+from mainspring.api.routes import dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
 from mainspring.domain.errors import MainspringError
@@ -28,7 +28,11 @@ def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts:
             *jobs.job_routers(),
             jobs.create_jobs,
             *runs.HANDLERS,
+            *dead_letters.HANDLERS,
+            *workers.HANDLERS,
+            tasks.list_tasks,
             exchange.exchange,
+            *logs.HANDLERS,
             health.healthz,
             health.readyz,
             metrics.metrics,

@@ -16,7 +16,9 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.exchange import ExchangeRequest, Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.logs import LogChunk, LogShipment
 from mainspring.wire.problems import FieldProblem
+from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "success": SuccessRule,
     "hello": WorkerHello,
     "outcomes": Outcome,
+    "chunks": LogChunk,
 }
 _MAX_ERRORS = 100
 _LONGEST_NAME = 100  # of an unknown field, in an answer
@@ -41,6 +44,9 @@ _decode_job = msgspec.json.Decoder(JobRequest).decode
 _decode_jobs = msgspec.json.Decoder(list[JobRequest]).decode
 _decode_patch = msgspec.json.Decoder(JobPatch).decode
 _decode_exchange = msgspec.json.Decoder(ExchangeRequest).decode
+_decode_shipment = msgspec.json.Decoder(LogShipment).decode
+_decode_replay = msgspec.json.Decoder(ReplayRequest).decode
+_decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -67,6 +73,18 @@ def decode_patch(body: bytes) -> JobPatch:
 
 def decode_exchange(body: bytes) -> ExchangeRequest:
     return _decoded(_decode_exchange, body, ExchangeRequest)
+
+
+def decode_shipment(body: bytes) -> LogShipment:
+    return _decoded(_decode_shipment, body, LogShipment)
+
+
+def decode_replay(body: bytes) -> ReplayRequest:
+    return _decoded(_decode_replay, body, ReplayRequest)
+
+
+def decode_choice(body: bytes) -> DeadLetterChoice:
+    return _decoded(_decode_choice, body, DeadLetterChoice)
 
 
 def decode_batch(body: bytes) -> JobBatch:
@@ -143,10 +161,10 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
     """The known name that was meant: the same one a level down (`every`: schedule.every), or one spelt alike."""
-    for part in ("retry", "misfire", "schedule"):
+    for part in ("retry", "misfire", "schedule", "limits", "http"):
         if part in owner.__struct_fields__ and name in _NESTED[part].__struct_fields__:
             return f"{part}.{name}"
-    close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.6)
     return close[0] if close else None
 
 
@@ -198,3 +216,15 @@ class BatchBody(Body[JobBatch]):
 
 class ExchangeBody(Body[ExchangeRequest]):
     decode = staticmethod(decode_exchange)
+
+
+class ShipmentBody(Body[LogShipment]):
+    decode = staticmethod(decode_shipment)
+
+
+class ReplayBody(Body[ReplayRequest]):
+    decode = staticmethod(decode_replay)
+
+
+class ChoiceBody(Body[DeadLetterChoice]):
+    decode = staticmethod(decode_choice)

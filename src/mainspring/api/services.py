@@ -8,10 +8,15 @@ from typing import Any, cast
 from litestar import Request
 
 from mainspring.api.readiness import ReadinessCheck
+from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.amend import Amender
+from mainspring.operations.drain import Drainer
 from mainspring.operations.exchange import Exchanger
+from mainspring.operations.logs import LogKeeper
 from mainspring.operations.reader import Reader
+from mainspring.operations.replay import Replayer
+from mainspring.operations.signatures import SignatureBook
 from mainspring.operations.submit import Submitter
 from mainspring.store.tokens import Principal
 
@@ -21,7 +26,12 @@ class Services:
     submitter: Submitter
     amender: Amender
     reader: Reader
+    replayer: Replayer
     exchanger: Exchanger
+    drainer: Drainer
+    logs: LogKeeper
+    signatures: SignatureBook
+    clock: Clock
     readiness: ReadinessCheck
 
 

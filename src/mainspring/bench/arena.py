@@ -25,6 +25,7 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import connect
 
 T = TypeVar("T")
+BENCH_TASKS = "mainspring.bench.tasks:app"
 
 _PATIENCE = 30.0
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
@@ -102,10 +103,10 @@ class Arena:
             await connection.close()
         return scheduler
 
-    async def start_worker(self, server_url: str, *, slots: int | None = None) -> Worker:
+    async def start_worker(self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS) -> Worker:
         """Start one with the tasks of the benches and wait until it is registered. Not two at a time, as above."""
         arguments = ["worker", "--server", server_url, "--token-file", str(self._data / TOKEN_FILE_NAME)]
-        arguments += ["--app", "mainspring.bench.tasks:app", *(["--slots", str(slots)] if slots else [])]
+        arguments += ["--app", app, *(["--slots", str(slots)] if slots else [])]
         connection = await self.connect()
         try:
             before = await _ids(connection, "select worker_id from mainspring.workers")
@@ -165,11 +166,11 @@ async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator
 
 
 @asynccontextmanager
-async def product(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
+async def product(postgres: EmbeddedPostgres, folder: Path, app: str = BENCH_TASKS) -> AsyncIterator[Arena]:
     """One server with its scheduler and one worker on `postgres`, ready to take jobs."""
     async with empty_arena(postgres, folder) as arena:
         server = await arena.start_server()
-        await arena.start_worker(server.url)
+        await arena.start_worker(server.url, app=app)
         yield arena
 
 

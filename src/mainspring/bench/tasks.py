@@ -23,6 +23,12 @@ async def moment(**_payload: Any) -> float:
     return time.time()
 
 
+@app.task("bench.sleep")
+async def sleep(seconds: float) -> None:
+    """Keeps its slot and costs nothing."""
+    await asyncio.sleep(seconds)
+
+
 @app.task("bench.hold")
 async def hold(file: str) -> None:
     """Runs until there is a file of that name."""

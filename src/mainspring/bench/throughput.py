@@ -54,9 +54,9 @@ def payload(number: int) -> str:
     return msgspec.json.encode({"number": number, "text": "x" * 180}).decode()
 
 
-async def drive(arena: Arena, jobs: int, bar: Progress) -> float:
+async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop") -> float:
     """Submit all, wait until all are recorded, check that each has exactly one ended run; answers the seconds."""
-    bodies = [_body(start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
+    bodies = [_body(task, start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
     sending = bar.add_task("submitted", total=jobs)
     recording = bar.add_task("recorded", total=jobs)
     connection = await arena.connect()
@@ -78,8 +78,8 @@ async def drive(arena: Arena, jobs: int, bar: Progress) -> float:
     return seconds
 
 
-def _body(start: int, count: int) -> bytes:
-    jobs = ",".join(f'{{"task":"bench.noop","payload":{payload(number)}}}' for number in range(start, start + count))
+def _body(task: str, start: int, count: int) -> bytes:
+    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number)}}}' for number in range(start, start + count))
     return f'{{"jobs":[{jobs}]}}'.encode()
 
 

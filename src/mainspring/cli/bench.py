@@ -33,6 +33,22 @@ def throughput(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     raise typer.Exit(main(jobs, as_json))
 
 
+@app.command(epilog="Example: mainspring bench overhead --jobs 2000")
+def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """How much longer than the jobs themselves it all takes: 1,000 jobs that sleep for 1 s, on 200 slots."""
+    from mainspring.bench.overhead import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
+@app.command(epilog="Example: mainspring bench process --json")
+def process(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """Jobs per second of a process task: 20,000 no-op jobs, each in a child interpreter, until all are recorded."""
+    from mainspring.bench.process_tasks import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
 @app.command(epilog="Example: mainspring bench lag --json")
 def lag(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     """How late jobs start that are due at a time: 1,000 distinct times over 20 s."""
@@ -71,3 +87,16 @@ def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFla
     from mainspring.bench.failover import main
 
     raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))
+
+
+@app.command(epilog="Example: mainspring bench output --json")
+def output(
+    megabytes: Annotated[
+        int | None, typer.Option("--mb", min=1, help="How much each run prints.", show_default="100")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """How fast a shell run prints 100 MB into its log, kept whole and with the usual cap, and with how much memory."""
+    from mainspring.bench.output import main
+
+    raise typer.Exit(main(megabytes, as_json))

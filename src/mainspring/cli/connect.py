@@ -58,6 +58,29 @@ DatabaseUrlOption = Annotated[
         show_default=False,
     ),
 ]
+LogStoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-store",
+        metavar="URL",
+        envvar="MAINSPRING_LOG_STORE",
+        help="Where the output of runs is kept: a folder, s3://bucket/prefix, gs:// or az://.",
+        show_default="the folder logs in --data",
+    ),
+]
+HttpAllowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http-allow",
+        metavar="A,B",
+        envvar="MAINSPRING_HTTP_ALLOW",
+        help="What http tasks may call besides public addresses: 10.0.0.0/8, hooks.internal:8080; * is everything.",
+    ),
+]
+ReloadFlag = Annotated[
+    bool,
+    typer.Option("--reload", help="For development: start the worker anew when your files change.", show_default=False),
+]
 LogLevelOption = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 
 
@@ -79,6 +102,13 @@ def needed_database_url(database_url: str | None) -> str:
             hint="give --database-url or set MAINSPRING_DATABASE_URL; `mainspring up` brings a PostgreSQL of its own",
         )
     return database_url
+
+
+def check_reload(app: str | None) -> None:
+    from mainspring.domain.errors import InvalidInput
+
+    if app is None:
+        raise InvalidInput("reload: there is no application to reload", field="reload", hint="name it with --app")
 
 
 def checked_log_level(level: str) -> str:

@@ -13,18 +13,27 @@ import typer
 from mainspring.cli import (
     bench,
     cancel,
+    dead_letter,
+    dead_letters,
+    discard,
+    drain,
     job,
     jobs,
+    logs,
     migrate,
     pause,
     queues,
+    replay,
     resume,
+    retry,
     run,
     run_now,
     runs,
     scheduler,
     server,
     submit,
+    tasks,
+    timeline,
     up,
     why,
     worker,
@@ -34,9 +43,10 @@ from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 
 _PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Start": (up, server, scheduler, worker, migrate),
-    "Submit and look": (submit, jobs, job, runs, run, why),
-    "Steer": (run_now, pause, resume, cancel),
-    "Operate": (workers, queues),
+    "Submit and look": (submit, jobs, job, runs, run, logs, why, timeline),
+    "Steer": (run_now, pause, resume, cancel, retry),
+    "Dead letters": (dead_letters, dead_letter, replay, discard),
+    "Operate": (workers, tasks, queues, drain),
 }
 # Typer has moved Click inside itself; its public BadParameter is a usage error in every version.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

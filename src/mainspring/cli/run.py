@@ -49,11 +49,13 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("reason", run.reason),
         ("task", f"{run.task}, queue {run.queue}, priority {run.priority}"),
         ("trigger", run.trigger),
+        ("replay of", run.replay_of),
         ("due", both(run.scheduled_for, now)),
         ("next try", both(run.ready_at, now) if run.ready_at is not None and run.ready_at > now else None),
         ("started", both(run.start_time, now) if run.start_time is not None else None),
         ("ended", both(run.end_time, now) if run.end_time is not None else None),
         ("took", span(run.duration) if run.duration is not None else None),
+        ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("worker", run.executor_id),
         ("error", run.error_message),
@@ -61,3 +63,10 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("payload", msgspec.json.encode(run.payload).decode() if run.payload else None),
         ("log", run.log_url),
     ]
+
+
+def _progress(run: RunView) -> str | None:
+    if run.progress is None:
+        return None
+    share = "" if run.progress.fraction is None else f"{run.progress.fraction:.0%}"
+    return " ".join(filter(None, (share, run.progress.message)))

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level, needed_database_url
+from mainspring.cli.connect import (
+    DatabaseUrlOption,
+    LogLevelOption,
+    LogStoreOption,
+    checked_log_level,
+    needed_database_url,
+)
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring server --database-url postgresql://mainspring@db/mainspring --host 0.0.0.0",)
@@ -27,6 +33,7 @@ def command(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Another name that clients may call this server by."),
     ] = None,
+    log_store: LogStoreOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
     """Serve the HTTP API and fire due jobs, on a PostgreSQL that you run. Start as many of these as you like."""
@@ -42,5 +49,6 @@ def command(
         data=data,
         log_level=checked_log_level(log_level),
         allow_hosts=tuple(allow_host or ()),
+        log_store=log_store or None,
     )
     raise typer.Exit(uvloop.run(run_server(options)))

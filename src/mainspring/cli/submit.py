@@ -13,15 +13,19 @@ from mainspring.cli.waiting import wait_and_show
 EXAMPLES = (
     "mainspring submit hello name=you --wait",
     "mainspring submit --command 'date' --cron '* * * * *' --name clock",
+    "mainspring submit --http https://example.com/hook --body '{\"id\": 7}' --wait",
     'mainspring submit report.generate --payload \'{"region": "eu"}\' --at 2026-12-31T23:59:59Z',
 )
 _WHEN = "When"
 _HOW = "How"
+_CALL = "An HTTP call"
+_CONFINED = "Where, and with what"
 
 
 def command(
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Name of the task; not with --command.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TASK", help="Name of the task; not with --command or --http.", show_default=False),
     ] = None,
     params: Annotated[
         list[str] | None,
@@ -36,6 +40,21 @@ def command(
     ] = None,
     command_line: Annotated[
         str | None, typer.Option("--command", metavar="CMD", help="Run a shell command instead of a task.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="URL", help="Call this address.", rich_help_panel=_CALL)
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", metavar="M", help="POST with a body, else GET.", rich_help_panel=_CALL),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="'K: V'", help="May be repeated.", rich_help_panel=_CALL),
+    ] = None,
+    body: Annotated[
+        str | None,
+        typer.Option("--body", metavar="JSON", help="JSON; what is none is sent as text.", rich_help_panel=_CALL),
     ] = None,
     at: Annotated[
         str | None,
@@ -63,6 +82,10 @@ def command(
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="D", help="For each attempt: 15m.", rich_help_panel=_HOW)
     ] = None,
+    run_timeout: Annotated[
+        str | None,
+        typer.Option("--run-timeout", metavar="D", help="For all attempts together: 2h.", rich_help_panel=_HOW),
+    ] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", metavar="N", help="After the first attempt.", rich_help_panel=_HOW)
     ] = None,
@@ -76,6 +99,38 @@ def command(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="K=V", help="May be repeated.", rich_help_panel=_HOW)
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="K=V", help="A variable; may be repeated.", rich_help_panel=_CONFINED),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="WHAT=N",
+            help="memory=512MB, cpu=30s, processes=8, files=256, output=10MB; may be repeated.",
+            rich_help_panel=_CONFINED,
+        ),
+    ] = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option(
+            "--sandbox", metavar="S", help="bubblewrap: no network, a read-only system.", rich_help_panel=_CONFINED
+        ),
+    ] = None,
+    kill_grace: Annotated[
+        str | None,
+        typer.Option("--kill-grace", metavar="D", help="Between TERM and KILL: 10s.", rich_help_panel=_CONFINED),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            metavar="K=V",
+            help="A label that the worker must have; may be repeated.",
+            rich_help_panel=_CONFINED,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 0 on SUCCESS only.")] = False,
     timeout_wait: Annotated[
         str | None, typer.Option("--timeout-wait", metavar="D", help="Wait no longer than this: 30s.")
@@ -85,10 +140,11 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Submit a job: a task or a shell command; now, at a time, or again and again. Prints the job's id."""
+    """Submit a job: a task, a command or an HTTP call; now, at a time, or again and again. Prints the job's id."""
     fields: dict[str, Any] = {
         "task": task,
         "command": command_line,
+        "http": call_of(http, method, header or [], body),
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
         "at": at,
@@ -99,10 +155,16 @@ def command(
         "queue": queue,
         "priority": priority,
         "timeout": timeout,
+        "run_timeout": run_timeout,
         "retries": retries,
         "job_id": job_id,
         "idempotency_key": idempotency_key,
-        "labels": labels_of(label or []),
+        "labels": pairs_of(label or [], "labels"),
+        "env": pairs_of(env or [], "env"),
+        "limits": limits_of(limit or []),
+        "sandbox": sandbox,
+        "kill_grace": kill_grace,
+        "required_labels": pairs_of(require or [], "required_labels"),
     }
     with connect(url, token_file, data) as client:
         handle = client.submit(**fields)
@@ -135,16 +197,41 @@ def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
         ) from None
 
 
-def labels_of(labels: list[str]) -> dict[str, str] | None:
-    return dict(_pair(label, "labels") for label in labels) or None
+def pairs_of(texts: list[str], field: str) -> dict[str, str] | None:
+    return dict(_pair(text, field) for text in texts) or None
 
 
-def _pair(text: str, field: str) -> tuple[str, str]:
+def limits_of(texts: list[str]) -> dict[str, Any] | None:
+    return {key: _value(value) for key, value in (_pair(text, "limits") for text in texts)} or None
+
+
+def call_of(url: str | None, method: str | None, headers: list[str], body: str | None) -> dict[str, Any] | None:
+    """The HTTP call that the options describe, if they do."""
     from mainspring.domain.errors import InvalidInput
 
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInput(f"{text!r} is not key=value", field=field, hint="such as name=you")
+    if url is None:
+        if method is not None or headers or body is not None:
+            raise InvalidInput("--method, --header and --body are about a call", field="http", hint="give --http URL")
+        return None
+    call: dict[str, Any] = {"url": url}
+    if method is not None:
+        call["method"] = method
+    if headers:
+        call["headers"] = {
+            name.strip(): value.strip() for name, value in (_pair(header, "headers", ":") for header in headers)
+        }
+    if body is not None:
+        call["body"] = _value(body)
+    return call
+
+
+def _pair(text: str, field: str, mark: str = "=") -> tuple[str, str]:
+    from mainspring.domain.errors import InvalidInput
+
+    key, found, value = text.partition(mark)
+    if not found or not key:
+        example = "such as name=you" if mark == "=" else "such as 'Authorization: Bearer x'"
+        raise InvalidInput(f"{text!r} is not key{mark}value", field=field, hint=example)
     return key, value
 
 

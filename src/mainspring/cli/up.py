@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level
+from mainspring.cli.connect import (
+    DatabaseUrlOption,
+    HttpAllowOption,
+    LogLevelOption,
+    LogStoreOption,
+    ReloadFlag,
+    check_reload,
+    checked_log_level,
+)
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -28,8 +36,12 @@ def command(
     ] = None,
     slots: Annotated[int | None, typer.Option("--slots", min=1, help="Runs at a time.", show_default=False)] = None,
     queues: Annotated[
-        str | None, typer.Option("--queues", metavar="A,B", help="Queues to serve.", show_default="default")
+        str | None,
+        typer.Option("--queues", metavar="A,B", help="Queues to serve; A=1,B=8 weighs them.", show_default="default"),
     ] = None,
+    reload: ReloadFlag = False,
+    log_store: LogStoreOption = None,
+    http_allow: HttpAllowOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops it and keeps the data.
@@ -42,6 +54,13 @@ def command(
     from mainspring.kernel.logs import configure_logs
     from mainspring.roles.up import UpOptions, run_up
 
+    if reload:
+        check_reload(app)
+    if queues is not None:
+        from mainspring.cli.worker import DEFAULT_SLOTS
+        from mainspring.worker.portions import parse_queues
+
+        parse_queues(queues, slots or DEFAULT_SLOTS)  # a mistake in them is said before anything is started
     level = checked_log_level(log_level)
     configure_logs(role="up", level=level)
     options = UpOptions(
@@ -54,5 +73,8 @@ def command(
         slots=slots,
         queues=queues,
         log_level=level,
+        http_allow=http_allow,
+        log_store=log_store or None,
+        reload=reload,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

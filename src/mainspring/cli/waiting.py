@@ -9,10 +9,15 @@ from mainspring.cli.screen import cell, say, show_json, show_line, stderr
 from mainspring.cli.wording import span
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.spinner import Spinner
+    from rich.table import Table
+
     from mainspring.sdk.client import Client
     from mainspring.sdk.handle import Handle
     from mainspring.wire.runs import JobStatus, RunView
 
+_BAR_WIDTH = 30
 _PATIENCE = 60.0  # a server that restarts while we wait is no reason to stop waiting
 
 
@@ -63,8 +68,49 @@ def _watched(handle: Handle, seconds: float | None, *, quiet: bool) -> RunView:
     console = stderr()
     if quiet or not console.is_terminal:
         return handle.wait(seconds)
-    with console.status("submitted") as spinner:
-        return handle.wait(seconds, seen=lambda status: spinner.update(cell(_state(status))))
+    with Watching(console) as watching:
+        return handle.wait(seconds, seen=watching.show)
+
+
+class Watching:
+    """A run's state beside a spinner, and a bar with its words once it says how far it has come."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._spinner = Spinner("dots", cell("submitted"))
+        self._live = Live(self._spinner, console=console, refresh_per_second=12.5, transient=True)
+
+    def __enter__(self) -> Watching:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, status: JobStatus) -> None:
+        run = status.latest_run
+        progress = None if run is None else run.progress
+        self._spinner.update(text=cell(_state(status)))
+        if progress is None:
+            self._live.update(self._spinner, refresh=True)
+        else:
+            self._live.update(_with_bar(self._spinner, progress.fraction, progress.message), refresh=True)
+
+
+def _with_bar(spinner: Spinner, fraction: float | None, message: str | None) -> Table:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    row = Table.grid(padding=(0, 1))
+    parts: list[RenderableType] = [spinner]
+    if fraction is not None:
+        parts += [ProgressBar(total=1.0, completed=fraction, width=_BAR_WIDTH), cell(f"{fraction:.0%}")]
+    if message:
+        parts.append(cell(message))
+    row.add_row(*parts)
+    return row
 
 
 def _state(status: JobStatus) -> str:

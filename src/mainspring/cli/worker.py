@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, LogLevelOption, TokenFileOption, UrlOption, checked_log_level
+from mainspring.cli.connect import (
+    DataOption,
+    HttpAllowOption,
+    LogLevelOption,
+    ReloadFlag,
+    TokenFileOption,
+    UrlOption,
+    check_reload,
+    checked_log_level,
+)
 from mainspring.kernel.config import DEFAULT_QUEUE
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
-    "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy --slots 4",
+    "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
+    "mainspring worker --label gpu=a100 --label zone=eu",
 )
 DEFAULT_SLOTS = 16
 
 
 def command(
-    queues: Annotated[str, typer.Option("--queues", metavar="A,B", help="Queues to serve.")] = DEFAULT_QUEUE,
+    queues: Annotated[
+        str, typer.Option("--queues", metavar="A,B", help="Queues to serve; A=1,B=8 gives B eight times the slots.")
+    ] = DEFAULT_QUEUE,
     slots: Annotated[int, typer.Option("--slots", min=1, max=100_000, help="Runs at a time.")] = DEFAULT_SLOTS,
     name: Annotated[
         str | None, typer.Option("--name", help="What to call this worker.", show_default="host and process")
@@ -25,6 +38,12 @@ def command(
     app: Annotated[
         str | None, typer.Option("--app", metavar="MODULE:APP", help="Your tasks, such as examples.hello:app.")
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="What jobs may require, such as gpu=a100; repeatable."),
+    ] = None,
+    reload: ReloadFlag = False,
+    http_allow: HttpAllowOption = None,
     log_level: LogLevelOption = "info",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -39,17 +58,52 @@ def command(
     from mainspring.domain.errors import Unauthorized
     from mainspring.roles.worker import WorkerOptions, run_worker
     from mainspring.sdk.connection import find_connection
+    from mainspring.worker.portions import parse_queues
 
+    names, weights = parse_queues(queues, slots)
+    labels = read_labels(label or ())
+    if reload:
+        raise typer.Exit(_reloading(app))
     connection = find_connection(url, token_file=token_file, data=data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     options = WorkerOptions(
         server=connection.url,
         token=connection.token,
-        queues=tuple(part for part in (piece.strip() for piece in queues.split(",")) if part),
+        queues=names,
+        weights=weights,
         slots=slots,
+        labels=labels,
         name=name,
         app=app,
         log_level=checked_log_level(log_level),
+        http_allow=http_allow,
     )
     raise typer.Exit(uvloop.run(run_worker(options)))
+
+
+def read_labels(given: Iterable[str]) -> dict[str, str]:
+    """The labels of `gpu=a100`, `zone=eu`."""
+    from mainspring.domain.errors import InvalidInput
+
+    labels: dict[str, str] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise InvalidInput(f"label: {text!r} is not NAME=VALUE", field="label", hint="such as gpu=a100")
+        if labels.setdefault(name, value) != value:
+            raise InvalidInput(f"label: {name} is given twice", field="label", hint="give each label one value")
+    return labels
+
+
+def _reloading(app: str | None) -> int:
+    """The same command without --reload, as a child that is started anew when files change."""
+    import asyncio
+    import sys
+    from pathlib import Path
+
+    from mainspring.roles.reload import Reloader
+
+    check_reload(app)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
+    return asyncio.run(Reloader([sys.executable, "-m", "mainspring", *arguments], Path.cwd()).run())

@@ -16,6 +16,7 @@ _COLUMNS = (
     Column("RUNNING", right=True),
     Column("QUEUES"),
     Column("TASKS"),
+    Column("LABELS"),
     Column("LAST BEAT", whole=True),
 )
 
@@ -38,6 +39,7 @@ def command(
             f"{worker.running}/{worker.slots}",
             ", ".join(worker.queues),
             ", ".join(worker.tasks),
+            ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items())),
             relative(worker.last_beat_at, now),
         )
         for worker in answer.workers

@@ -83,8 +83,10 @@ def amend(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinitio
         base["task"] = None
         if named != SHELL_TASK:
             base["command"] = None
-        if named != HTTP_TASK:
+        if named != HTTP_TASK or _payload(patch.payload) is not None:
             base["http"] = None
+        if "http" in given and stored.task == HTTP_TASK:
+            base["payload"] = msgspec.Raw()  # it was the call that is replaced now
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
     for field in ("retry", "misfire", "limits"):

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainspring.domain.durations import parse_duration
-from mainspring.domain.errors import InvalidInput
-from mainspring.domain.sizes import parse_size
+from mainspring.domain.errors import InvalidInput, PayloadTooLarge
+from mainspring.domain.sizes import format_size, parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, Limits, RunSetup, SuccessRule
 from mainspring.wire.jobs import JobRequest, LimitsIn
 
@@ -29,8 +30,17 @@ _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
 _MOST_OUTPUT = 10 * 1024**3
+_MOST_ANSWER = 64 * 1024**2  # an HTTP answer is held in memory, a command's output is not
+_LONGEST_PATH = 1000
+_MOST_STATUSES = 100
 # Set by us, or decided by the connection: a job that names one of them would say two things at once.
-_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "traceparent"})
+_OWN_HEADERS = frozenset(
+    {
+        "accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te",
+        "traceparent", "trailer", "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
@@ -52,9 +62,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
         http=http,
     )
     if http is not None:
-        for field in ("env", "sandbox", "kill_grace"):
-            if getattr(setup, field) is not None:
-                raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
+        _check_fit_for_http(setup)
     return None if setup == RunSetup() else setup
 
 
@@ -66,8 +74,10 @@ def read_http(given: HttpCall, field: str) -> HttpCall:
         raise InvalidInput(
             f"{shown(given.method)} is not a method", field=f"{field}.method", expected=", ".join(METHODS)
         )
-    if given.body is not None and method in ("GET", "HEAD"):
-        raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
+    if given.body is not None:
+        if method in ("GET", "HEAD"):
+            raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
+        _check_body(given.body, f"{field}.body")
     _check_headers(given.headers, f"{field}.headers")
     if given.success is not None:
         _check_success(given.success, f"{field}.success")
@@ -106,6 +116,22 @@ def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None
                     expected="names and values of 1 to 200 characters",
                 )
     return dict(sorted(labels.items()))
+
+
+def _check_fit_for_http(setup: RunSetup) -> None:
+    """A call has no process of its own: of the limits, `output` alone means something, the bytes read of the answer."""
+    limits = setup.limits or Limits()
+    given = [field for field in ("env", "sandbox", "kill_grace") if getattr(setup, field) is not None]
+    given += [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
+    for field in given:
+        raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
+    if limits.output is not None and limits.output > _MOST_ANSWER:
+        raise InvalidInput(
+            f"{shown(limits.output)} is out of range",
+            code="invalid_size",
+            field="limits.output",
+            expected=f"at most {format_size(_MOST_ANSWER)} of an HTTP answer",
+        )
 
 
 def limits_as_given(limits: Limits | None) -> LimitsIn | None:
@@ -166,7 +192,7 @@ def _check_url(url: str, field: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is no number, half an IPv6 address
         usable = False
-    if not usable or len(url) > _LONGEST_URL or " " in url:
+    if not usable or len(url) > _LONGEST_URL or " " in url or "\\" in url:
         raise InvalidInput(f"{shown(url)} is not an address", field=field, expected="such as https://example.com/hook")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput(
@@ -179,24 +205,67 @@ def _check_url(url: str, field: str) -> None:
 def _check_headers(headers: dict[str, str], field: str) -> None:
     if len(headers) > _MOST_HEADERS:
         raise InvalidInput("too many headers", field=field, expected=f"at most {_MOST_HEADERS}")
+    if len({name.lower() for name in headers}) < len(headers):
+        raise InvalidInput("a header is given twice", field=field, hint="capitals make no difference")
     for name, value in headers.items():
         if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
             raise InvalidInput(f"{shown(name)} is no header, or its value is too long", field=field)
         if name.lower() in _OWN_HEADERS or name.lower().startswith("mainspring-"):
             raise InvalidInput(f"the header {name} is set by Mainspring itself", field=f"{field}.{name}")
         check_line(value, f"{field}.{name}")
-        if not value.isascii():
-            raise InvalidInput(f"the header {name} is not plain ASCII", field=f"{field}.{name}")
+        if not value.isascii() or value != value.strip():
+            raise InvalidInput(
+                f"the header {name} is not plain ASCII, or has spaces around it", field=f"{field}.{name}"
+            )
 
 
 def _check_success(rule: SuccessRule, field: str) -> None:
     check_statuses(rule.status, f"{field}.status")
     if rule.equals is not msgspec.UNSET and rule.json is None:
         raise InvalidInput("equals needs the path it is about", field=f"{field}.json", expected='such as "$.ok"')
+    if rule.json is not None:
+        _check_path(rule.json, f"{field}.json")
+
+
+def _check_body(body: object, field: str) -> None:
+    size = len(body.encode()) if isinstance(body, str) else len(msgspec.json.encode(body))
+    if size > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the body has {size} bytes", field=field, expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
+            hint="store it elsewhere and send a reference",
+        )  # fmt: skip
+
+
+def _check_path(path: str, field: str) -> None:
+    """A JSONPath whose cost grows with the answer's size and no faster: it is looked up on the worker's own time."""
+    from jsonpath_rfc9535 import JSONPathError, compile  # 30 ms to import, for those who use it
+
+    check_line(path, field)
+    try:
+        compile(path[: _LONGEST_PATH + 1])
+    except (JSONPathError, RecursionError) as error:
+        raise InvalidInput(
+            f"{shown(path)} is not a JSONPath: {str(error).splitlines()[0]}", field=field, expected='such as "$.ok"'
+        ) from None
+    plain = _QUOTED.sub("", path)
+    if (
+        len(path) > _LONGEST_PATH
+        or max(plain.count(".."), plain.count("?"), plain.count("$")) > 1
+        or plain.count(",") > 3
+        or "match(" in plain
+        or "search(" in plain
+    ):
+        raise InvalidInput(
+            f"{shown(path)} is too costly to look up",
+            field=field,
+            expected="one .. and one filter at most, no match() or search(), no more than 3 commas",
+        )
 
 
 def check_statuses(statuses: list[int | str], field: str) -> None:
     """Numbers from 100 to 599, and classes such as "5xx"."""
+    if len(statuses) > _MOST_STATUSES:
+        raise InvalidInput("too many statuses", field=field, expected=f"at most {_MOST_STATUSES}")
     for status in statuses:
         good = _STATUS_CLASS.match(status) if isinstance(status, str) else 100 <= status <= 599
         if not good or isinstance(status, bool):

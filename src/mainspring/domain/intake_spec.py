@@ -126,9 +126,9 @@ def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
         raise InvalidInput(f"{shown(jitter)} is out of range", field="retry.jitter", expected="a share from 0 to 1")
     base = DEFAULT_RETRY.base if given.base is None else parse_duration(given.base, "retry.base")
     cap = default_cap(base) if given.cap is None else parse_duration(given.cap, "retry.cap")
-    rules = [_rule(rule, f"retry.rules[{index}]") for index, rule in enumerate(given.rules or [])]
-    if len(rules) > _MAX_RULES:
+    if given.rules is not None and len(given.rules) > _MAX_RULES:
         raise InvalidInput("too many rules", field="retry.rules", expected=f"at most {_MAX_RULES}")
+    rules = [_rule(rule, f"retry.rules[{index}]") for index, rule in enumerate(given.rules or [])]
     return RetryPolicy(attempts, backoff, base, cap, jitter, rules)
 
 
@@ -146,15 +146,26 @@ def _rule(given: RetryRuleIn, field: str) -> RetryRule:
     then = given.then.lower()
     if given.after is not None and then == GIVE_UP:
         raise InvalidInput("there is nothing after giving up", field=f"{field}.after", hint="leave it out")
-    errors = _as_list(given.error)
+    if getattr(given, named[0]) in ("", []):
+        raise InvalidInput("a rule about nothing has no effect", field=f"{field}.{named[0]}")
+    errors, codes = _as_list(given.error), _as_list(given.exit_code)
     for error in errors or ():
         check_line(error, f"{field}.error")
+        if not 1 <= len(error) <= _LONGEST_LABEL:
+            raise InvalidInput(f"{shown(error)} is not a class's name", field=f"{field}.error", expected="ValueError")
+    for code in codes or ():
+        if not -64 <= code <= 255 or code == 0:
+            raise InvalidInput(
+                f"{shown(code)} is no exit code of a failure",
+                field=f"{field}.exit_code",
+                expected="1 to 255, or -9 for what signal 9 killed",
+            )
     statuses: list[int | str] | None = _as_list(given.http_status)
     check_statuses(statuses or [], f"{field}.http_status")
     return RetryRule(
         then,
         errors=errors,
-        exit_codes=_as_list(given.exit_code),
+        exit_codes=codes,
         http_statuses=statuses,
         after=None if given.after is None else parse_duration(given.after, f"{field}.after"),
     )

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again."""
+"""When a failed attempt is tried again. Rules, backoff and what the attempt itself asks for meet in `after_failure`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from mainspring.wire.execution import Cause
+
 RETRY, GIVE_UP = "retry", "give_up"
 BACKOFFS = ("exponential", "linear", "fibonacci", "constant")
+LONGEST_DELAY = 366 * 86400.0  # what a called service may ask for; more would not fit into a timestamp
+# Errors by which a task itself decides (sdk/errors.py); no rule overrides them.
+_GIVEN_UP = ("GiveUp", "BadPayload", "mainspring.sdk.errors.GiveUp", "mainspring.sdk.errors.BadPayload")
+_ASKED_FOR = "mainspring.sdk.errors.Retry"  # not by its short name: others call their own errors that
 
 
 class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,6 +24,21 @@ class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_codes: list[int] | None = None
     http_statuses: list[int | str] | None = None
     after: float | None = None
+
+    def match(self, cause: Cause) -> str | None:
+        """What of `cause` this rule is about, in words; None when it is about something else."""
+        if self.errors is not None:
+            found = next(
+                (error for error in cause.errors if any(_is_called(error, name) for name in self.errors)), None
+            )
+            return None if found is None else f"with {found}"
+        if self.exit_codes is not None:
+            return f"with exit code {cause.exit_code}" if cause.exit_code in self.exit_codes else None
+        status = cause.http_status
+        if self.http_statuses is None or status is None:
+            return None
+        matches = status in self.http_statuses or f"{status // 100}xx" in self.http_statuses
+        return f"with HTTP status {status}" if matches else None
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,6 +58,56 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 DEFAULT_RETRY = RetryPolicy()
+_UNKNOWN = Cause()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What follows a failed attempt: another one after `delay` seconds, or (None) the end, and why."""
+
+    delay: float | None
+    reason: str = ""
+
+
+def after_failure(
+    policy: RetryPolicy,
+    attempts_spent: int,
+    max_attempts: int,
+    random: Callable[[], float],
+    *,
+    cause: Cause | None = None,
+    wanted: bool = True,
+    retry_after: float | None = None,
+) -> Verdict:
+    """Whether a failed attempt is followed by another one.
+
+    A task that raised GiveUp, or whose payload does not fit it, has the last word, and so has one that raised Retry,
+    while there are tries left. Otherwise the first rule that matches decides, and without one `wanted`: what the
+    executor makes of such failures. Of all delays that are asked for, the longest counts.
+    """
+    cause = cause or _UNKNOWN
+    if not wanted and any(name in cause.errors for name in _GIVEN_UP):
+        return Verdict(None, "failed and asked not to be retried")
+    least = 0.0
+    if _ASKED_FOR not in cause.errors:
+        for index, rule in enumerate(policy.rules):
+            matched = rule.match(cause)
+            if matched is None:
+                continue
+            if rule.then == GIVE_UP:
+                return Verdict(None, f"failed {matched}: rule retry.rules[{index}] gives up")
+            wanted, least = True, rule.after or 0.0
+            break
+    if not wanted:
+        return Verdict(None, "failed and asked not to be retried")
+    if attempts_spent >= max_attempts:
+        return Verdict(None, f"failed {attempts_spent} time(s), no tries left")
+    delay = max(policy.delay(attempts_spent, random), least, retry_after or 0.0)
+    return Verdict(min(delay, LONGEST_DELAY))
+
+
+def _is_called(error: str, name: str) -> bool:
+    """Whether a class goes by this name: as it is, or without its module."""
+    return error == name.removeprefix("builtins.") or error.rpartition(".")[2] == name
 
 
 def _factor(backoff: str, attempt: int) -> float:

@@ -173,6 +173,13 @@ def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
             return _next_cron(schedule.cron, schedule.timezone, after)
 
 
+def anchored(schedule: Schedule, now: datetime) -> Schedule:
+    """An every-schedule without an anchor is anchored at `now`: its first fire is one interval later."""
+    if schedule.kind is ScheduleKind.EVERY and schedule.anchor is None:
+        return msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
+    return schedule
+
+
 def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     """All fires strictly after `after`, in order."""
     moment = next_fire(schedule, after)

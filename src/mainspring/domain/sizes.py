@@ -9,7 +9,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?)(i?)b?\Z", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([kmgt]?)(i?)b?\Z", re.ASCII | re.IGNORECASE)
 _HINT = 'write "512MB", "1GiB", or a number of bytes'
 
 

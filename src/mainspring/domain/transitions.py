@@ -69,6 +69,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     _S.QUEUED: {
         _S.RUNNING: "claimed by a worker",
         _S.HELD: "a limit is full",
+        _S.FAILED: "its run_timeout passed while it waited",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {

@@ -8,6 +8,7 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8700
 DEFAULT_DATA_FOLDER = ".mainspring"
 TOKEN_FILE_NAME = "admin-token"
+LOG_FOLDER_NAME = "logs"
 DEFAULT_QUEUE = "default"
 SHARD_COUNT = 128
 
@@ -15,6 +16,8 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_RESULT_BYTES = 64 * 1024
 MAX_BATCH = 10_000
 MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_LOG_CHUNK = 1024 * 1024
+DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # of one attempt, unless limits.output says otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -27,11 +28,28 @@ def configure_logs(*, role: str, json: bool | None = None, level: str = "info") 
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(role=role)
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(message)s")
+
+
+class _Stderr(io.TextIOBase):
+    """The stream that was stderr when logging was set up. Loggers outlive it where a command is called from within
+    another program, which may have closed it: then the words go to the process's own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._open().write(text)
+
+    def flush(self) -> None:
+        self._open().flush()
+
+    def _open(self) -> TextIO:
+        return self._stream if not self._stream.closed or sys.__stderr__ is None else sys.__stderr__
 
 
 def _keep(_logger: Any, _method: str, event: Any) -> Any:

@@ -17,12 +17,12 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMi
 from mainspring.domain.intake import amend
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.misfire import Missed
-from mainspring.domain.schedule import ScheduleKind, fires, next_fire
+from mainspring.domain.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit import anchored
+from mainspring.operations.signatures import SignatureBook
 from mainspring.store import fires as fire_store
 from mainspring.store import history, jobs, runs
 from mainspring.store.lanes import LaneBook, lane_key
@@ -38,10 +38,11 @@ class RanNow(msgspec.Struct, frozen=True):
 
 
 class Amender:
-    def __init__(self, store: Store, lanes: LaneBook, signals: Signals) -> None:
+    def __init__(self, store: Store, lanes: LaneBook, signals: Signals, signatures: SignatureBook) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
+        self._signatures = signatures
 
     async def update(self, tenant: TenantId, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         async with self._store.reads.acquire() as connection, connection.transaction():
@@ -53,6 +54,8 @@ class Amender:
             stored = await self._definition(connection, row)
             now: datetime = row["now"]
             changed = amend(stored, patch, now)
+            if changed.task != stored.task or changed.payload != stored.payload:
+                self._signatures.check(tenant, changed.task, changed.payload)
             moved = changed.schedule != stored.schedule
             next_at, paused_from = row["next_fire_at"], row["paused_from"]
             if moved:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from uuid import UUID
 
 import msgspec
@@ -21,6 +22,7 @@ AGING_STEP = timedelta(minutes=5)
 _TRAIL = timedelta(seconds=5)
 _FULL_LOOK = 30.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+_LEAST_TIMEOUT = 0.001  # for a claim that is handed out again when its run_timeout has passed
 _NO_PAYLOAD = msgspec.Raw(b"null")
 
 
@@ -111,6 +113,8 @@ class Claimer:
         if spec_text is not None:
             spec = spec_from_text(spec_text)
             order.timeout = spec.timeout
+            if (left := row["time_left"]) is not None:
+                order.timeout = max(_LEAST_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
         return order

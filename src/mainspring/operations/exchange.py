@@ -26,8 +26,10 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.beats import Beats
 from mainspring.operations.claim import Claimer
 from mainspring.operations.parking import Parking, Spot
+from mainspring.operations.portions import claim_in_portions, lanes_asked_for
 from mainspring.operations.report import Random, settle
 from mainspring.operations.signals import Signals
+from mainspring.operations.signatures import SignatureBook
 from mainspring.store import runs, workers
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import AWAY, Connection, Store
@@ -37,13 +39,18 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, Ru
 log = get_logger("exchange")
 
 _STALE = "stale_exchange"
+_LIVE = int(WorkerState.LIVE)
+_NEVER = float("inf")
+_RECALL_PAUSE = 0.1
 _STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
 
 
 class _Known:
     """What this server remembers of a worker; a cache that may be lost at any time."""
 
-    __slots__ = ("labels", "lane_ids", "lanes", "queues", "revision", "state", "stop_looked_at", "tasks", "told")
+    __slots__ = (
+        "labels", "lane_ids", "lanes", "queues", "recalled_at", "revision", "state", "stop_looked_at", "tasks", "told",
+    )  # fmt: skip
 
     def __init__(self, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int) -> None:
         self.queues = queues
@@ -54,6 +61,7 @@ class _Known:
         self.lanes: list[Lane] = []
         self.lane_ids: frozenset[int] = frozenset()
         self.stop_looked_at = float("-inf")
+        self.recalled_at = float("-inf")
         self.told: dict[UUID, float] = {}
 
 
@@ -68,6 +76,7 @@ class Exchanger:
         clock: Clock,
         timing: Timing,
         random: Random,
+        signatures: SignatureBook,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -77,6 +86,7 @@ class Exchanger:
         self._clock = clock
         self._timing = timing
         self._random = random
+        self._signatures = signatures
         self._claimer = Claimer(lanes, clock)
         self._known: dict[UUID, _Known] = {}
         self._seen_revision = -1
@@ -122,44 +132,76 @@ class Exchanger:
 
     async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
+        stale = await self._note_progress(request) if request.progress else []
         must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
-        again = woken = False
+        again = woken = parked = False
         while True:
             spot.event.clear()
             self._see_lanes(tenant, known, spot, request)
             spot.see_lanes = partial(self._see_lanes, tenant, known, spot, request)
-            reply = ExchangeReply(seq=request.seq)
-            if must_write or (request.free > 0 and (woken or await self._anything_ready(known))):
+            reply = ExchangeReply(seq=request.seq, fenced=stale)
+            if must_write or (spot.free > 0 and (woken or await self._anything_ready(spot))):
                 try:
                     await self._transact(tenant, request, known, reply, first=not again)
                 except Conflict as error:
-                    if woken and error.code == _STALE:  # parked here, while its worker has reported at another server
+                    if parked and error.code == _STALE:  # parked here, while its worker has reported at another server
                         return ExchangeReply(seq=request.seq, superseded=True)
                     raise
                 again = True
             if spot.stop or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
-                await self._look_for_stops(request.worker_id, known, spot, reply)
-            remaining = deadline - self._clock.monotonic()
-            if must_write or reply.runs or reply.stop or remaining <= 0:
+                await self._look_for_stops(tenant, request.worker_id, known, spot, reply)
+            reply.drain = known.state == WorkerState.DRAINING and not request.draining
+            now = self._clock.monotonic()
+            if must_write or reply.runs or reply.stop or reply.drain or now >= deadline:
                 return reply
-            parked_at = self._clock.monotonic()
-            try:
-                await asyncio.wait_for(spot.event.wait(), remaining)
-            except TimeoutError:
-                return reply
-            finally:
-                spot.parked_for += self._clock.monotonic() - parked_at
-            woken = True
+            until = deadline
+            if spot.unstarted:
+                until = min(deadline, self._consider_recall(known, spot, reply, now))
+                if reply.recall:
+                    return reply
+            woken, parked = await self._park(spot, now, until), True
             if spot.superseded:
                 reply.superseded = True
                 return reply
+            if not woken and until == deadline:
+                return reply
 
-    async def _anything_ready(self, known: _Known) -> bool:
+    async def _park(self, spot: Spot, now: float, until: float) -> bool:
+        """Wait until something is to be done, or until it is time; says whether somebody woke us."""
+        self._parking.park(spot)
+        try:
+            await asyncio.wait_for(spot.event.wait(), until - now)
+        except TimeoutError:
+            return False
+        finally:
+            self._parking.unpark(spot)
+            spot.parked_for += self._clock.monotonic() - now
+        return True
+
+    def _consider_recall(self, known: _Known, spot: Spot, reply: ExchangeReply, now: float) -> float:
+        """Ask for unstarted runs back when somebody parked here could start them. A worker that knows better keeps
+        them, and is asked again a moment later: gives when."""
+        again = known.recalled_at + _RECALL_PAUSE
+        if now < again:
+            return again if self._parking.anybody_idle(spot) else _NEVER
+        reply.recall = self._parking.promise(spot, now, now + _RECALL_PAUSE)
+        if not reply.recall:
+            return _NEVER
+        known.recalled_at = now
+        log.debug("recalling runs for idle workers", worker=str(spot.worker_id), runs=reply.recall)
+        return now
+
+    async def _anything_ready(self, spot: Spot) -> bool:
         """An idle worker asks every beat: one look at the index is enough for a no, and writes nothing."""
-        if not known.lane_ids:
+        if not spot.lanes:
             return False
         async with self._store.hot.acquire() as connection:
-            return bool(await self._claimer.ready_lanes(connection, known.lane_ids))
+            return bool(await self._claimer.ready_lanes(connection, spot.lanes))
+
+    async def _note_progress(self, request: ExchangeRequest) -> list[UUID]:
+        """Keep it at once, whatever becomes of the rest of the exchange; gives the runs that have changed hands."""
+        async with self._store.hot.acquire() as connection:
+            return await workers.note_progress(connection, request.worker_id, request.progress)
 
     async def poll(self) -> int:
         """Back up the hints: look once for everybody parked here; returns how many lanes had something."""
@@ -178,20 +220,28 @@ class Exchanger:
     ) -> None:
         requeued: list[tuple[int, float]] = []
         async with self._store.hot.acquire() as connection, connection.transaction():
-            if not await workers.advance(connection, tenant, request.worker_id, request.seq, again=not first):
+            state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=not first)
+            if state is None:
                 await self._refuse(connection, tenant, request)
+            else:
+                known.state = state
             if first and request.outcomes:
                 settled = await settle(connection, request.worker_id, request.outcomes, self._random)
                 reply.acked = len(request.outcomes)
-                reply.fenced = settled.fenced
+                reply.fenced = reply.fenced + settled.fenced
                 requeued = settled.requeued
                 metrics.fenced.inc(len(settled.fenced))
                 _count_outcomes(request.outcomes)
             if first and request.recover:
                 reply.runs = await self._redeliver(connection, request)
             free = request.free - len(reply.runs)
-            if free > 0 and not request.draining:
-                reply.runs += await self._claimer.claim(connection, known.lanes, free, request.worker_id, request.seq)
+            if free > 0 and not request.draining and state == _LIVE:
+                if request.portions or request.room:
+                    reply.runs += await claim_in_portions(self._claimer, connection, known.lanes, free, request)
+                else:
+                    reply.runs += await self._claimer.claim(
+                        connection, known.lanes, free, request.worker_id, request.seq
+                    )
             if first and (request.stopped or request.draining):
                 state = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, state)
@@ -228,10 +278,12 @@ class Exchanger:
         known = self._known.get(request.worker_id)
         if request.hello is not None:
             async with self._store.reads.acquire() as connection:
-                if not await workers.register(connection, tenant, request.worker_id, request.hello):
+                state = await workers.register(connection, tenant, request.worker_id, request.hello)
+                if state is None:
                     raise _gone(WorkerState.LOST)
+                await self._signatures.hear(connection, tenant, request.hello)
             hello = request.hello
-            known = _Known(hello.queues, hello.tasks, hello.labels, WorkerState.LIVE)
+            known = _Known(hello.queues, hello.tasks, hello.labels, state)
             self._known[request.worker_id] = known
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif known is None or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
@@ -245,6 +297,7 @@ class Exchanger:
             if known is None:
                 labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
                 known = self._known[request.worker_id] = _Known(row["queues"], row["tasks"], labels, row["state"])
+            known.state = row["state"]
         return known
 
     def _see_lanes(self, tenant: TenantId, known: _Known, spot: Spot, request: ExchangeRequest) -> None:
@@ -252,14 +305,25 @@ class Exchanger:
             known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks, known.labels)
             known.lane_ids = frozenset(lane.lane_id for lane in known.lanes)
             known.revision = self._lanes.revision
-        spot.free = 0 if request.draining else request.free
-        spot.lanes = known.lane_ids
+        spot.free = 0 if request.draining or known.state != _LIVE else request.free
+        spot.unstarted = request.unstarted
+        spot.all_lanes = known.lane_ids
+        if request.portions or request.room:
+            spot.lanes = frozenset(lane.lane_id for lane in lanes_asked_for(known.lanes, request))
+        else:
+            spot.lanes = known.lane_ids
 
-    async def _look_for_stops(self, worker_id: UUID, known: _Known, spot: Spot, reply: ExchangeReply) -> None:
-        spot.stop = False
+    async def _look_for_stops(
+        self, tenant: TenantId, worker_id: UUID, known: _Known, spot: Spot, reply: ExchangeReply
+    ) -> None:
+        hinted, spot.stop = spot.stop, False
         known.stop_looked_at = self._clock.monotonic()
         async with self._store.hot.acquire() as connection:
             wanted = await runs.to_stop(connection, worker_id)
+            # The same hint says that the worker is to drain. Without a hint its row was looked at on arrival.
+            row = await workers.look(connection, tenant, worker_id) if hinted else None
+        if row is not None:
+            known.state = row["state"]
         # Said once, and again every beat until the run has ended: the answer may have been lost.
         now = known.stop_looked_at
         reply.stop = [run_id for run_id in wanted if now - known.told.get(run_id, 0.0) >= self._timing.beat]

@@ -8,15 +8,26 @@ from uuid import UUID
 
 
 class Spot:
-    """One parked exchange. It is woken for a reason: ready, stop or superseded."""
+    """One parked exchange. It is woken for a reason: ready, stop, superseded, or somebody idle for its unstarted runs.
 
-    __slots__ = ("event", "free", "lanes", "parked_for", "see_lanes", "stop", "superseded", "worker_id")
+    lanes are those from which it would take now, all_lanes those from which its worker may ever take; promised is how
+    many runs were asked back from others for it, which holds until promised_until.
+    """
+
+    __slots__ = (
+        "all_lanes", "event", "free", "lanes", "parked_for", "promised", "promised_until", "see_lanes", "stop",
+        "superseded", "unstarted", "worker_id",
+    )  # fmt: skip
 
     def __init__(self, worker_id: UUID) -> None:
         self.worker_id = worker_id
         self.event = asyncio.Event()
         self.free = 0
+        self.unstarted = 0
+        self.promised = 0
+        self.promised_until = 0.0
         self.lanes: Collection[int] = ()
+        self.all_lanes: frozenset[int] = frozenset()
         self.see_lanes: Callable[[], None] = lambda: None
         self.superseded = False
         self.parked_for = 0.0
@@ -29,6 +40,7 @@ class Parking:
     def __init__(self) -> None:
         self._spots: dict[UUID, Spot] = {}
         self._stops: set[UUID] = set()
+        self._overfull: dict[UUID, Spot] = {}
 
     def __len__(self) -> int:
         return len(self._spots)
@@ -48,6 +60,39 @@ class Parking:
     def leave(self, spot: Spot) -> None:
         if self._spots.get(spot.worker_id) is spot:
             del self._spots[spot.worker_id]
+
+    def park(self, spot: Spot) -> None:
+        """It begins to wait. Idle, it wakes those parked here that hold runs which it could start."""
+        if spot.unstarted > 0:
+            self._overfull[spot.worker_id] = spot
+        if spot.free > 0 and self._overfull:
+            for other in self._overfull.values():
+                if other is not spot and not other.all_lanes.isdisjoint(spot.lanes):
+                    other.event.set()
+
+    def unpark(self, spot: Spot) -> None:
+        if self._overfull.get(spot.worker_id) is spot:
+            del self._overfull[spot.worker_id]
+
+    def anybody_idle(self, giver: Spot) -> bool:
+        """Whether somebody who waits here could start runs that `giver` holds unstarted."""
+        return any(_could_take(spot, giver) for spot in self._spots.values())
+
+    def promise(self, giver: Spot, now: float, until: float) -> int:
+        """How many of the unstarted runs of `giver` the idle ones here could start. They are promised them, and nobody
+        else's, until then."""
+        promised = 0
+        for spot in self._spots.values():
+            if promised == giver.unstarted:
+                break
+            if _could_take(spot, giver):
+                if now >= spot.promised_until:
+                    spot.promised = 0
+                count = min(giver.unstarted - promised, spot.free - spot.promised)
+                spot.promised += count
+                spot.promised_until = until
+                promised += count
+        return promised
 
     def see_lanes(self) -> None:
         """There are new lanes: let every parked exchange see which of them it may take from."""
@@ -84,3 +129,9 @@ class Parking:
         for spot in self._spots.values():
             spot.superseded = True
             spot.event.set()
+
+
+def _could_take(spot: Spot, giver: Spot) -> bool:
+    return (
+        spot.free > 0 and spot is not giver and not spot.event.is_set() and not giver.all_lanes.isdisjoint(spot.lanes)
+    )

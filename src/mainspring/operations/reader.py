@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -13,8 +11,10 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
-from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.cursors import encode_cursor, job_cursor, run_cursor
 from mainspring.operations.lookup import lane_at_hand, own_run
+from mainspring.operations.timeline import life_of, tries_of, workers_in
 from mainspring.operations.views import (
     dead_letter_view,
     fired_job_view,
@@ -22,7 +22,9 @@ from mainspring.operations.views import (
     run_view,
     worker_view,
 )
-from mainspring.store import history, jobs, workers
+from mainspring.operations.why import lacking, sentence
+from mainspring.store import dead_letters, history, jobs, workers
+from mainspring.store.dead_letters import LetterFilter
 from mainspring.store.history import RunFilter
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import Connection, Record, Store
@@ -36,6 +38,7 @@ from mainspring.wire.runs import (
     QueueView,
     RunList,
     RunView,
+    TimelineEntry,
     Why,
     WorkerList,
 )
@@ -65,6 +68,19 @@ class JobQuery(msgspec.Struct, frozen=True):
     owner: str | None = None
     label: tuple[str, str] | None = None
     text: str | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class LetterQuery(msgspec.Struct, frozen=True):
+    """The parameters of `GET /v1/dead-letters`; since and until are about the moment of death."""
+
+    job: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     cursor: str | None = None
     limit: int = 50
 
@@ -101,7 +117,7 @@ class Reader:
 
     async def jobs(self, tenant: TenantId, query: JobQuery) -> JobList:
         lane_ids = await self._lane_ids(tenant, query.queue, None)
-        before = None if query.cursor is None else _job_cursor(query.cursor)
+        before = job_cursor(query.cursor)
         async with self._store.reads.acquire() as connection:
             rows = await jobs.list_jobs(
                 connection,
@@ -118,7 +134,7 @@ class Reader:
         following = None
         if len(rows) > query.limit:
             last = page[-1]
-            following = _encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
+            following = encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
         return JobList([job_view(row, await self._lanes.get(row["lane_id"])) for row in page], following)
 
     async def status(self, tenant: TenantId, job_id: str) -> JobStatus:
@@ -133,7 +149,7 @@ class Reader:
         return JobStatus(job_id, view.status, latest)
 
     async def runs_of_job(self, tenant: TenantId, job_id: str, cursor: str | None, limit: int) -> RunList:
-        before = None if cursor is None else _run_cursor(cursor)
+        before = run_cursor(cursor)
         async with self._store.reads.acquire() as connection:
             rows = await self._newest_runs(connection, tenant, job_id, before, limit + 1)
             if not rows and before is None and await jobs.get(connection, tenant, job_id) is None:
@@ -184,7 +200,7 @@ class Reader:
             since=query.since,
             until=query.until,
         )
-        before = None if query.cursor is None else _run_cursor(query.cursor)
+        before = run_cursor(query.cursor)
         rows: list[Record] = []
         async with self._store.reads.acquire() as connection:
             if live is None or live:
@@ -201,7 +217,16 @@ class Reader:
             ahead = 0
             if view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, row["lane_id"], row["ready_at"])
-        return Why(view.run_id, view.status, _sentence(view, ahead))
+        return Why(view.run_id, view.status, sentence(view, ahead, row.get("deadline")))
+
+    async def timeline(self, tenant: TenantId, run_id: UUID) -> list[TimelineEntry]:
+        """Every state of a run with its time, attempt, node, worker and reason, in order."""
+        async with self._store.reads.acquire() as connection:
+            row = await self._run_row(connection, tenant, run_id)
+            tries = await history.attempts_of(connection, run_id)
+            names = await history.worker_names(connection, workers_in(tries, row))
+            replay_id = await dead_letters.replay_of(connection, tenant, run_id)
+        return life_of(row, tries, names, replay_id)
 
     # --- queues, workers, dead letters
 
@@ -222,7 +247,7 @@ class Reader:
         queues = await self.queues(tenant)
         async with self._store.reads.acquire() as connection:
             counts = await workers.counts(connection, tenant)
-            dead = await history.count_dead_letters(connection, tenant)
+            dead = await dead_letters.count(connection, tenant)
         return Standing(
             queues.queues,
             {WorkerState(row["state"]).name: row["count"] for row in counts},
@@ -240,21 +265,30 @@ class Reader:
         async with self._store.reads.acquire() as connection:
             return WorkerList([worker_view(row) for row in await workers.list_workers(connection, tenant)])
 
-    async def dead_letters(self, tenant: TenantId, cursor: str | None, limit: int) -> DeadLetterList:
-        before = None if cursor is None else _run_cursor(cursor)
+    async def dead_letters(self, tenant: TenantId, query: LetterQuery) -> DeadLetterList:
+        chosen = await self.letter_filter(tenant, query)
+        before, limit = run_cursor(query.cursor), query.limit
         async with self._store.reads.acquire() as connection:
-            rows = await history.dead_letters(connection, tenant, before, limit + 1)
-        following = _encode_cursor(str(rows[limit - 1]["run_id"])) if len(rows) > limit else None
-        return DeadLetterList(
-            [dead_letter_view(row, await self._lanes.get(row["lane_id"])) for row in rows[:limit]], following
-        )
+            rows = await dead_letters.page(connection, tenant, chosen, before, limit + 1)
+            views = [dead_letter_view(row, await self._lane(connection, row)) for row in rows[:limit]]
+        following = encode_cursor(str(rows[limit - 1]["run_id"])) if len(rows) > limit else None
+        return DeadLetterList(views, following)
 
     async def dead_letter(self, tenant: TenantId, run_id: UUID) -> DeadLetterView:
+        """One dead letter, with every try's error as far as the history goes back."""
         async with self._store.reads.acquire() as connection:
-            row = await history.dead_letter(connection, tenant, run_id)
-        if row is None:
-            raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
-        return dead_letter_view(row, await self._lanes.get(row["lane_id"]))
+            row = await dead_letters.get(connection, tenant, run_id)
+            if row is None:
+                raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+            tries = await history.attempts_of(connection, run_id)
+            ended = await history.ended_run(connection, tenant, run_id)
+            names = await history.worker_names(connection, workers_in(tries, ended))
+            lane = await self._lane(connection, row)
+        return dead_letter_view(row, lane, tries_of(tries, ended, names))
+
+    async def letter_filter(self, tenant: TenantId, query: LetterQuery) -> LetterFilter:
+        lane_ids = await self._lane_ids(tenant, query.queue, query.task)
+        return LetterFilter(query.job, lane_ids, query.error, query.since, query.until)
 
     # --- inside
 
@@ -277,10 +311,9 @@ class Reader:
 
     async def _run_view(self, connection: Connection, tenant: TenantId, row: Record) -> RunView:
         lane = await self._lane(connection, row)
-        offered = True
-        if "ended_at" not in row and row["state"] == StoredState.QUEUED:
-            offered = _offered(lane, await workers.offers(connection, tenant))
-        return run_view(row, lane, offered=offered)
+        if "ended_at" in row or row["state"] != StoredState.QUEUED:
+            return run_view(row, lane)
+        return run_view(row, lane, lacking=lacking(lane, await workers.offers(connection, tenant)))
 
     async def _run_list(self, connection: Connection, tenant: TenantId, rows: list[Record], limit: int) -> RunList:
         page = rows[:limit]
@@ -289,8 +322,8 @@ class Reader:
         views = []
         for row in page:
             lane = await self._lane(connection, row)
-            views.append(run_view(row, lane, offered=not waiting or _offered(lane, offers)))
-        following = _encode_cursor(str(page[-1]["run_id"])) if len(rows) > limit else None
+            views.append(run_view(row, lane, lacking=lacking(lane, offers) if waiting else None))
+        following = encode_cursor(str(page[-1]["run_id"])) if len(rows) > limit else None
         return RunList(views, following)
 
     async def _lane(self, connection: Connection, row: Record) -> Lane:
@@ -356,10 +389,6 @@ def _newest_first(rows: Sequence[Record], limit: int) -> list[Record]:
     return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 
 
-def _offered(lane: Lane, offers: Sequence[tuple[set[str], set[str]]]) -> bool:
-    return any(lane.queue in queues and lane.task in tasks for queues, tasks in offers)
-
-
 def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:
     if first is None:
         return []
@@ -388,59 +417,5 @@ def _queue_view(
     )
 
 
-def _sentence(view: RunView, ahead: int) -> str:
-    match view.status:
-        case "QUEUED":
-            if ahead and view.reason == "waiting for a free slot":
-                return f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
-            return f"It is queued: {view.reason}."
-        case "SCHEDULED":
-            assert view.ready_at is not None
-            error = f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
-            return f"It is {view.reason}, until {view.ready_at:%Y-%m-%dT%H:%M:%SZ}.{error}"
-        case "RUNNING":
-            if view.reason:
-                return f"It runs on worker {view.executor_id}: {view.reason}."
-            return f"It is running on worker {view.executor_id}, attempt {view.attempt_number} of {view.max_attempts}."
-        case "SUCCESS":
-            return f"It ran and succeeded on attempt {view.attempt_number}."
-        case _:
-            error = f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
-            return f"It ended {view.status}: {view.reason or 'no reason was recorded'}.{error}"
-
-
-def _encode_cursor(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _decode_cursor(cursor: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise _bad_cursor() from None
-
-
-def _run_cursor(cursor: str) -> UUID:
-    run_id = parse_uuid(_decode_cursor(cursor))
-    if run_id is None:
-        raise _bad_cursor()
-    return run_id
-
-
-def _job_cursor(cursor: str) -> tuple[datetime, str]:
-    text, _, job_id = _decode_cursor(cursor).partition(" ")
-    try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise _bad_cursor() from None
-    if "\x00" in job_id:
-        raise _bad_cursor()
-    return moment, job_id
-
-
 def _no_job(job_id: str) -> NotFound:
     return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
-
-
-def _bad_cursor() -> InvalidInput:
-    return InvalidInput("not a cursor of ours", field="cursor", hint="take it from `next` or the Link header")

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import Delivery, spec_from_text
+from mainspring.domain.durations import format_duration
+from mainspring.domain.job import Delivery, Spec, spec_from_text
+from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
@@ -18,7 +20,6 @@ from mainspring.wire.exchange import Outcome
 log = get_logger("report")
 
 Random = Callable[[], float]
-_LONGEST_DELAY = 366 * 86400.0  # what a called service may ask for; more would not fit into a timestamp
 
 
 class Settled(msgspec.Struct):
@@ -33,7 +34,7 @@ class _Following(msgspec.Struct):
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
-    tries: list[runs.FailedTry] = []
+    tries: list[runs.Try] = []
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Settled:
@@ -48,7 +49,11 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
         unmatched += await _settle_others(connection, worker_id, others, random, settled)
     if unmatched:
         before = await runs.reported_before(
-            connection, worker_id, [item.run_id for item in unmatched], [item.fence for item in unmatched]
+            connection,
+            worker_id,
+            [item.run_id for item in unmatched],
+            [item.fence for item in unmatched],
+            [item.status for item in unmatched],
         )
         settled.fenced = [item.run_id for item in unmatched if item.run_id not in before]
     return settled
@@ -69,6 +74,19 @@ async def rescue(connection: Connection, held: Sequence[Record], random: Random)
     settled = Settled()
     await _write(connection, following, settled)
     return settled
+
+
+async def expire(connection: Connection, overdue: Sequence[Record]) -> None:
+    """End runs that waited until their run_timeout had passed; the caller holds their locks."""
+    following = _Following()
+    for row in overdue:
+        reason = _out_of_time(spec_from_text(row["spec"]))
+        following.endings.append(
+            runs.Ending(
+                row["run_id"], row["fence"], int(StoredState.FAILED), reason, None, row["state"], attempt=row["attempt"]
+            )
+        )
+    await _write(connection, following, Settled())
 
 
 async def _settle_successes(connection: Connection, worker_id: UUID, successes: list[Outcome]) -> list[Outcome]:
@@ -117,33 +135,58 @@ def _decide(
         ending = runs.Ending(run_id, fence, int(state), reason, error, before, outcome.ran_ms, outcome.held_ms, attempt)
         following.endings.append(ending)
 
+    def again(how: str, delay: float, given_back: int = 0) -> None:
+        following.requeues.append(runs.Requeue(run_id, fence, delay, given_back, error))
+        following.tries.append(runs.Try(run_id, attempt, fence, worker_id, row["claimed_at"], how, error, delay))
+
     if row["cancel_requested_at"] is not None or outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled on request" if row["cancel_requested_at"] else "cancelled by its worker")
         return
     if outcome.status == "RETURNED":
-        following.requeues.append(runs.Requeue(run_id, fence, 0.0, given_back=1))
+        again("RETURNED", 0.0, given_back=1)
         return
-
     spec = spec_from_text(row["spec"])
-    if lost and spec.delivery is Delivery.AT_MOST_ONCE:
-        end(StoredState.FAILED, "worker lost, and the job is at most once")
-    elif not outcome.retry:
-        end(StoredState.FAILED, "failed and asked not to be retried")
-    elif attempt >= row["max_attempts"]:
-        end(StoredState.FAILED, f"failed {attempt} time(s), no tries left")
+    verdict = _verdict(spec, row, outcome, random, lost=lost)
+    if verdict.delay is None:
+        end(StoredState.FAILED, verdict.reason)
     else:
-        delay = 0.0 if lost else spec.retry.delay(attempt, random)
-        if outcome.retry_after is not None:
-            delay = max(delay, min(outcome.retry_after, _LONGEST_DELAY))
-        following.requeues.append(runs.Requeue(run_id, fence, delay, error=error))
-        following.tries.append(
-            runs.FailedTry(run_id, attempt, fence, worker_id, row["claimed_at"], "LOST" if lost else "FAILED", error)
-        )
+        again("LOST" if lost else "FAILED", verdict.delay)
+
+
+def _verdict(spec: Spec, row: Record, outcome: Outcome, random: Random, *, lost: bool) -> Verdict:
+    """Whether another attempt follows a failed or lost one, by delivery, retry policy and run_timeout."""
+    at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
+    if lost and at_most_once:
+        return Verdict(None, "worker lost, and the job is at most once")
+    time_left: float | None = row["time_left"]
+    if time_left is not None and time_left <= 0:
+        return Verdict(None, _out_of_time(spec))
+    verdict = after_failure(
+        spec.retry,
+        row["attempt"],
+        row["max_attempts"],
+        random,
+        cause=outcome.cause,
+        wanted=outcome.retry,
+        retry_after=outcome.retry_after,
+    )
+    if verdict.delay is None:
+        return verdict
+    if at_most_once:  # whatever the row says: intake leaves such a job one attempt
+        return Verdict(None, "failed, and the job is at most once")
+    delay = 0.0 if lost else verdict.delay
+    if time_left is not None and delay >= time_left:
+        return Verdict(None, f"{_out_of_time(spec)}: the next try would begin later than that")
+    return Verdict(delay)
+
+
+def _out_of_time(spec: Spec) -> str:
+    return f"timed out after {format_duration(spec.run_timeout or 0.0)} in all (run_timeout)"
 
 
 async def _write(connection: Connection, following: _Following, settled: Settled) -> None:
     metrics.dead.inc(sum(item.state == StoredState.FAILED for item in following.endings))
-    metrics.retries.inc(len(following.tries))
+    metrics.retries.inc(sum(item.outcome != "RETURNED" for item in following.tries))
     for item in following.endings:
         if item.state == StoredState.FAILED:
             log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)

@@ -18,7 +18,7 @@ from mainspring.store.pool import Record
 from mainspring.store.workers import WorkerState
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
-from mainspring.wire.runs import DeadLetterView, ProgressView, RunView, WorkerView
+from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunView, WorkerView
 
 
 def job_view(row: Record, lane: Lane) -> JobView:
@@ -133,8 +133,8 @@ def _retry_view(retry: RetryPolicy) -> RetryView:
     return RetryView(retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, rules)
 
 
-def run_view(row: Record, lane: Lane, *, offered: bool = True) -> RunView:
-    """A run, live or ended. `offered`: some live worker can take its lane."""
+def run_view(row: Record, lane: Lane, *, lacking: str | None = None) -> RunView:
+    """A run, live or ended. `lacking`: why no living worker can take it, while it is queued."""
     if "ended_at" in row:
         return _ended_run_view(row, lane)
     state = shown_state(row["state"], row["ready_at"], row["now"])
@@ -147,7 +147,7 @@ def run_view(row: Record, lane: Lane, *, offered: bool = True) -> RunView:
         queue=lane.queue,
         priority=Priority(lane.priority).word,
         status=state.value,
-        reason=_why_waiting(row, lane, state, offered=offered),
+        reason=_why_waiting(row, state, lacking),
         trigger=_trigger(row),
         scheduled_for=row["scheduled_for"],
         ready_at=row["ready_at"],
@@ -198,16 +198,12 @@ def _ended_run_view(row: Record, lane: Lane) -> RunView:
     )
 
 
-def _why_waiting(row: Record, lane: Lane, state: RunState, *, offered: bool) -> str | None:
+def _why_waiting(row: Record, state: RunState, lacking: str | None) -> str | None:
     if row["cancel_requested_at"] is not None:
         return "cancel requested; waiting for its processes to end"
     if state is RunState.SCHEDULED:
         return f"backing off after attempt {row['attempt']} of {row['max_attempts']}"
-    if state is RunState.QUEUED:
-        if not offered:
-            return f"no worker offers task {lane.task}"
-        return "waiting for a free slot"
-    return None
+    return (lacking or "waiting for a free slot") if state is RunState.QUEUED else None
 
 
 def worker_view(row: Record) -> WorkerView:
@@ -226,7 +222,7 @@ def worker_view(row: Record) -> WorkerView:
     )
 
 
-def dead_letter_view(row: Record, lane: Lane) -> DeadLetterView:
+def dead_letter_view(row: Record, lane: Lane, tries: list[AttemptView] | None = None) -> DeadLetterView:
     return DeadLetterView(
         run_id=str(row["run_id"]),
         job_id=job_id_of(row),
@@ -238,6 +234,9 @@ def dead_letter_view(row: Record, lane: Lane) -> DeadLetterView:
         payload=raw(row["payload_text"]),
         scheduled_for=row["scheduled_for"],
         died_at=row["died_at"],
+        reason=row["reason"],
+        replay_of=_replay_of(row),
+        tries=tries,
     )
 
 

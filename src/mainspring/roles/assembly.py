@@ -18,15 +18,20 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Duty, Loops
 from mainspring.operations.amend import Amender
 from mainspring.operations.beats import Beats
+from mainspring.operations.drain import Drainer
 from mainspring.operations.exchange import Exchanger
+from mainspring.operations.logs import LogKeeper
 from mainspring.operations.parking import Parking
 from mainspring.operations.reader import Reader
+from mainspring.operations.replay import Replayer
 from mainspring.operations.report import Random
 from mainspring.operations.signals import Signals
+from mainspring.operations.signatures import SignatureBook
 from mainspring.operations.submit import Submitter
 from mainspring.roles.keeping import ClockKeeper, ReadyPoll, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.lanes import LaneBook
+from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
 
@@ -51,6 +56,11 @@ class Assembly:
         if self.node is not None:
             await self.node.start(loops)
 
+    def let_go(self) -> None:
+        """Send away those who wait here, parked workers and followers of logs: they would hold up the end."""
+        self.parking.close()
+        self.services.logs.close()
+
     async def stop(self, loops: Loops) -> None:
         if self.node is not None:
             await self.node.stop()
@@ -68,24 +78,35 @@ async def assemble(
     scheduler: bool = True,
     timing: Timing = DEFAULT_TIMING,
     chance: Random = random.random,
+    log_files: LogFiles | None = None,
 ) -> Assembly:
-    """Put a server together on a migrated database. Nothing runs yet; see `Assembly.start`."""
+    """Put a server together on a migrated database. Nothing runs yet; see `Assembly.start`. Without `log_files` what
+    runs print is kept in memory."""
+    log_files = log_files or LogFiles.in_memory()
     store = await open_store(database_url)
     database_clock = DatabaseClock(clock)
     signals, lanes, parking = Signals(store), LaneBook(store), Parking()
     keeper = ClockKeeper(store, clock, database_clock)
     await keeper.run_once()
     await lanes.refresh()
+    signatures = SignatureBook(store)
+    await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, timing)
-    exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance)
+    exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance, signatures)
+    reader = Reader(store, lanes)
     services = Services(
-        submitter=Submitter(store, lanes, signals, database_clock),
-        amender=Amender(store, lanes, signals),
-        reader=Reader(store, lanes),
+        submitter=Submitter(store, lanes, signals, database_clock, signatures),
+        amender=Amender(store, lanes, signals, signatures),
+        reader=reader,
+        replayer=Replayer(store, lanes, signals, database_clock, reader, signatures),
         exchanger=exchanger,
+        drainer=Drainer(store, signals),
+        logs=LogKeeper(store, log_files),
+        signatures=signatures,
+        clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
     return Assembly(
@@ -101,6 +122,7 @@ async def assemble(
             keeper,
             pulse,
             ReadyPoll(exchanger, timing.ready_poll),
-            *upkeep_duties(store, signals, clock, timing),
+            signatures,
+            *upkeep_duties(store, signals, clock, timing, log_files),
         ],
     )

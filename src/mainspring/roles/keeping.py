@@ -10,8 +10,10 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import Duty
 from mainspring.operations.exchange import Exchanger
 from mainspring.operations.signals import Signals
+from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
+from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.partition_keeper import HistoryPruner, PartitionKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
 
@@ -49,10 +51,13 @@ class ReadyPoll:
         return await self._exchanger.poll()
 
 
-def upkeep_duties(store: Store, signals: Signals, clock: Clock, timing: Timing) -> list[Duty]:
+def upkeep_duties(
+    store: Store, signals: Signals, clock: Clock, timing: Timing, log_files: LogFiles | None = None
+) -> list[Duty]:
     return [
         RunRescuer(store, signals, clock, timing, random.random),
         BeatSweeper(store),
+        DeadlineSweeper(store),
         PartitionKeeper(store),
-        HistoryPruner(store, HISTORY_DAYS),
+        HistoryPruner(store, HISTORY_DAYS, log_files),
     ]

@@ -13,11 +13,12 @@ import uvicorn
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.collector import spare_the_collector
-from mainspring.kernel.config import TOKEN_FILE_NAME
+from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
+from mainspring.store.log_files import open_log_files
 from mainspring.store.migrate import migrate
 
 log = get_logger("server")
@@ -32,10 +33,13 @@ class ServerOptions:
     data: Path
     log_level: str = "info"
     allow_hosts: tuple[str, ...] = ()
+    log_store: str | None = None
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
+    await log_files.check()
     applied = await migrate(options.database_url)
     if applied:
         log.info("schema migrated", applied=applied)
@@ -48,6 +52,7 @@ async def run_server(options: ServerOptions) -> int:
         host=options.host,
         allow_hosts=options.allow_hosts,
         scheduler=options.scheduler,
+        log_files=log_files,
     )
     if assembly.node is not None:
         bind_log_context(node=str(assembly.node.node_id))
@@ -70,14 +75,14 @@ async def run_server(options: ServerOptions) -> int:
     )
     log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=assembly.parking.close).serve()
+        await _Server(config, on_exit=assembly.let_go).serve()
     finally:
         await assembly.stop(loops)
     return 0
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with a word to the parked exchanges when it is told to stop: they would hold it up for a beat."""
+    """uvicorn, with a word to those who wait in it when it is told to stop: they would hold it up."""
 
     def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
         super().__init__(config)

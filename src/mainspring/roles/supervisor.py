@@ -22,12 +22,14 @@ _STDERR = 2  # children write there, unchanged; our stdout is for what we say to
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run, and how long it gets to end by itself after SIGTERM."""
+    """What to run, and how long it gets to end by itself after SIGTERM. One that `may_leave` is not started again when
+    it ends with 0: somebody has told it to go."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     grace: float = 30.0
+    may_leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,9 @@ class Supervisor:
             began = self._clock.monotonic()
             code = await self._run(child)
             if child.stopping.is_set():
+                return
+            if code == 0 and child.program.may_leave:
+                log.info("process left as it was asked to; it is not started again", process=child.program.name)
                 return
             lived = self._clock.monotonic() - began
             deaths = 1 if lived >= self._pauses.settled_after else deaths + 1

@@ -26,6 +26,7 @@ from mainspring.roles.token import ensure_admin_token
 from mainspring.sdk.connection import SERVER_FILE_NAME
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
 from mainspring.store.migrate import migrate
+from mainspring.worker.executors.http_guard import AddressGuard
 
 log = get_logger("up")
 
@@ -50,6 +51,9 @@ class UpOptions:
     slots: int | None
     queues: str | None
     log_level: str
+    log_store: str | None = None
+    reload: bool = False
+    http_allow: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -68,6 +72,7 @@ class UpOptions:
 
 async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in that order; returns the exit code."""
+    AddressGuard.from_text(options.http_allow)  # said here, rather than by a worker that starts again and again
     postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
@@ -135,6 +140,8 @@ def server_program(options: UpOptions, database_url: str) -> Program:
     """The database's URL goes by environment: an argument would show its password to everybody who runs `ps`."""
     argv = [sys.executable, "-m", "mainspring", "server", "--host", options.host, "--port", str(options.port)]
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
+    if options.log_store is not None:
+        argv += ["--log-store", options.log_store]
     return Program("server", tuple(argv), {**os.environ, DATABASE_VARIABLE: database_url})
 
 
@@ -142,12 +149,19 @@ def worker_program(options: UpOptions) -> Program:
     """A worker runs other people's code, so the database's URL is not in its environment at all."""
     argv = [sys.executable, "-m", "mainspring", "worker", "--server", options.url]
     argv += ["--token-file", str(options.token_file), "--log-level", options.log_level]
-    chosen = {"--app": options.app, "--slots": options.slots, "--queues": options.queues}
+    chosen = {
+        "--app": options.app,
+        "--slots": options.slots,
+        "--queues": options.queues,
+        "--http-allow": options.http_allow,
+    }
     for flag, value in chosen.items():
         if value is not None:
             argv += [flag, str(value)]
+    if options.reload:
+        argv.append("--reload")
     environment = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
-    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE)
+    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_leave=True)
 
 
 def require_free_port(host: str, port: int) -> None:

@@ -6,14 +6,11 @@ import asyncio
 import os
 import signal
 import socket
-import sys
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 
 from mainspring import __version__
-from mainspring.domain.errors import InvalidInput, MainspringError, Unavailable
+from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.lifecycle import backoff
@@ -21,12 +18,20 @@ from mainspring.kernel.logs import configure_logs, get_logger
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.client import AsyncClient
 from mainspring.sdk.ensure_schedules import ensure_schedules
-from mainspring.worker.executors import build_executors
+from mainspring.sdk.signature import declared
+from mainspring.worker.application import load_app as load_app
+from mainspring.worker.capture import captured_streams
+from mainspring.worker.executors import build_executors, shut_down, warm_up
+from mainspring.worker.executors.http_guard import AddressGuard
 from mainspring.worker.link import Link
+from mainspring.worker.log_shipper import LogShipper
+from mainspring.worker.progress import ProgressBook
 from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.worker import Worker
 
 log = get_logger("worker")
+
+_SHIPPING_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class WorkerOptions:
     name: str | None
     app: str | None
     log_level: str
+    weights: dict[str, int] | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    http_allow: str | None = None
     timing: Timing = DEFAULT_TIMING
 
 
@@ -48,57 +56,55 @@ async def run_worker(options: WorkerOptions) -> int:
     app.adopt(options.server, options.token)  # a task that submits jobs does so where this worker gets its own
     timing = options.timing
     watchdog = WatchdogLink()
+    progress = ProgressBook()
+    shipper = LogShipper(Link(options.server, options.token, timeout=_SHIPPING_TIMEOUT))
+    executors = build_executors(
+        app.tasks,
+        slots=options.slots,
+        watchdog=watchdog,
+        kill_grace=timing.kill_grace,
+        http_guard=AddressGuard.from_text(options.http_allow),
+        open_log=shipper.open,
+        note_progress=progress.note,
+        app=options.app,
+        server=options.server,
+        token=options.token,
+    )
     worker = Worker(
         # Two beats: so one exchange may start every beat, and never are more than two in the air.
         Link(options.server, options.token, timeout=2 * timing.beat),
         watchdog,
-        build_executors(app.tasks, slots=options.slots, watchdog=watchdog, kill_grace=timing.kill_grace),
+        executors,
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
         queues=options.queues,
         slots=options.slots,
+        weights=options.weights,
+        labels=options.labels,
+        limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
+        progress=progress,
         version=__version__,
+        signatures=declared(app.tasks.values()),
         timing=timing,
     )
+    shipper.speaks_for(lambda: worker.worker_id)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     schedules = asyncio.create_task(_ensure_schedules(options, app))
     spare_the_collector()
+    loop.call_soon(warm_up, executors)  # in the loop's next turn: the first thing that `run` does is start the watchdog
     try:
-        if not await worker.run():
-            log.warning("a task would not end; leaving without it")
-            os._exit(0)
+        with captured_streams(shipper.open):
+            if not await worker.run():
+                log.warning("a task would not end; leaving without it")
+                os._exit(0)
     finally:
+        shut_down(executors)
         schedules.cancel()
+        await shipper.close()
         with suppress(asyncio.CancelledError):
             await schedules
     return 0
-
-
-def load_app(name: str) -> Mainspring:
-    """The application that `module:attribute` names; modules are looked for in the current folder first."""
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        raise InvalidInput(f"app: {name!r} is not of the form module:attribute", field="app", hint="such as hello:app")
-    here = os.getcwd()  # noqa: PTH109 - sys.path takes text
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = import_module(module_name)
-    except Exception as error:  # the module is the user's code, and may raise anything
-        frames = traceback.format_tb(error.__traceback__, limit=-3)
-        raise InvalidInput(
-            f"app: cannot import {module_name}: {type(error).__name__}: {error}\n{''.join(frames)}".rstrip(),
-            field="app",
-            hint=f"modules are looked for in {here} and in the installed packages",
-        ) from error
-    app = getattr(module, attribute, None)
-    if not isinstance(app, Mainspring):
-        found = "nothing" if app is None else f"a {type(app).__name__}"
-        raise InvalidInput(
-            f"app: {name} is {found}, not a Mainspring application", field="app", hint="app = Mainspring()"
-        )
-    return app
 
 
 async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:

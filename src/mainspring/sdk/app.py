@@ -5,6 +5,9 @@ app = Mainspring()
 @app.task("billing.charge", queue="heavy", timeout="5m")
 async def charge(account: str, cents: int, ctx: Context) -> dict: ...
 
+@app.task("reports.render", executor="process", concurrency=2)
+def render(report: str) -> None: ...
+
 @app.cron("0 9 * * MON-FRI", timezone="Europe/Berlin")
 @app.task
 def report() -> None: ...
@@ -16,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +31,7 @@ import msgspec
 
 from mainspring.sdk.client import AsyncClient, Client
 from mainspring.sdk.job_fields import Duration, JobFields, JobOptions
-from mainspring.sdk.task import Submission, Task
+from mainspring.sdk.task import ExecutorName, Submission, Task
 from mainspring.wire.jobs import ChosenJobId
 
 P = ParamSpec("P")
@@ -35,7 +39,11 @@ R = TypeVar("R")
 
 
 class TaskOptions(TypedDict, total=False):
-    """Defaults for every job of a task."""
+    """Defaults for every job of a task; and how a worker runs it: `executor="process"` in a child interpreter, where a
+    crash or a leak hurts that run only; `concurrency` at most so many at a time on one worker."""
+
+    executor: ExecutorName | None
+    concurrency: int | None
 
     queue: str
     priority: str | int
@@ -68,6 +76,7 @@ class Mainspring:
         self._data = data
         self._lock = threading.Lock()
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+        self._instead: tuple[Client, AsyncClient] | None = None
 
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
@@ -104,14 +113,29 @@ class Mainspring:
         if self._url is None and self._token is None and self._data is None:
             self._url, self._token = url, token
 
-    @cached_property
+    @contextmanager
+    def speaking_to(self, client: Client, async_client: AsyncClient) -> Iterator[None]:
+        """Submit through these clients while the block lasts, whatever server there is. `mainspring.testing` does."""
+        before, self._instead = self._instead, (client, async_client)
+        try:
+            yield
+        finally:
+            self._instead = before
+
+    @property
     def client(self) -> Client:
         """The client that `task.submit` uses."""
+        return self._own_client if self._instead is None else self._instead[0]
+
+    @cached_property
+    def _own_client(self) -> Client:
         return Client(self._url, self._token, data=self._data)
 
     @property
     def async_client(self) -> AsyncClient:
         """The client that `task.submit_async` uses; one for each event loop, since connections belong to a loop."""
+        if self._instead is not None:
+            return self._instead[1]
         loop = asyncio.get_running_loop()
         with self._lock:
             client = self._async_clients.get(loop)
@@ -120,7 +144,11 @@ class Mainspring:
         return client
 
     def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
-        task: Task[Any, Any] = Task(self, function, name, cast(JobOptions, options))
+        defaults = options.copy()
+        executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
+        task: Task[Any, Any] = Task(
+            self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
+        )
         if task.name in self.tasks:
             raise ValueError(f"there is a task {task.name!r} already; give this one a name: @app.task('name')")
         self.tasks[task.name] = task

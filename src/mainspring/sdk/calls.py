@@ -15,16 +15,21 @@ from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, Mis
 from mainspring.wire.runs import (
     DeadLetterList,
     DeadLetterView,
+    Discarded,
     Health,
     JobStatus,
     QueueList,
     QueueView,
     Readiness,
+    Replayed,
     RunList,
     RunView,
+    TimelineEntry,
     Why,
     WorkerList,
+    WorkerView,
 )
+from mainspring.wire.tasks import TaskList
 
 
 class JobFilters(TypedDict, total=False):
@@ -49,6 +54,17 @@ class RunFilters(TypedDict, total=False):
     cursor: str | None
 
 
+class DeadLetterFilters(TypedDict, total=False):
+    """Which dead letters; `error` searches error messages, `since` and `until` are about the moment of death."""
+
+    job: str | None
+    task: str | None
+    queue: str | None
+    error: str | None
+    since: When | None
+    until: When | None
+
+
 _job_created = json_of(JobCreated)
 _batch_created = json_of(BatchCreated)
 _job = json_of(JobView)
@@ -63,9 +79,14 @@ _run_array = json_of(list[RunView])
 _why = json_of(Why)
 _queue = json_of(QueueView)
 _queue_list = json_of(QueueList)
+_worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
+_task_list = json_of(TaskList)
 _dead_letter = json_of(DeadLetterView)
 _dead_letter_list = json_of(DeadLetterList)
+_timeline = json_of(list[TimelineEntry])
+_replayed = json_of(Replayed)
+_discarded = json_of(Discarded)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -163,9 +184,24 @@ def cancel_run(run_id: str) -> Call[RunView]:
     return _verb(_run_path(run_id, ":cancel"), _run)
 
 
+def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+    """Repeat any run that ended without success, as a new run for the same fire time."""
+    return Call("POST", _run_path(run_id, ":retry"), _run, body=_with_payload({}, payload), repeatable=False)
+
+
+def timeline(run_id: str) -> Call[list[TimelineEntry]]:
+    """Every state of the run with its time, attempt, node, worker and reason, in order."""
+    return Call("GET", _run_path(run_id, "/timeline"), _timeline)
+
+
 def why(run_id: str) -> Call[Why]:
     """Why the run is not running, in a sentence."""
     return Call("GET", _run_path(run_id, "/why"), _why)
+
+
+def logs(run_id: str, attempt: int | None = None) -> Call[str]:
+    """What the run's newest attempt has printed so far, or another one; `attempt` counts from 1."""
+    return Call("GET", _run_path(run_id, "/logs"), _printed, params=_params({"attempt": attempt}))
 
 
 def queues() -> Call[QueueList]:
@@ -183,14 +219,66 @@ def workers() -> Call[WorkerList]:
     return Call("GET", "/v1/workers", _worker_list)
 
 
-def dead_letters(*, limit: int | None = None, cursor: str | None = None) -> Call[DeadLetterList]:
+def tasks() -> Call[TaskList]:
+    """The tasks that workers offer, and what they take."""
+    return Call("GET", "/v1/tasks", _task_list)
+
+
+def worker(worker_id: str) -> Call[WorkerView]:
+    """The worker `worker_id`."""
+    return Call("GET", f"/v1/workers/{quote(worker_id, safe='')}", _worker)
+
+
+def drain_worker(worker_id: str) -> Call[WorkerView]:
+    """Ask a worker to finish what it runs and leave."""
+    return _verb(f"/v1/workers/{quote(worker_id, safe='')}:drain", _worker)
+
+
+def dead_letters(
+    *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[DeadLetterFilters]
+) -> Call[DeadLetterList]:
     """One page of the runs that failed for good, newest first."""
-    return Call("GET", "/v1/dead-letters", _dead_letter_list, params=_params({"limit": limit, "cursor": cursor}))
+    params = _params({**filters, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/dead-letters", _dead_letter_list, params=params)
 
 
 def dead_letter(run_id: str) -> Call[DeadLetterView]:
-    """One run that failed for good, with its payload."""
-    return Call("GET", f"/v1/dead-letters/{quote(run_id, safe='')}", _dead_letter)
+    """One run that failed for good, with its payload and every try's error."""
+    return Call("GET", _letter_path(run_id), _dead_letter)
+
+
+def replay(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+    """Repeat a dead letter as a new run for the same fire time, with another payload if one is given. Not sent again
+    after a lost answer; a dead letter is replayed once at most."""
+    return Call("POST", _letter_path(run_id, ":replay"), _run, body=_with_payload({}, payload), repeatable=False)
+
+
+def replay_dead_letters(
+    payload: Mapping[str, Any] | None = None,
+    *,
+    all: bool = False,
+    limit: int | None = None,
+    **filters: Unpack[DeadLetterFilters],
+) -> Call[Replayed]:
+    """Repeat the dead letters that the filters choose, or `all` of them; up to 100,000 a call."""
+    body = _with_payload(_choice(filters, everything=all, limit=limit), payload)
+    return Call("POST", "/v1/dead-letters:replay", _replayed, body=body, repeatable=False)
+
+
+def discard(run_id: str) -> Call[Discarded]:
+    """Give up a dead letter; its run stays in the history."""
+    return _verb(_letter_path(run_id, ":discard"), _discarded, repeatable=False)
+
+
+def discard_dead_letters(
+    *,
+    all: bool = False,
+    limit: int | None = None,
+    **filters: Unpack[DeadLetterFilters],
+) -> Call[Discarded]:
+    """Give up the dead letters that the filters choose, or `all` of them; up to 100,000 a call."""
+    body = encode(_choice(filters, everything=all, limit=limit))
+    return Call("POST", "/v1/dead-letters:discard", _discarded, body=body, repeatable=False)
 
 
 def health() -> Call[Health]:
@@ -211,12 +299,33 @@ def _run_path(run_id: str, rest: str = "") -> str:
     return f"/v1/runs/{quote(run_id, safe='')}{rest}"
 
 
+def _letter_path(run_id: str, rest: str = "") -> str:
+    return f"/v1/dead-letters/{quote(run_id, safe='')}{rest}"
+
+
+def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) -> dict[str, Any]:
+    given = {**filters, "all": everything or None, "limit": limit}
+    return {
+        name: _text(value) if isinstance(value, datetime) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _with_payload(body: dict[str, Any], payload: Mapping[str, Any] | None) -> bytes:
+    return encode(body if payload is None else {**body, "payload": payload})
+
+
 def _verb(path: str, read: Any, *, repeatable: bool = True) -> Call[Any]:
     return Call("POST", path, read, body=b"{}", repeatable=repeatable)
 
 
 def _run_page(answer: Answer) -> RunList:
     return RunList(runs=_run_array(answer), next=next_cursor(answer))
+
+
+def _printed(answer: Answer) -> str:
+    return answer.content.decode("utf-8", "replace")
 
 
 def _params(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -25,6 +25,7 @@ from mainspring.sdk.client_core import DEFAULT_PATIENCE, Answer, Call, Conversat
 from mainspring.sdk.connection import Connection, find_connection
 from mainspring.sdk.handle import AsyncHandle, Handle
 from mainspring.sdk.job_fields import JobFields, When
+from mainspring.sdk.log_stream import BROKE_OFF, LogEvent, LogStream
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import RunView
 
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CLOCK = SystemClock()
+_SILENCE = 40.0  # a server that streams says something every 15 seconds
 
 
 class _HttpSettings(TypedDict):
@@ -40,6 +42,14 @@ class _HttpSettings(TypedDict):
     headers: dict[str, str]
     timeout: httpx.Timeout
     trust_env: bool
+
+
+class _StreamRequest(TypedDict):
+    method: str
+    url: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    timeout: httpx.Timeout
 
 
 def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
@@ -60,6 +70,16 @@ def _request(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.R
     if call.body is not None:
         headers["content-type"] = "application/json"
     return http.build_request(call.method, call.path, params=call.params or None, content=call.body, headers=headers)
+
+
+def _stream_request(call: Call[Any]) -> _StreamRequest:
+    return {
+        "method": call.method,
+        "url": call.path,
+        "params": dict(call.params),
+        "headers": dict(call.headers),
+        "timeout": httpx.Timeout(_SILENCE, connect=5.0),
+    }
 
 
 def _answer(response: httpx.Response) -> Answer:
@@ -153,6 +173,31 @@ class Client:
         for page in self.pages(calls.runs(**filters)):
             yield from page.runs
 
+    def follow_logs(self, run_id: str, attempt: int | None = None) -> Iterator[str]:
+        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        for event in self.log_events(run_id, attempt):
+            if event.text:
+                yield event.text
+
+    def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
+        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
+        opened again, for as long as `patience` allows, and goes on where it was."""
+        stream = self._log_stream(run_id, attempt)
+        while not stream.ended:
+            outcome: Answer | NoAnswer = BROKE_OFF
+            try:
+                with self._http.stream(**_stream_request(stream.call())) as response:
+                    if response.is_success:
+                        for data in response.iter_bytes():
+                            yield from stream.feed(data)
+                    else:
+                        response.read()
+                        outcome = _answer(response)
+            except httpx.TransportError as error:
+                outcome = _no_answer(error)
+            if not stream.ended:
+                time.sleep(stream.pause(outcome))
+
     submit_batch = _blocking(calls.submit_batch)
     job = _blocking(calls.job)
     jobs = _blocking(calls.jobs)
@@ -168,12 +213,22 @@ class Client:
     run = _blocking(calls.run)
     runs = _blocking(calls.runs)
     cancel_run = _blocking(calls.cancel_run)
+    retry_run = _blocking(calls.retry_run)
+    timeline = _blocking(calls.timeline)
     why = _blocking(calls.why)
+    logs = _blocking(calls.logs)
     queues = _blocking(calls.queues)
     queue = _blocking(calls.queue)
+    tasks = _blocking(calls.tasks)
     workers = _blocking(calls.workers)
+    worker = _blocking(calls.worker)
+    drain_worker = _blocking(calls.drain_worker)
     dead_letters = _blocking(calls.dead_letters)
     dead_letter = _blocking(calls.dead_letter)
+    replay = _blocking(calls.replay)
+    replay_dead_letters = _blocking(calls.replay_dead_letters)
+    discard = _blocking(calls.discard)
+    discard_dead_letters = _blocking(calls.discard_dead_letters)
     health = _blocking(calls.health)
     readiness = _blocking(calls.readiness)
 
@@ -185,6 +240,9 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
 
     def _send_once(self, call: Call[Any]) -> Answer | NoAnswer:
         try:
@@ -250,6 +308,32 @@ class AsyncClient:
             for run in page.runs:
                 yield run
 
+    async def follow_logs(self, run_id: str, attempt: int | None = None) -> AsyncIterator[str]:
+        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        async for event in self.log_events(run_id, attempt):
+            if event.text:
+                yield event.text
+
+    async def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
+        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
+        opened again, for as long as `patience` allows, and goes on where it was."""
+        stream = self._log_stream(run_id, attempt)
+        while not stream.ended:
+            outcome: Answer | NoAnswer = BROKE_OFF
+            try:
+                async with self._http.stream(**_stream_request(stream.call())) as response:
+                    if response.is_success:
+                        async for data in response.aiter_bytes():
+                            for event in stream.feed(data):
+                                yield event
+                    else:
+                        await response.aread()
+                        outcome = _answer(response)
+            except httpx.TransportError as error:
+                outcome = _no_answer(error)
+            if not stream.ended:
+                await asyncio.sleep(stream.pause(outcome))
+
     submit_batch = _awaited(calls.submit_batch)
     job = _awaited(calls.job)
     jobs = _awaited(calls.jobs)
@@ -265,12 +349,22 @@ class AsyncClient:
     run = _awaited(calls.run)
     runs = _awaited(calls.runs)
     cancel_run = _awaited(calls.cancel_run)
+    retry_run = _awaited(calls.retry_run)
+    timeline = _awaited(calls.timeline)
     why = _awaited(calls.why)
+    logs = _awaited(calls.logs)
     queues = _awaited(calls.queues)
     queue = _awaited(calls.queue)
+    tasks = _awaited(calls.tasks)
     workers = _awaited(calls.workers)
+    worker = _awaited(calls.worker)
+    drain_worker = _awaited(calls.drain_worker)
     dead_letters = _awaited(calls.dead_letters)
     dead_letter = _awaited(calls.dead_letter)
+    replay = _awaited(calls.replay)
+    replay_dead_letters = _awaited(calls.replay_dead_letters)
+    discard = _awaited(calls.discard)
+    discard_dead_letters = _awaited(calls.discard_dead_letters)
     health = _awaited(calls.health)
     readiness = _awaited(calls.readiness)
 
@@ -282,6 +376,9 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
 
     async def _send_once(self, call: Call[Any]) -> Answer | NoAnswer:
         try:

@@ -78,6 +78,11 @@ def state_of(status: JobStatus) -> str:
     return status.status if status.latest_run is None else status.latest_run.status
 
 
+def run_id_of(status: JobStatus) -> str | None:
+    """The latest run's id, if there is a run."""
+    return None if status.latest_run is None else status.latest_run.run_id
+
+
 class _Handle:
     def __init__(self, job_id: str, run_id: str | None) -> None:
         self.job_id = job_id
@@ -120,6 +125,11 @@ class Handle(_Handle):
         """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(self.wait(timeout))
 
+    def logs(self, attempt: int | None = None) -> str:
+        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        run_id = self.run_id or run_id_of(self.look())
+        return "" if run_id is None else self._client.logs(run_id, attempt)
+
     def cancel(self) -> None:
         """Cancel the run, or the whole job when this is a handle on a job."""
         if self.run_id is not None:
@@ -159,6 +169,11 @@ class AsyncHandle(_Handle):
     async def result(self, timeout: float | None = None) -> Any:
         """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(await self.wait(timeout))
+
+    async def logs(self, attempt: int | None = None) -> str:
+        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        run_id = self.run_id or run_id_of(await self.look())
+        return "" if run_id is None else await self._client.logs(run_id, attempt)
 
     async def cancel(self) -> None:
         """Cancel the run, or the whole job when this is a handle on a job."""

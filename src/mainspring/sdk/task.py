@@ -26,31 +26,45 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.job import SHELL_TASK
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK
 from mainspring.sdk.context import Context
 from mainspring.sdk.errors import BadPayload
 from mainspring.sdk.handle import AsyncHandle, Handle
 from mainspring.sdk.job_fields import OPTION_NAMES, JobFields, JobOptions
+from mainspring.sdk.signature import payload_schema
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Kind = Literal["async", "thread"]
+Kind = Literal["async", "thread", "process"]
+ExecutorName = Literal["process"]
 
 # What `task.submit(...)` takes as an option rather than as a parameter; the rarer ones go through `task.options(...)`.
 SUBMIT_OPTIONS = frozenset({
     "at", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries", "name",
 })  # fmt: skip
+_RESERVED = (SHELL_TASK, HTTP_TASK)
 _BOTH_SAY_HOW_OFTEN = frozenset({"retry", "retries"})
 
 
 class Task(Generic[P, R]):
-    """A registered function. Calling it calls the function; `submit` makes a job of it."""
+    """A registered function. Calling it calls the function; `submit` makes a job of it.
+
+    kind says how a worker runs it: "async" on its loop, "thread" in a thread, "process" in a child interpreter.
+    concurrency is how many runs of it one worker has at a time at most.
+    """
 
     def __init__(
-        self, app: Mainspring, function: Callable[P, R], name: str | None = None, defaults: JobOptions | None = None
+        self,
+        app: Mainspring,
+        function: Callable[P, R],
+        name: str | None = None,
+        defaults: JobOptions | None = None,
+        *,
+        executor: ExecutorName | None = None,
+        concurrency: int | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__name__} yields; a task returns its result")
@@ -58,7 +72,10 @@ class Task(Generic[P, R]):
         self.app = app
         self.function = function
         self.name = _checked_name(name if name is not None else getattr(function, "__name__", ""))
-        self.kind: Kind = "async" if inspect.iscoroutinefunction(function) else "thread"
+        self.executor = _checked_executor(executor)
+        self.concurrency = _checked_concurrency(concurrency)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
         self.signature = inspect.signature(function)
         self.parameters = _payload_parameters(self.name, self.signature)
@@ -170,6 +187,12 @@ class Task(Generic[P, R]):
         return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not self.takes_any)
 
     @functools.cached_property
+    def payload_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that a payload must fit; None when the task takes anything. The server checks submissions by
+        it, as soon as a worker has declared it."""
+        return payload_schema(self.name, self._shape)
+
+    @functools.cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self._shape)
 
@@ -208,11 +231,24 @@ class Submission:
 
 
 def _checked_name(name: str) -> str:
-    if not name or len(name) > 200 or name == SHELL_TASK:
-        raise ValueError(f"{name!r} cannot be a task's name: give one of 1 to 200 characters, other than 'shell'")
+    if not name or len(name) > 200 or name in _RESERVED:
+        reserved = " and ".join(map(repr, _RESERVED))
+        raise ValueError(f"{name!r} cannot be a task's name: give one of 1 to 200 characters, other than {reserved}")
     if name == "<lambda>":
         raise ValueError('a lambda needs a name: @app.task("name")')
     return name
+
+
+def _checked_executor(executor: ExecutorName | None) -> ExecutorName | None:
+    if executor not in (None, "process"):
+        raise ValueError(f"executor: {executor!r} is unknown; it is 'process', or left out")
+    return executor
+
+
+def _checked_concurrency(concurrency: int | None) -> int | None:
+    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
+        raise ValueError(f"concurrency: {concurrency!r} must be a whole number, 1 or more")
+    return concurrency
 
 
 def _payload_parameters(task: str, signature: inspect.Signature) -> dict[str, inspect.Parameter]:

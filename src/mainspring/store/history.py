@@ -1,4 +1,4 @@
-"""Reading runs, live and ended; queues; dead letters."""
+"""Reading runs, live and ended; queues."""
 
 from __future__ import annotations
 
@@ -95,26 +95,15 @@ async def ended_last_minute(connection: Connection, tenant: TenantId) -> dict[in
     return {row["lane_id"]: row["ended"] for row in await connection.fetch(_SQL["ended_last_minute"], tenant)}
 
 
-async def dead_letters(connection: Connection, tenant: TenantId, before: UUID | None, limit: int) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["dead_letters"], tenant, before, limit)
-    return rows
-
-
-async def dead_letter(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["dead_letter"], tenant, run_id)
-    return row
-
-
 async def attempts_of(connection: Connection, run_id: UUID) -> list[Record]:
     rows: list[Record] = await connection.fetch(_SQL["attempts_of"], run_id)
     return rows
 
 
+async def worker_names(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, str]:
+    return {row["worker_id"]: row["name"] for row in await connection.fetch(_SQL["worker_names"], worker_ids)}
+
+
 async def ahead_of(connection: Connection, lane_id: int, ready_at: datetime) -> int:
     count: int = await connection.fetchval(_SQL["ahead_of"], lane_id, ready_at)
-    return count
-
-
-async def count_dead_letters(connection: Connection, tenant: TenantId) -> int:
-    count: int = await connection.fetchval(_SQL["count_dead_letters"], tenant)
     return count

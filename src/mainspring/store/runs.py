@@ -56,7 +56,9 @@ class Requeue(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class FailedTry(msgspec.Struct, frozen=True):
+class Try(msgspec.Struct, frozen=True):
+    """An attempt that is followed by another one after `delay` seconds: FAILED, LOST, or RETURNED unstarted."""
+
     run_id: UUID
     attempt: int
     fence: int
@@ -64,6 +66,7 @@ class FailedTry(msgspec.Struct, frozen=True):
     started_at: datetime | None
     outcome: str
     error: str | None
+    delay: float = 0.0
 
 
 async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None:
@@ -184,7 +187,7 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> set[UUID]:
     return {row["run_id"] for row in rows}
 
 
-async def record_attempts(connection: Connection, tries: Sequence[FailedTry]) -> None:
+async def record_attempts(connection: Connection, tries: Sequence[Try]) -> None:
     await connection.execute(
         _SQL["insert_attempts"],
         [item.run_id for item in tries],
@@ -194,13 +197,18 @@ async def record_attempts(connection: Connection, tries: Sequence[FailedTry]) ->
         [item.started_at for item in tries],
         [item.outcome for item in tries],
         [item.error for item in tries],
+        [item.delay for item in tries],
     )
 
 
 async def reported_before(
-    connection: Connection, worker_id: UUID, run_ids: Sequence[UUID], fences: Sequence[int]
+    connection: Connection,
+    worker_id: UUID,
+    run_ids: Sequence[UUID],
+    fences: Sequence[int],
+    statuses: Sequence[str],
 ) -> set[UUID]:
-    rows = await connection.fetch(_SQL["reported_before"], run_ids, fences, worker_id)
+    rows = await connection.fetch(_SQL["reported_before"], run_ids, fences, worker_id, statuses)
     return {row["run_id"] for row in rows}
 
 
@@ -226,4 +234,10 @@ async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UU
 
 async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[Record]:
     rows: list[Record] = await connection.fetch(_SQL["runs_held_by"], worker_id, limit)
+    return rows
+
+
+async def overdue(connection: Connection, limit: int) -> list[Record]:
+    """Runs that wait, and whose time is over, locked."""
+    rows: list[Record] = await connection.fetch(_SQL["overdue"], limit)
     return rows

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
-from mainspring.wire.exchange import WorkerHello
+from mainspring.wire.exchange import Progress, WorkerHello
 
 _SQL = load("workers")
 
@@ -23,9 +23,9 @@ class WorkerState(IntEnum):
     STOPPED = 4
 
 
-async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> bool:
-    """Write down a new incarnation; False when it is already known as lost or stopped."""
-    registered = await connection.fetchval(
+async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> WorkerState | None:
+    """Write down a new incarnation and give its state; None when it is already known as lost or stopped."""
+    state = await connection.fetchval(
         _SQL["register"],
         worker_id,
         tenant,
@@ -36,13 +36,14 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
         hello.version,
         hello.slots,
     )
-    return registered is not None
+    return None if state is None else WorkerState(state)
 
 
-async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> bool:
-    """Lock the worker's row and take `seq` (`again`: this exchange has taken it before); False when it is not newer
-    or the incarnation is not alive."""
-    return await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again) is not None
+async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> int | None:
+    """Lock the worker's row, take `seq` (`again`: this exchange has taken it before) and give the worker's state; None
+    when it is not newer or the incarnation is not alive."""
+    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again)
+    return state
 
 
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record | None:
@@ -50,8 +51,28 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Rec
     return row
 
 
+async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record | None:
+    """One worker as `list_workers` has it, whenever it ended."""
+    row: Record | None = await connection.fetchrow(_SQL["view_worker"], tenant, worker_id)
+    return row
+
+
 async def set_state(connection: Connection, worker_id: UUID, state: WorkerState) -> bool:
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
+
+
+async def note_progress(connection: Connection, worker_id: UUID, words: Sequence[Progress]) -> list[UUID]:
+    """Keep how far these runs have come; gives those that are not this worker's any more."""
+    rows = await connection.fetch(
+        _SQL["note_progress"],
+        worker_id,
+        [word.run_id for word in words],
+        [word.fence for word in words],
+        [word.fraction for word in words],
+        [word.message for word in words],
+    )
+    current = {row["run_id"] for row in rows}
+    return [word.run_id for word in words if word.run_id not in current]
 
 
 async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: Sequence[UUID]) -> None:
@@ -88,9 +109,20 @@ async def prune(connection: Connection) -> None:
     await connection.execute(_SQL["prune_workers"])
 
 
-async def offers(connection: Connection, tenant: TenantId) -> list[tuple[set[str], set[str]]]:
-    """(queues, tasks) of the living workers."""
-    return [(set(row["queues"]), set(row["tasks"])) for row in await connection.fetch(_SQL["offers"], tenant)]
+class Offer(msgspec.Struct, frozen=True):
+    """What a worker can run."""
+
+    queues: set[str]
+    tasks: set[str]
+    labels: dict[str, str]
+
+
+async def offers(connection: Connection, tenant: TenantId) -> list[Offer]:
+    """What the living workers can run, each kind once."""
+    return [
+        Offer(set(row["queues"]), set(row["tasks"]), msgspec.json.decode(row["labels_text"]))
+        for row in await connection.fetch(_SQL["offers"], tenant)
+    ]
 
 
 async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:

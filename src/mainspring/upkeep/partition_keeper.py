@@ -1,12 +1,15 @@
-"""Keeps a week of history partitions ahead, and drops those past the retention."""
+"""Keeps a week of history partitions ahead, and drops those past the retention, with the logs of their runs."""
 
 from __future__ import annotations
 
 from mainspring.kernel.logs import get_logger
-from mainspring.store import jobs, partitions
+from mainspring.store import dead_letters, jobs, logs, partitions
+from mainspring.store.log_files import LogFiles, folder_of
 from mainspring.store.pool import Store
 
 log = get_logger("partition_keeper")
+
+_LOGS_AT_ONCE = 200
 
 
 class PartitionKeeper:
@@ -29,15 +32,34 @@ class HistoryPruner:
     name = "history_pruner"
     interval = 3600.0
 
-    def __init__(self, store: Store, retention_days: int) -> None:
+    def __init__(self, store: Store, retention_days: int, log_files: LogFiles | None = None) -> None:
         self._store = store
         self._days = retention_days
+        self._log_files = log_files
 
     async def run_once(self) -> list[str]:
         """Drop partitions older than the retention, and the keys and ids that point there; returns the partitions."""
         async with self._store.reads.acquire() as connection:
             dropped = await partitions.drop_older(connection, self._days)
             await jobs.prune(connection, self._days)
+            await dead_letters.prune(connection, self._days)
         if dropped:
             log.info("history dropped", names=dropped)
+        if self._log_files is not None and (expired := await self._prune_logs(self._log_files)):
+            log.info("logs dropped", logs=expired)
         return dropped
+
+    async def _prune_logs(self, files: LogFiles) -> int:
+        """The objects first: a row that is left behind by a crash leads back to them, an object to nothing."""
+        count = 0
+        while True:
+            async with self._store.reads.acquire() as connection:
+                rows = await logs.expired(connection, self._days, _LOGS_AT_ONCE)
+            for row in rows:
+                await files.delete(folder_of(row["tenant_id"], row["run_id"], row["attempt"], row["fence"]))
+            if rows:
+                async with self._store.reads.acquire() as connection:
+                    await logs.forget(connection, [(row["run_id"], row["fence"]) for row in rows])
+            count += len(rows)
+            if len(rows) < _LOGS_AT_ONCE:
+                return count

@@ -65,11 +65,12 @@ class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Portion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Part of what a worker asks for: at most `most` runs of these queues and these tasks (None: of any)."""
+    """Part of what a worker asks for: at most `most` runs of one queue. Of `free`, one is left over for each queue of
+    `keep_for` that this exchange has given nothing."""
 
     most: Annotated[int, Meta(ge=0, le=10_000)]
-    queues: list[str] | None = None
-    tasks: list[str] | None = None
+    queue: str
+    keep_for: list[str] = []
 
 
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -77,8 +78,9 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
     seq rises by one with every exchange that is sent. recover says that an earlier answer may have been lost, and
     inventory (needed with recover) lists what the worker holds, so that claims that never arrived are handed out again.
-    portions divide `free` where queues have weights or tasks a limit: they are filled in the order given, and nothing
-    outside them is handed out. unstarted is how many of the held runs wait for a slot: what may be recalled.
+    portions divide `free` where queues have weights: they are filled in the order given, and nothing outside them is
+    handed out. room says of the tasks that have a limit here how many more runs of each may come. unstarted is how many
+    of the held runs wait for a slot: what may be recalled.
     """
 
     worker_id: UUID
@@ -92,7 +94,8 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     stopped: bool = False
     hello: WorkerHello | None = None
     progress: list[Progress] = []
-    portions: list[Portion] = []
+    portions: Annotated[list[Portion], Meta(max_length=10_000)] = []
+    room: dict[str, Annotated[int, Meta(ge=0)]] = {}
     unstarted: Annotated[int, Meta(ge=0)] = 0
 
 
@@ -121,8 +124,9 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
-    409, the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer exchange took over;
-    recall: how many unstarted runs to give back, because others are idle; drain: finish, and come back no more."""
+    409 (a progress too), the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer
+    exchange took over; recall: how many unstarted runs to give back, because others are idle; drain: finish, and come
+    back no more."""
 
     seq: int
     acked: int = 0

@@ -1,4 +1,4 @@
-"""Output of attempts on its way from a worker to the store."""
+"""Output of attempts: on its way from a worker to the store, and to whoever follows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,28 @@ class LogShipment(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LogReceipt(msgspec.Struct, omit_defaults=True):
-    """fenced: refused, the run has changed hands; the worker drops what it has of them."""
+    """stored: how many chunks are kept, now or from before. fenced: refused, the run has changed hands; gaps: refused,
+    the chunks do not begin where the log ends. The worker drops what it has of both."""
 
     stored: int = 0
     fenced: list[UUID] = []
+    gaps: list[UUID] = []
+
+
+class LogOutput(msgspec.Struct):
+    """Event `output` of a log that is followed; `truncated` has the same form, and its text is the visible mark."""
+
+    attempt: int
+    text: str
+
+
+class LogAttempt(msgspec.Struct):
+    """Event `attempt`: a further attempt begins."""
+
+    attempt: int
+
+
+class LogEnd(msgspec.Struct):
+    """Event `end`: the run has ended, or the attempt that was asked for; nothing follows."""
+
+    status: str

@@ -66,6 +66,21 @@ class Why(msgspec.Struct):
     why: str
 
 
+class TimelineEntry(msgspec.Struct):
+    """One step in the life of a run. Besides the states of runs there are SUBMITTED, FIRED, RETURNED and LOST (ends of
+    attempts that were followed by another one) and CANCEL_REQUESTED. `duration` is that of the attempt that ends."""
+
+    at: datetime
+    state: str
+    attempt: int | None = None
+    worker_id: str | None = None
+    worker_name: str | None = None
+    node_id: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    duration: float | None = None
+
+
 class QueueView(msgspec.Struct):
     """What waits, what runs, the age of the oldest, and runs ended per second over the last minute."""
 
@@ -100,8 +115,20 @@ class WorkerList(msgspec.Struct):
     workers: list[WorkerView]
 
 
+class AttemptView(msgspec.Struct):
+    """One try of a run and how it ended: FAILED, LOST with its worker, or RETURNED unstarted."""
+
+    attempt: int
+    outcome: str
+    worker_id: str | None
+    worker_name: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    error: str | None
+
+
 class DeadLetterView(msgspec.Struct):
-    """A run that failed for good, with what is needed to understand it."""
+    """A run that failed for good, with what is needed to understand it. `tries` only where one is asked for."""
 
     run_id: str
     job_id: str
@@ -113,11 +140,51 @@ class DeadLetterView(msgspec.Struct):
     payload: Any
     scheduled_for: datetime
     died_at: datetime
+    reason: str | None = None
+    replay_of: str | None = None
+    tries: list[AttemptView] | None = None
 
 
 class DeadLetterList(msgspec.Struct):
     dead_letters: list[DeadLetterView]
     next: str | None = None
+
+
+class ReplayRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/dead-letters/{id}:replay` and `/v1/runs/{id}:retry`; it may be empty. A payload given here
+    takes the place of the run's own."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class DeadLetterChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/dead-letters:replay` and `:discard`: which ones. Something must be named, or `all` be
+    true. since and until are about the moment of death; limit is 100,000 unless it is less; payload is for replays."""
+
+    job: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    error: str | None = None
+    since: str | None = None
+    until: str | None = None
+    all: bool = False
+    limit: int | None = None
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class Replayed(msgspec.Struct):
+    """run_ids: the new runs, the first 1,000 of them. left: how many stay dead letters, by reason. more: the limit was
+    reached before the end."""
+
+    replayed: int
+    run_ids: list[str]
+    left: dict[str, int] = {}
+    more: bool = False
+
+
+class Discarded(msgspec.Struct):
+    discarded: int
+    more: bool = False
 
 
 class Health(msgspec.Struct):

@@ -9,6 +9,9 @@ lease_keeper  acts on it: stops exclusive runs, says when all must end, tells th
 attempt       one run in our hands, its ending, and the seam that executors fill
 runner        slots: starts what is queued, times it out, stops it
 executors/    one file per kind: Python functions, shell
-watchdog      a process of its own that kills our children when we cannot
+watchdog/     a process of its own, the root of all that runs start; kills it when we cannot
+watchdog_link our end of it; keeper_line that of one of its keepers
+ward          one command and everything it starts
+work_folders  a fresh folder for each attempt
 worker        the loop that ties them together, and the drain
 """

@@ -36,6 +36,11 @@ class Appetite:
         self.prefetch = self._worth_holding()
         return True
 
+    def rest(self) -> None:
+        """What was held in advance is wanted elsewhere: hold nothing until the pace has shown itself again."""
+        self._rate = self._busy = 0.0
+        self.prefetch = 0
+
     def _worth_holding(self) -> int:
         if self._rate <= 0.0:
             return 0

@@ -6,26 +6,33 @@ dropped before a server said that it is settled, and no run is started twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from uuid import UUID
 
 import msgspec
 
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, WorkerHello
-from mainspring.worker.appetite import Appetite
+from mainspring.worker.appetite import WINDOW, Appetite
 from mainspring.worker.attempt import Attempt, Ending, Key, key_of
+from mainspring.worker.foresight import Foresight
+from mainspring.worker.portions import NOTHING, Division, Portions
 
 MOST_OUTCOMES = 2000
 MOST_OUTCOME_BYTES = 4 * 1024 * 1024
 _MOST_FREE = 10_000
+_NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
 class Flight(msgspec.Struct, eq=False):
-    """One exchange under way. `failures` is how many flights were lost before it was sent."""
+    """One exchange under way. `failures` is how many flights were lost before it was sent; `division` is how it divides
+    what it asks for."""
 
     request: ExchangeRequest
     sent: float
     failures: int
+    division: Division = NOTHING
 
     @property
     def parked(self) -> bool:
@@ -41,15 +48,28 @@ class Landing(msgspec.Struct):
 
 
 class Ledger:
-    def __init__(self, worker_id: UUID, hello: WorkerHello, now: float) -> None:
+    """`portions` divide the slots where queues have weights; `limits` are the tasks of which only so many may run."""
+
+    def __init__(
+        self,
+        worker_id: UUID,
+        hello: WorkerHello,
+        now: float,
+        *,
+        portions: Portions | None = None,
+        limits: Mapping[str, int] = _NO_LIMITS,
+    ) -> None:
         self.worker_id = worker_id
         self.held: dict[Key, Attempt] = {}
         self.pending: list[Outcome] = []
         self.pending_since = 0.0
         self.flights: list[Flight] = []
         self.appetite = Appetite(hello.slots, now)
+        self.foresight = Foresight()
         self.known = False
         self._hello = hello
+        self._portions = portions
+        self._limits = limits
         self._seq = 0
         self._failures = 0
         self._recovered = 0
@@ -60,19 +80,24 @@ class Ledger:
 
     @property
     def capacity(self) -> int:
-        """How many runs are worth holding at once."""
-        return self._hello.slots + self.appetite.prefetch
+        """How many runs are worth holding at once. Slots that are divided are never overbooked: what is prefetched of
+        one queue would wait in the way of another."""
+        return self._hello.slots + (self.appetite.prefetch if self._portions is None else 0)
 
     @property
     def recovering(self) -> bool:
         """An answer may have been lost, and no later exchange has made up for it yet."""
         return self._failures > self._recovered
 
-    def free(self, holding: int) -> int:
-        """How many more runs to ask for, with `holding` queued or running. What a flight already asks for counts as
-        taken: its answer may be on its way."""
-        asked = sum(flight.request.free for flight in self.flights)
-        return max(0, min(_MOST_FREE, self.capacity - holding - asked))
+    @property
+    def asked(self) -> int:
+        """How many runs the flights ask for: they may be on their way."""
+        return sum(flight.request.free for flight in self.flights)
+
+    def free(self, holding: int, soon: int = 0) -> int:
+        """How many more runs to ask for, with `holding` queued or running and `soon` slots about to become free. What a
+        flight already asks for counts as taken."""
+        return max(0, min(_MOST_FREE, self.capacity + soon - holding - self.asked))
 
     def record(self, attempt: Attempt, ending: Ending, now: float) -> None:
         """Keep the outcome until it is acknowledged."""
@@ -82,6 +107,8 @@ class Ledger:
             ran = now - started
             self._completed += 1
             self._busy += ran
+            if ran > WINDOW:
+                self.foresight.ended(order.task, ran)
         else:
             started, ran = now, 0.0
         outcome = Outcome(
@@ -111,17 +138,26 @@ class Ledger:
             self._busy = 0.0
 
     def compose(
-        self, now: float, *, holding: int, wait_ms: int = 0, draining: bool = False, stopping: bool = False
+        self,
+        now: float,
+        *,
+        holding: int,
+        soon: int = 0,
+        hands: Iterable[Attempt] = (),
+        wait_ms: int = 0,
+        draining: bool = False,
+        stopping: bool = False,
     ) -> Flight:
-        """The next exchange. It waits only if it has no outcome to report; `stopped` goes with the last outcome. One
-        that recovers asks for nothing new: what the lost answer brought may fill the slots."""
+        """The next exchange; `hands` are the runs that are held, queued or running, where they must be told apart. It
+        waits only if it has no outcome to report; `stopped` goes with the last outcome. One that recovers asks for
+        nothing new: what the lost answer brought may fill the slots."""
         self.observe_pace(now)
         outcomes = self._take_pending()
         self._seq += 1
         request = ExchangeRequest(
             worker_id=self.worker_id,
             seq=self._seq,
-            free=0 if draining or self.recovering else self.free(holding),
+            free=0 if draining or self.recovering else self.free(holding, soon),
             wait_ms=0 if outcomes or not self.known or self.recovering else wait_ms,
             outcomes=outcomes,
             draining=draining,
@@ -132,8 +168,23 @@ class Ledger:
             request.recover = True
             request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
         flight = Flight(request, now, self._failures)
+        if request.free and (self._portions is not None or self._limits):
+            self._divide(flight, hands)
         self.flights.append(flight)
         return flight
+
+    def _divide(self, flight: Flight, hands: Iterable[Attempt]) -> None:
+        request, orders = flight.request, [attempt.order for attempt in hands]
+        if self._portions is not None:
+            held = Counter(order.queue for order in orders)
+            flight.division = self._portions.divide(request.free, held, [other.division for other in self.flights])
+            request.portions = flight.division.portions
+        if self._limits:
+            running = Counter(order.task for order in orders)
+            for task, limit in self._limits.items():
+                room = limit - running[task] - sum(_asked_of(task, other.request) for other in self.flights)
+                if room < request.free:
+                    request.room[task] = max(0, room)
 
     def landed(self, flight: Flight, reply: ExchangeReply, now: float) -> Landing:
         """Settle what the answer settles, and say what is new in it. Runs are taken whatever the answer's place."""
@@ -210,6 +261,11 @@ class Ledger:
             return []
         wanted = {run_id.int for run_id in run_ids}
         return [a for a in self.held.values() if a.key[0] in wanted and not a.reported and a.stopping is None]
+
+
+def _asked_of(task: str, request: ExchangeRequest) -> int:
+    """How many runs of a task this exchange may bring."""
+    return min(request.room.get(task, request.free), request.free)
 
 
 def _weight(outcome: Outcome) -> int:

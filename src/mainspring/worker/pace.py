@@ -27,9 +27,12 @@ class Pace:
         self._empty = 0
         self._urgent = False
 
-    def next_start(self, ledger: Ledger, holding: int, now: float, *, hungry: bool) -> float:
-        """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all."""
+    def next_start(self, ledger: Ledger, holding: int, now: float, *, hungry: bool, news: float = _NEVER) -> float:
+        """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all. `news`:
+        when there will be something to tell that may interrupt a parked exchange, but no other."""
         at = self._wanted(ledger, holding, now, hungry)
+        if news < at and all(flight.parked for flight in ledger.flights) and len(ledger.flights) < 2:
+            at = news
         return at if at == _NEVER else max(at, self._not_before)
 
     def _wanted(self, ledger: Ledger, holding: int, now: float, hungry: bool) -> float:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from mainspring.kernel.logs import get_logger
@@ -31,11 +33,13 @@ from mainspring.worker.attempt import (
     ending_after_stop,
     failed,
 )
+from mainspring.worker.task_limits import TaskLimits
 
 _SLICE_SECONDS = 0.003
 _SLICE_RUNS = 250
 _BLOCKED_SECONDS = 0.5
 _LONGEST_TIMER = 86400.0
+_NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 _CUT_SHORT = failed("the worker's loop was closed")
 
@@ -43,10 +47,18 @@ log = get_logger("runner")
 
 
 class Runner:
-    """`report` is given each ending once; `tell` is called when outcomes or free slots have come about."""
+    """`report` is given each ending once; `tell` is called when outcomes or free slots have come about. `limits` are
+    the tasks of which only so many may run at a time: the others pass by a run that must wait for its task."""
 
     def __init__(
-        self, slots: int, executors: Iterable[Executor], *, kill_grace: float, report: Report, tell: Callable[[], None]
+        self,
+        slots: int,
+        executors: Iterable[Executor],
+        *,
+        kill_grace: float,
+        report: Report,
+        tell: Callable[[], None],
+        limits: Mapping[str, int] = _NO_LIMITS,
     ) -> None:
         self.slots = slots
         self.active: set[Attempt] = set()
@@ -59,6 +71,8 @@ class Runner:
             self._offers.update(offers)
             if not executor.killable:
                 self._unkillable.update(offers)
+        self._limits = TaskLimits(limits)
+        self._limited = self._limits.any
         self._kill_grace = kill_grace
         self._report = report
         self._tell = tell
@@ -76,7 +90,26 @@ class Runner:
 
     @property
     def holding(self) -> int:
-        return len(self.queue) + len(self.active)
+        return self.unstarted + len(self.active)
+
+    @property
+    def unstarted(self) -> int:
+        """How many wait for a slot, or for their task."""
+        return len(self.queue) + len(self._limits) if self._limited else len(self.queue)
+
+    def hands(self) -> Iterator[Attempt]:
+        """All that is held, queued or running."""
+        return itertools.chain(self.active, self.queue, self._limits)
+
+    def longest_wait(self, now: float) -> float:
+        """For how long the first in the queue has been here."""
+        return now - self.queue[0].received if self.queue else 0.0
+
+    def stuck_for(self, now: float) -> float:
+        """For how long no slot has become free."""
+        if len(self.active) < self.slots:
+            return 0.0
+        return now - max(attempt.started for attempt in self.active)
 
     def take(self, attempts: Iterable[Attempt]) -> None:
         """Queue runs and start as many as there are slots."""
@@ -87,7 +120,9 @@ class Runner:
         """End one run: an unstarted one is reported CANCELLED at once, a running one when it is gone."""
         if attempt in self.active:
             self._ask_to_stop(attempt, why)
-        elif attempt in self.queue:
+            return
+        self._collect_set_aside()
+        if attempt in self.queue:
             self.queue.remove(attempt)
             self._finish(attempt, CANCELLED)
             self._tell()
@@ -99,6 +134,7 @@ class Runner:
 
     def return_unstarted(self, keep: int = 0) -> int:
         """Hand queued runs back, the last received first, until `keep` are left; says how many."""
+        self._collect_set_aside()
         surplus = max(0, len(self.queue) - keep)
         for _ in range(surplus):
             self._finish(self.queue.pop(), RETURNED)
@@ -118,6 +154,7 @@ class Runner:
     def fence_off(self) -> bool:
         """Kill all runs and report none of them. False when some can only be ended by ending the process."""
         self.kill_all()
+        self._collect_set_aside()
         for attempt in (*self.queue, *self.active):
             attempt.fenced = True
         self.queue.clear()
@@ -139,7 +176,7 @@ class Runner:
         `unkillable` leaves only the ones that may not have heeded it."""
         if unkillable:
             return any(attempt.order.task in self._unkillable for attempt in self._exclusive())
-        return any(attempt.order.exclusive for attempt in self.queue) or bool(self._exclusive())
+        return any(attempt.order.exclusive for attempt in self.hands() if not attempt.reported)
 
     def _exclusive(self) -> list[Attempt]:
         """What is reported is the server's to judge already: a timed-out thread, which only keeps its slot."""
@@ -166,7 +203,7 @@ class Runner:
     async def _carry(self) -> None:
         """Run what is queued until one suspends, the queue is empty, or the loop must have its turn."""
         queue, offers, report, monotonic = self.queue, self._offers, self._report, time.monotonic
-        fresh_context = self._context.copy
+        fresh_context, limited = self._context.copy, self._limited
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
@@ -175,6 +212,8 @@ class Runner:
             if not queue or len(self.active) >= self.slots or carrier.cancelling():
                 break
             attempt = queue.popleft()
+            if limited and self._limits.set_aside(attempt):
+                continue
             attempt.started = started = monotonic()
             if started - began > _SLICE_SECONDS:
                 queue.appendleft(attempt)
@@ -212,6 +251,8 @@ class Runner:
             ending = failed(f"the executor failed: {error!r}")
         finally:
             self.active.discard(attempt)
+            if self._limited and (following := self._limits.ended(attempt.order.task)) is not None:
+                self.queue.appendleft(following)
             self._abandoned -= attempt.reported
             self._finish(attempt, ending)
             if len(self.active) == self._abandoned:
@@ -224,6 +265,8 @@ class Runner:
         attempt.carrier = carrier
         attempt.deadline = started + attempt.order.timeout
         self.active.add(attempt)
+        if self._limited:
+            self._limits.started(attempt.order.task)
         self._quiet.clear()
         self._carrying = False
         self._carry_on()
@@ -233,6 +276,11 @@ class Runner:
         if blocked > _BLOCKED_SECONDS:
             log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
         self._tell()
+
+    def _collect_set_aside(self) -> None:
+        """Back into the queue, at its end; whose turn it is not is set aside again."""
+        if self._limited:
+            self.queue.extend(self._limits.release())
 
     def _finish(self, attempt: Attempt, ending: Ending) -> None:
         if not attempt.reported:

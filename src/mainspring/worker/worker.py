@@ -11,18 +11,24 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from uuid import UUID
+
+import msgspec
 
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
+from mainspring.worker.appetite import WINDOW
 from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.lease_keeper import EXIT_FENCED, LeaseKeeper
 from mainspring.worker.ledger import Flight, Ledger
 from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
 from mainspring.worker.pace import Pace
+from mainspring.worker.portions import Portions
+from mainspring.worker.progress import ProgressBook
 from mainspring.worker.runner import Runner
 from mainspring.worker.watchdog_link import WatchdogLink
 
@@ -46,18 +52,29 @@ class Worker:
         name: str,
         queues: Sequence[str],
         slots: int,
+        weights: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        progress: ProgressBook | None = None,
         version: str = "",
+        signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
+        """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
         self._link = link
         self._watchdog = watchdog
         self._timing = timing
+        self._limits = dict(limits or {})
+        self._portions = None if weights is None else Portions(slots, weights)
+        self._progress = progress or ProgressBook()
         self._runner = Runner(
-            slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon
-        )
+            slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
+            limits=self._limits,
+        )  # fmt: skip
         self._hello = WorkerHello(
-            name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version
-        )
+            name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
+            labels=dict(labels or {}), signatures=dict(signatures or {}),
+        )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._ledger, self._pace = self._new_incarnation()
         self._lease = LeaseKeeper(self._runner, watchdog, timing)
@@ -70,10 +87,16 @@ class Worker:
         self._hurry = asyncio.Event()
         self._left = asyncio.Event()
 
+    @property
+    def worker_id(self) -> UUID:
+        """Of the present incarnation."""
+        return self._ledger.worker_id
+
     async def run(self) -> bool:
         """Serve until `stop` has been called and everything is finished or handed back. False when runs were left
         behind that only the end of the process ends."""
         self._watchdog.start()
+        self._progress.open(self._consider_soon)
         log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
         tidying = asyncio.create_task(self._keep_tidy())
         leaving = asyncio.create_task(self._left.wait())
@@ -108,12 +131,23 @@ class Worker:
         now = time.monotonic()
         if (reason := self._lease.heed(now)) is not None:
             self._fence_off(reason)
-        hungry = self._draining is None
-        at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
+        at = self._next_start(now)
         if at <= now:
             self._start_exchange(now)
-            at = self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry)
+            at = self._next_start(now)
         self._look_again_at(min(at, self._lease.next_look), now)
+
+    def _next_start(self, now: float) -> float:
+        hungry, news = self._draining is None, self._progress.due()
+        if self._foresees:
+            covered = self._runner.unstarted
+            news = min(news, self._ledger.foresight.ask_at(self._runner.active, now, covered))
+        return self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry, news=news)
+
+    @property
+    def _foresees(self) -> bool:
+        """Slots that are divided are not overbooked; and who has asked already gets what there is."""
+        return self._draining is None and self._portions is None and not self._ledger.asked
 
     def _consider_soon(self) -> None:
         """Once for all that happens in this turn of the loop."""
@@ -138,10 +172,15 @@ class Worker:
         flight = self._ledger.compose(
             now,
             holding=self._runner.holding,
+            soon=self._ledger.foresight.soon(self._runner.active, now) if self._foresees else 0,
+            hands=self._runner.hands(),
             wait_ms=self._wait_ms,
             draining=self._draining is not None,
             stopping=self._leaving,
         )
+        flight.request.unstarted = self._runner.unstarted
+        if self._progress.due() <= now:
+            flight.request.progress = self._progress.take(now)
         self._pace.started(now)
         talk = asyncio.create_task(self._talk(self._ledger, flight))
         self._talks.add(talk)
@@ -170,6 +209,7 @@ class Worker:
         now = time.monotonic()
         refused = isinstance(error, Refused)
         self._ledger.lost(flight, now, answered=refused)
+        self._put_progress_back(flight)
         if refused:
             self._lease.store_answers(flight.sent, now)
             self._pace.refused(now)
@@ -190,6 +230,7 @@ class Worker:
         if now >= flight.sent + self._timing.kill:
             # We were stopped for so long that what this answer brings may be somebody else's by now.
             self._ledger.lost(flight, now)
+            self._put_progress_back(flight)
             return
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
@@ -197,13 +238,18 @@ class Worker:
             log.info("connected", worker=str(self._ledger.worker_id), failures=self._pace.failures)
         landing = self._ledger.landed(flight, reply, now)
         self._lease.acknowledge(flight.sent)
-        useful = bool(landing.taken or landing.stop or reply.superseded)
+        useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._pace.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
-            log.warning("an outcome was refused: the run has changed hands", run=str(run_id))
+            log.warning("a report was refused: the run has changed hands", run=str(run_id))
         self._take(landing.taken)
         for attempt in landing.stop:
             self._runner.stop(attempt, Stop.CANCEL)
+        if reply.recall:
+            self._give_back(reply.recall, now)
+        if reply.drain and self._draining is None:
+            log.info("told to drain")
+            self.stop()
         if flight.request.stopped and not reply.superseded:
             self._left.set()
 
@@ -217,7 +263,23 @@ class Worker:
             self._runner.return_unstarted()
         self._lease.guard()
 
+    def _give_back(self, wanted: int, now: float) -> None:
+        """Others are idle: hand back what they could start before us, and ask for no more than we can start."""
+        self._ledger.observe_pace(now)
+        keep = 0 if self._runner.stuck_for(now) > WINDOW else self._ledger.appetite.prefetch
+        returned = self._runner.return_unstarted(keep=max(keep, self._runner.unstarted - wanted))
+        if returned:
+            self._ledger.appetite.rest()
+            log.info("gave runs back to idle workers", runs=returned)
+
+    def _put_progress_back(self, flight: Flight) -> None:
+        held = self._ledger.held
+        keys = [(word.run_id.int, word.fence) for word in flight.request.progress]
+        self._progress.put_back(held[key] for key in keys if key in held)
+
     def _report(self, attempt: Attempt, ending: Ending) -> None:
+        if attempt.progress is not None:
+            self._progress.forget(attempt)
         if attempt.fenced:
             return
         self._ledger.record(attempt, ending, time.monotonic())
@@ -233,7 +295,8 @@ class Worker:
 
     def _new_incarnation(self) -> tuple[Ledger, Pace]:
         now = time.monotonic()
-        return Ledger(uuid7(), self._hello, now), Pace(self._timing.beat, now)
+        ledger = Ledger(uuid7(), self._hello, now, portions=self._portions, limits=self._limits)
+        return ledger, Pace(self._timing.beat, now)
 
     def _fence_off(self, reason: str) -> None:
         """This incarnation is over: kill what it runs, forget what it held, and begin anew."""
@@ -253,8 +316,7 @@ class Worker:
         while True:
             await asyncio.sleep(_TIDY_EVERY)
             now = time.monotonic()
-            queue = self._runner.queue
-            if queue and now - queue[0].received > _MOST_WAITING:
+            if self._runner.longest_wait(now) > _MOST_WAITING:
                 self._ledger.observe_pace(now)
                 returned = self._runner.return_unstarted(keep=self._ledger.appetite.prefetch)
                 if returned:

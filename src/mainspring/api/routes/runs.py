@@ -1,4 +1,4 @@
-"""/v1/runs, /v1/queues, /v1/workers, /v1/dead-letters."""
+"""/v1/runs, /v1/queues, /v1/workers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from uuid import UUID
 from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
+from mainspring.api.bodies import ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake import parse_time
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.reader import RunQuery
-from mainspring.wire.runs import DeadLetterList, DeadLetterView, QueueList, QueueView, RunList, RunView, Why, WorkerList
+from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
@@ -50,20 +51,40 @@ async def list_runs(
 
 @get("/v1/runs/{run_id:str}", summary="One run", tags=["runs"])
 async def get_run(request: Http, run_id: str) -> RunView:
-    return await services_of(request).reader.run(tenant_of(request), _run_id(run_id))
+    return await services_of(request).reader.run(tenant_of(request), run_id_of(run_id))
 
 
 @get("/v1/runs/{run_id:str}/why", summary="Why a run is not running, in a sentence", tags=["runs"])
 async def why(request: Http, run_id: str) -> Why:
-    return await services_of(request).reader.why(tenant_of(request), _run_id(run_id))
+    return await services_of(request).reader.why(tenant_of(request), run_id_of(run_id))
 
 
-@post("/v1/runs/{run_and_verb:str}", status_code=202, summary="run_id:cancel", tags=["runs"])
-async def act_on_run(request: Http, run_and_verb: str) -> RunView:
+@get("/v1/runs/{run_id:str}/timeline", summary="Every state of a run, with time, node and worker", tags=["runs"])
+async def timeline(request: Http, run_id: str) -> list[TimelineEntry]:
+    return await services_of(request).reader.timeline(tenant_of(request), run_id_of(run_id))
+
+
+@post(
+    "/v1/runs/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
+    summary="run_id:cancel, run_id:retry",
+)  # fmt: skip
+async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> RunView:
     run_id, _, verb = run_and_verb.rpartition(":")
-    if verb != "cancel":
-        raise NotFound(f"a run has no verb {verb!r}", code="no_such_route", hint="there is :cancel")
-    return await _cancel(request, run_id)
+    match verb:
+        case "cancel":
+            return await _cancel(request, run_id)
+        case "retry":
+            return await _retry(request, run_id, data or ReplayRequest())
+        case _:
+            raise NotFound(f"a run has no verb {verb!r}", code="no_such_route", hint="there are :cancel and :retry")
+
+
+@post(
+    "/v1/runs/{run_id:str}/retry", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
+    summary="The same, as a path",
+)  # fmt: skip
+async def retry_by_path(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
+    return await _retry(request, run_id, data or ReplayRequest())
 
 
 @post("/v1/runs/{run_id:str}/cancel", status_code=202, summary="The same, as a path", tags=["runs"])
@@ -86,27 +107,19 @@ async def list_workers(request: Http) -> WorkerList:
     return await services_of(request).reader.workers(tenant_of(request))
 
 
-@get("/v1/dead-letters", summary="Runs that failed for good", tags=["dead letters"])
-async def list_dead_letters(
-    request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
-) -> Response[DeadLetterList]:
-    page = await services_of(request).reader.dead_letters(tenant_of(request), cursor, limit)
-    return Response(page, headers=link_header(request, page.next))
-
-
-@get("/v1/dead-letters/{run_id:str}", summary="One dead letter", tags=["dead letters"])
-async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
-    return await services_of(request).reader.dead_letter(tenant_of(request), _run_id(run_id))
-
-
 async def _cancel(request: Http, run_id: str) -> RunView:
     services, tenant = services_of(request), tenant_of(request)
-    found = _run_id(run_id)
+    found = run_id_of(run_id)
     await services.amender.cancel_run(tenant, found)
     return await services.reader.run(tenant, found)
 
 
-def _run_id(text: str) -> UUID:
+async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
+    services, tenant = services_of(request), tenant_of(request)
+    return await services.reader.run(tenant, await services.replayer.retry_run(tenant, run_id_of(run_id), data.payload))
+
+
+def run_id_of(text: str) -> UUID:
     run_id = parse_uuid(text)
     if run_id is None:
         raise NotFound(f"there is no run {text!r}", hint="a run_id is a UUID; see GET /v1/runs")
@@ -114,6 +127,6 @@ def _run_id(text: str) -> UUID:
 
 
 HANDLERS = [
-    list_runs, get_run, why, act_on_run, cancel_by_path, list_queues, get_queue, list_workers, list_dead_letters,
-    get_dead_letter,
+    list_runs, get_run, why, act_on_run, cancel_by_path, list_queues, get_queue, list_workers, timeline,
+    retry_by_path,
 ]  # fmt: skip

@@ -50,10 +50,10 @@ with lease as materialized (
 ), born as (
     insert into mainspring.runs
         (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-         payload, spec)
+         payload, spec, node_id, fired_at)
     select run_id, tenant_id, lane_id, 1, max_attempts,
            coalesce(spec ->> 'delivery' = 'at_most_once', false), next_fire_at, (select clock_timestamp()),
-           case when id_generated then null else job_id end, 'at', name, payload, spec
+           case when id_generated then null else job_id end, 'at', name, payload, spec, $1, (select clock_timestamp())
     from gone
     returning lane_id
 )
@@ -113,19 +113,19 @@ with lease as materialized (
 ), born as (
     insert into mainspring.runs
         (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, name, payload,
-         spec)
+         spec, node_id, fired_at)
     select run_id, tenant_id, lane_id, 1, max_attempts,
            overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for,
-           (select clock_timestamp()), job_id, name, payload, spec
+           (select clock_timestamp()), job_id, name, payload, spec, $1, (select clock_timestamp())
     from wanted
     where not skipped
     returning lane_id
 ), skips as (
     insert into mainspring.run_history
         (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ended_at, job_id, name,
-         reason, payload, spec)
+         reason, payload, spec, node_id, fired_at)
     select run_id, tenant_id, lane_id, 13, 0, max_attempts, 0, scheduled_for, (select clock_timestamp()), job_id, name,
-           'overlap: an earlier run of this job was still alive', payload, spec
+           'overlap: an earlier run of this job was still alive', payload, spec, $1, (select clock_timestamp())
     from wanted
     where skipped
 ), missed as (
@@ -148,19 +148,20 @@ with source as (
 ), born as (
     insert into mainspring.runs
         (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-         payload, spec)
+         payload, spec, fired_at)
     select $3, tenant_id, lane_id, 1, max_attempts,
            overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), (select clock_timestamp()),
-           (select clock_timestamp()), job_id, $4, name, payload, spec
+           (select clock_timestamp()), job_id, $4, name, payload, spec, (select clock_timestamp())
     from source
     where not skipped
     returning lane_id
 ), skips as (
     insert into mainspring.run_history
         (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ended_at, job_id, trigger,
-         name, reason, payload, spec)
+         name, reason, payload, spec, fired_at)
     select $3, tenant_id, lane_id, 13, 0, max_attempts, 0, (select clock_timestamp()), (select clock_timestamp()),
-           job_id, $4, name, 'overlap: an earlier run of this job was still alive', payload, spec
+           job_id, $4, name, 'overlap: an earlier run of this job was still alive', payload, spec,
+           (select clock_timestamp())
     from source
     where skipped
 )

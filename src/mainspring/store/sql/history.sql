@@ -74,29 +74,19 @@ from mainspring.run_history
 where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 minute' and state <> 13
 group by lane_id
 
--- name: dead_letters
-select d.*, d.payload::text as payload_text
-from mainspring.dead_letters d
-where d.tenant_id = $1 and ($2::uuid is null or d.run_id < $2)
-order by d.run_id desc
-limit $3
-
--- name: dead_letter
-select d.*, d.payload::text as payload_text
-from mainspring.dead_letters d
-where d.tenant_id = $1 and d.run_id = $2
-
 -- name: attempts_of
-select attempt, fence, worker_id, started_at, ended_at, outcome, error
+-- Every try that was followed by another one, in order.
+select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at
 from mainspring.attempts
 where run_id = $1
-order by attempt, fence
+order by fence
+
+-- name: worker_names
+-- Names are kept for a day after a worker's end.
+select worker_id, name from mainspring.workers where worker_id = any ($1::uuid[])
 
 -- name: ahead_of
 -- How many of the same lane stand before a moment; bounded, it is for a sentence.
 select count(*)::int from (
     select from mainspring.runs where lane_id = $1 and state = 1 and ready_at < $2 limit 10000
 ) as before
-
--- name: count_dead_letters
-select count(*)::int from mainspring.dead_letters where tenant_id = $1

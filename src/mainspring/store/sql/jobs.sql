@@ -15,19 +15,26 @@ from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[
 
 -- name: take_ids
 -- In sorted order, so that two batches never wait for each other in a circle; what is not returned was taken before.
+-- A user's transaction may hold an id for as long as it likes, and we do not wait for it that long.
 -- unguarded: insert if absent.
+with patience as materialized (
+    select set_config('lock_timeout', '2s', true)
+)
 insert into mainspring.taken_ids (tenant_id, job_id)
-select $1, u.job_id from unnest($2::text[]) as u (job_id) order by u.job_id
+select $1, u.job_id from patience, unnest($2::text[]) as u (job_id) order by u.job_id
 on conflict do nothing
 returning job_id
 
 -- name: insert_keys
 -- In sorted order; the rest is read by `known_keys` in a second statement (get-or-insert in one returned nothing to
--- the concurrent loser).
+-- the concurrent loser). With patience as above.
 -- unguarded: insert if absent.
+with patience as materialized (
+    select set_config('lock_timeout', '2s', true)
+)
 insert into mainspring.idempotency_keys (tenant_id, key, body_hash, job_id)
 select $1, u.key, u.body_hash, u.job_id
-from unnest($2::text[], $3::bytea[], $4::text[]) as u (key, body_hash, job_id)
+from patience, unnest($2::text[], $3::bytea[], $4::text[]) as u (key, body_hash, job_id)
 order by u.key
 on conflict do nothing
 returning key

@@ -20,22 +20,28 @@ select u.run_id, $1, $2, 1, $3, t.now, t.now, u.payload
 from unnest($4::uuid[], $5::json[]) as u (run_id, payload), (select clock_timestamp() as now) as t
 
 -- name: claim_from_lane
--- The head of one lane, by ctid. $5 is a lower bound that trails: it keeps dead index entries out of the way.
+-- The head of one lane, by ctid. $5 is a lower bound that trails: it keeps dead index entries out of the way. The
+-- first claim of a run with a run_timeout starts its clock; one whose time is over is left to the sweep that ends it.
 -- guard: the rows are locked QUEUED in the same statement, and the state is looked at again.
 with picked as materialized (
     select ctid as tid
     from mainspring.runs
     where lane_id = $1 and state = 1 and ready_at >= $5 and ready_at <= (select clock_timestamp())
+      and (deadline is null or deadline > (select clock_timestamp()))
     order by ready_at
     limit $2
     for no key update skip locked
 )
 update mainspring.runs
 set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
-    claimed_at = (select clock_timestamp())
+    claimed_at = (select clock_timestamp()),
+    deadline = case when spec is null then null
+                    else coalesce(deadline, (select clock_timestamp())
+                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
 where ctid = any (array(select tid from picked)) and state + 0 = 1
 returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
-          name, payload::text as payload, spec::text as spec
+          name, payload::text as payload, spec::text as spec,
+          extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
 
 -- name: claim_from_lanes
 -- Several lanes: peek at each head, merge (critical first, then by ready_at less what the priority is worth), and
@@ -68,6 +74,7 @@ with lane as (
         from mainspring.runs r
         where r.lane_id = s.lane_id and r.state = 1 and r.ready_at >= s.bound
           and r.ready_at <= (select clock_timestamp())
+          and (r.deadline is null or r.deadline > (select clock_timestamp()))
         order by r.ready_at
         limit s.share
         for no key update skip locked
@@ -75,10 +82,14 @@ with lane as (
 )
 update mainspring.runs
 set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
-    claimed_at = (select clock_timestamp())
+    claimed_at = (select clock_timestamp()),
+    deadline = case when spec is null then null
+                    else coalesce(deadline, (select clock_timestamp())
+                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
 where ctid = any (array(select tid from picked)) and state + 0 = 1
 returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
-          name, payload::text as payload, spec::text as spec
+          name, payload::text as payload, spec::text as spec,
+          extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
 
 -- name: ready_lanes
 -- Which of these lanes have something to claim: one probe of the index a lane, and nothing is written or locked.
@@ -100,7 +111,8 @@ cross join lateral (
 -- others, when statistics were from a moment at which one worker held everything.
 with lost as materialized (
     select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at,
-           exclusive, name, payload::text as payload, spec::text as spec
+           exclusive, name, payload::text as payload, spec::text as spec,
+           extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
     from mainspring.runs
     where worker_id = $1 and state = 2 and claim_seq < $2 and not (run_id = any ($3::uuid[]))
 )
@@ -120,16 +132,17 @@ with outcome as (
 )
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
-     worker_id, job_id, trigger, name, result, spec)
+     worker_id, job_id, trigger, name, result, spec, node_id, fired_at)
 select run_id, tenant_id, lane_id, 10, attempt, max_attempts, fence, scheduled_for,
        claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
-       worker_id, job_id, trigger, name, result, spec
+       worker_id, job_id, trigger, name, result, spec, node_id, fired_at
 from gone
 returning run_id
 
 -- name: lock_reported
 -- The rows of outcomes other than SUCCESS, locked in key order, with what is needed to decide what follows.
-select r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.spec::text as spec
+select r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.spec::text as spec,
+       extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
 from mainspring.runs r
 join unnest($1::uuid[], $2::int[]) as o (run_id, fence) on r.run_id = o.run_id and r.fence = o.fence
 where r.worker_id = $3 and r.state + 0 = 2
@@ -141,7 +154,7 @@ for no key update of r
 -- guard: fence and RUNNING; the row is locked by the caller.
 update mainspring.runs r
 set state = 1, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
-    claimed_at = null, last_error = coalesce(o.error, r.last_error),
+    claimed_at = null, last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null,
     ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[])
          as o (run_id, fence, delay, given_back, error)
@@ -162,38 +175,45 @@ with outcome as (
     returning r.*, o.state as end_state, o.reason as end_reason, o.error as end_error, o.ran_ms, o.held_ms
 ), buried as (
     insert into mainspring.dead_letters
-        (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec)
+        (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
+         max_attempts, reason)
     select run_id, tenant_id, lane_id, job_id, name, attempt, coalesce(end_error, last_error), scheduled_for,
-           (select clock_timestamp()), payload, spec
+           (select clock_timestamp()), payload, spec, trigger, max_attempts, end_reason
     from gone
     where end_state = 11
 )
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
-     worker_id, job_id, trigger, name, reason, error, payload, spec)
+     worker_id, job_id, trigger, name, reason, error, payload, spec, node_id, fired_at, cancel_requested_at)
 select run_id, tenant_id, lane_id, end_state, attempt, max_attempts, fence, scheduled_for,
        claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
        worker_id, job_id, trigger, name, end_reason,
-       case when end_state = 11 then coalesce(end_error, last_error) else end_error end, payload, spec
+       case when end_state = 11 then coalesce(end_error, last_error) else end_error end, payload, spec,
+       node_id, fired_at, cancel_requested_at
 from gone
 returning run_id
 
 -- name: insert_attempts
--- Failed tries that are followed by another one; the last try stands in the history itself.
+-- Tries that are followed by another one, $8 seconds later: failed, lost, or handed back unstarted. The last try
+-- stands in the history itself.
 -- unguarded: append-only; the rows were locked and matched by the caller in this transaction.
-insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error)
-select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, (select clock_timestamp()), o.outcome, o.error
-from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[])
-         as o (run_id, attempt, fence, worker_id, started_at, outcome, error)
+insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at)
+select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome, o.error,
+       t.now + o.delay * interval '1 second'
+from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::float8[])
+         as o (run_id, attempt, fence, worker_id, started_at, outcome, error, delay),
+     (select clock_timestamp() as now) as t
 
 -- name: reported_before
--- Which of these outcomes are recorded already: a repeated report is acknowledged and changes nothing.
+-- Which of these outcomes are recorded already: a repeated report is acknowledged and changes nothing. What was handed
+-- back unstarted has no other outcome.
 select o.run_id
-from unnest($1::uuid[], $2::int[]) as o (run_id, fence)
+from unnest($1::uuid[], $2::int[], $4::text[]) as o (run_id, fence, status)
 where exists (select from mainspring.run_history h
               where h.run_id = o.run_id and h.fence = o.fence and h.worker_id = $3)
    or exists (select from mainspring.attempts a
-              where a.run_id = o.run_id and a.fence = o.fence and a.worker_id = $3)
+              where a.run_id = o.run_id and a.fence = o.fence and a.worker_id = $3
+                and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
 -- Runs that this worker holds and that somebody has asked to cancel.
@@ -223,9 +243,23 @@ returning worker_id
 -- name: runs_held_by
 -- For the rescuer: what a lost worker held, a batch at a time, each locked in key order. Any batch will do: an order
 -- over all that it held makes the planner walk the primary key (120,000 rows for a batch of 100).
-select run_id, fence, attempt, max_attempts, cancel_requested_at, claimed_at, worker_id, spec::text as spec
+select run_id, fence, attempt, max_attempts, cancel_requested_at, claimed_at, worker_id, spec::text as spec,
+       extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
 from mainspring.runs
 where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = 2 limit $2))
   and worker_id = $1 and state + 0 = 2
 order by run_id
 for no key update
+
+-- name: overdue
+-- Runs whose run_timeout passed while they waited for a worker or backed off, locked in key order. The state is hidden
+-- from the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100).
+select run_id, fence, attempt, state, spec::text as spec
+from mainspring.runs
+where run_id = any (array(select run_id from mainspring.runs
+                          where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = 1
+                          order by deadline
+                          limit $1))
+  and state + 0 = 1 and deadline <= (select clock_timestamp())
+order by run_id
+for no key update skip locked

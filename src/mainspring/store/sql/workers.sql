@@ -8,7 +8,7 @@ on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
     version = excluded.version, slots = excluded.slots
 where workers.tenant_id = excluded.tenant_id and workers.state in (1, 2)
-returning worker_id
+returning state
 
 -- name: advance
 -- Locks the worker's row and takes its sequence number: of two copies of one exchange, one gets the row.
@@ -30,6 +30,26 @@ update mainspring.workers
 set state = $2, ended_at = case when $2 in (3, 4) then (select clock_timestamp()) end
 where worker_id = $1 and state in (1, 2) and state <> $2
 returning worker_id
+
+-- name: note_progress
+-- How far attempts have come. The rows are locked in key order first, as everywhere.
+-- guard: run, fence, worker incarnation and RUNNING; the caller compares what came back with what it sent.
+with word as materialized (
+    select distinct on (w.run_id, w.fence) w.*
+    from unnest($2::uuid[], $3::int[], $4::real[], $5::text[]) as w (run_id, fence, fraction, message)
+), locked as materialized (
+    select r.run_id, r.fence, w.fraction, w.message
+    from mainspring.runs r
+    join word w on r.run_id = w.run_id and r.fence = w.fence
+    where r.worker_id = $1 and r.state + 0 = 2
+    order by r.run_id
+    for no key update of r
+)
+update mainspring.runs r
+set progress = l.fraction, progress_text = l.message
+from locked l
+where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = 2
+returning r.run_id
 
 -- name: beat_0
 -- unguarded: append-only.
@@ -91,6 +111,17 @@ where w.tenant_id = $1 and (w.state in (1, 2) or w.ended_at > (select clock_time
 order by w.state, w.registered_at desc
 limit 1000
 
+-- name: view_worker
+select w.*, w.labels::text as labels_text,
+       (select max(b.at)
+        from (select at, worker_ids from mainspring.worker_beats_0
+              union all
+              select at, worker_ids from mainspring.worker_beats_1) as b
+        where w.worker_id = any (b.worker_ids)) as last_beat_at,
+       (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2) as running
+from mainspring.workers w
+where w.tenant_id = $1 and w.worker_id = $2
+
 -- name: prune_workers
 -- unguarded: rows of incarnations that ended long ago; their state never changes again.
 delete from mainspring.workers w
@@ -99,7 +130,7 @@ where w.state in (3, 4) and w.ended_at < (select clock_timestamp()) - interval '
 
 -- name: offers
 -- What the living workers can run.
-select distinct queues, tasks from mainspring.workers where tenant_id = $1 and state in (1, 2) limit 10000
+select distinct queues, tasks, labels::text as labels_text from mainspring.workers where tenant_id = $1 and state in (1, 2) limit 10000
 
 -- name: offers_by_queue
 select q.queue, count(*)::int as workers

@@ -2,126 +2,205 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from functools import partial
 from typing import Any
 
-import msgspec
-
-from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.sdk.context import Context
-from mainspring.sdk.errors import BadPayload
 from mainspring.sdk.task import Task
-from mainspring.worker.attempt import SUCCEEDED, Attempt, Ending, Execute, Heeds, ending_after_stop, failed
+from mainspring.worker.attempt import (
+    SUCCEEDED,
+    Attempt,
+    Ending,
+    Execute,
+    Heeds,
+    NoteProgress,
+    OpenLog,
+    ending_after_stop,
+    failed,
+)
+from mainspring.worker.capture import Voice, current
+from mainspring.worker.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.executors.threads import ThreadPool
 
-_FRAMES = 8
-_encode = msgspec.json.Encoder().encode
+_set_current = current.set
 
 
 class PythonExecutor:
-    """Neither a coroutine nor a thread can be ended for certain: when the lease is lost the process must go."""
+    """Neither a coroutine nor a thread can be ended for certain: when the lease is lost the process must go.
+
+    Without `open_log` what tasks say is not kept, and without `note_progress` how far they are.
+    """
 
     killable = False
 
-    def __init__(self, tasks: Mapping[str, Task[Any, Any]], slots: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[Any, Any]],
+        slots: int,
+        *,
+        open_log: OpenLog | None = None,
+        note_progress: NoteProgress | None = None,
+    ) -> None:
         self._tasks = tasks
         self._threads: ThreadPool[Ending] = ThreadPool(slots)
+        self._open_log = open_log
+        self._note_progress = note_progress
+        self._voice: Voice | None = None
 
     def offers(self) -> dict[str, Execute]:
         return {
-            name: _on_the_loop(task) if task.kind == "async" else _in_a_thread(task, self._threads)
+            name: self._on_the_loop(task) if task.kind == "async" else self._in_a_thread(task)
             for name, task in self._tasks.items()
         }
 
     def kill_all(self) -> None:
         """Nothing to do: see `killable`."""
 
+    def _on_the_loop(self, task: Task[Any, Any]) -> Execute:
+        wants_context = task.context_parameter is not None
+        bind = task.bind_json
 
-def _on_the_loop(task: Task[Any, Any]) -> Execute:
-    wants_context = task.context_parameter is not None
-    bind = task.bind_json
+        async def execute(attempt: Attempt) -> Ending:
+            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+                return refusal
+            _set_current(attempt)
+            context = None
+            if wants_context:
+                context = self._context(attempt)
+                attempt.on_stop = context.cancel
+            try:
+                result = await bind(attempt.order.payload, context)()
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
+                ending = ending_of_error(error)
+            else:
+                ending = SUCCEEDED if result is None else ending_of_result(result)
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
+            if context is not None:
+                await _clean_up(context)
+            if attempt.log is not None:
+                await _finish_log(attempt)
+            return ending
 
-    async def execute(attempt: Attempt) -> Ending:
-        context = None
-        if wants_context:
-            context = _context(attempt)
+        return execute
+
+    def _in_a_thread(self, task: Task[Any, Any]) -> Execute:
+        async def execute(attempt: Attempt) -> Ending:
+            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+                return refusal
+            _set_current(attempt)
+            context = self._context(attempt)
+            try:
+                call = task.bind_json(attempt.order.payload, context)
+            except Exception as error:  # noqa: BLE001 - annotations are the user's code too
+                return ending_of_error(error)
             attempt.on_stop = context.cancel
+            attempt.heeds = Heeds.NOTHING
+            ending = await self._threads.run(partial(_called, call, context))
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
+            if attempt.log is not None:
+                await _finish_log(attempt)
+            return ending
+
+        return execute
+
+    def _context(self, attempt: Attempt) -> Context:
+        order = attempt.order
+        context = Context(
+            job_id=order.job_id,
+            run_id=str(order.run_id),
+            attempt=order.attempt,
+            scheduled_for=order.scheduled_for,
+            task=order.task,
+            name=order.name,
+        )
+        if self._voice is None and self._open_log is not None:
+            self._voice = Voice(self._open_log)
+        context._channel = _Channel(attempt, self._voice, self._note_progress)
+        return context
+
+
+class _Channel:
+    """The way of a context's words into the attempt's log, and of its progress to the next exchange."""
+
+    __slots__ = ("_attempt", "_note_progress", "_voice")
+
+    def __init__(self, attempt: Attempt, voice: Voice | None, note_progress: NoteProgress | None) -> None:
+        self._attempt = attempt
+        self._voice = voice
+        self._note_progress = note_progress
+
+    def progress(self, fraction: float | None, message: str | None) -> None:
+        if self._note_progress is not None:
+            self._note_progress(self._attempt, fraction, message)
+
+    def log(self, text: str) -> None:
+        if self._voice is not None:
+            self._voice.write(self._attempt, text.encode("utf-8", "backslashreplace"))
+
+
+def _called(call: Callable[[], Any], context: Context) -> Ending:
+    """In the thread: the task, and what it wants done after it."""
+    ending = ending_of_call(call)
+    for clean_up in context.take_cleanups():
         try:
-            result = await bind(attempt.order.payload, context)()
+            if inspect.iscoroutine(left := clean_up()):
+                left.close()
+                context.log("a clean-up is a coroutine function, which only an async task can have")
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+            context.log(_clean_up_failed(error), end="")
+    return ending
+
+
+async def _clean_up(context: Context) -> None:
+    for clean_up in context.take_cleanups():
+        try:
+            if inspect.isawaitable(left := clean_up()):
+                await left
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
-            return ending_of_error(error) if attempt.stopping is None else ending_after_stop(attempt)
-        if attempt.stopping is not None:
-            return ending_after_stop(attempt)
-        return SUCCEEDED if result is None else ending_of_result(result)
-
-    return execute
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+            context.log(_clean_up_failed(error), end="")
 
 
-def _in_a_thread(task: Task[Any, Any], threads: ThreadPool[Ending]) -> Execute:
-    async def execute(attempt: Attempt) -> Ending:
-        context = _context(attempt)
-        try:
-            call = task.bind_json(attempt.order.payload, context)
-        except Exception as error:  # noqa: BLE001 - annotations are the user's code too
-            return ending_of_error(error)
-        attempt.on_stop = context.cancel
-        attempt.heeds = Heeds.NOTHING
-        ending = await threads.run(lambda: _called(call))
-        return ending if attempt.stopping is None else ending_after_stop(attempt)
-
-    return execute
+def _clean_up_failed(error: BaseException) -> str:
+    return "a clean-up failed: " + "".join(traceback.format_exception(error))
 
 
-def _called(call: Callable[[], Any]) -> Ending:
+async def _finish_log(attempt: Attempt) -> None:
+    """What became of the attempt is settled: to be told to stop only means not to wait for the rest of its log."""
+    assert attempt.log is not None
     try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
-        return ending_of_error(error)
-    if inspect.iscoroutine(result):
-        result.close()
-        return failed("TypeError: the task returned a coroutine; declare it with async def", retry=False)
-    return SUCCEEDED if result is None else ending_of_result(result)
+        await attempt.log.finish()
+    except asyncio.CancelledError:
+        return
 
 
-def _context(attempt: Attempt) -> Context:
-    order = attempt.order
-    return Context(
-        job_id=order.job_id,
-        run_id=str(order.run_id),
-        attempt=order.attempt,
-        scheduled_for=order.scheduled_for,
-        task=order.task,
-        name=order.name,
-    )
-
-
-def ending_of_result(result: object) -> Ending:
-    """SUCCESS with the result as JSON; a result that cannot be kept is an error that another try would not mend."""
-    try:
-        data = _encode(result)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        return failed(f"{type(error).__name__}: the result cannot be kept as JSON: {error}", retry=False)
-    if len(data) > MAX_RESULT_BYTES:
-        return failed(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept", retry=False)
-    return Ending(result=msgspec.Raw(data))
-
-
-def ending_of_error(error: BaseException) -> Ending:
-    """FAILED with "ValueError: message" and the last frames of the traceback."""
-    if isinstance(error, BadPayload):
-        return failed(error.detail, retry=False)
-    headline = "".join(traceback.format_exception_only(error)).strip()
-    frames = "".join(traceback.format_tb(_users_frames(error.__traceback__), limit=-_FRAMES))
-    return failed(f"{headline}\n{frames}".rstrip())
-
-
-def _users_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without our own frames at its top."""
-    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    return frames
+def _without_effect(attempt: Attempt) -> Ending | None:
+    """A setting that cannot be kept on the loop or in a thread must not be taken for kept."""
+    setup = attempt.order.setup
+    if setup is None:
+        return None
+    limits = setup.limits
+    asked = {
+        "env": setup.env,
+        "limits.memory": limits and limits.memory,
+        "limits.cpu": limits and limits.cpu,
+        "limits.processes": limits and limits.processes,
+        "limits.files": limits and limits.files,
+        "sandbox": setup.sandbox,
+    }
+    for name, value in asked.items():
+        if value:
+            return failed(
+                f"{name} has an effect only on shell and process tasks: declare the task with executor='process'",
+                retry=False,
+            )
+    return None

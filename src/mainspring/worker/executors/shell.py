@@ -1,6 +1,7 @@
-"""Shell runs: each in its own session and process group, with an environment of its own, dead when its worker is.
+"""Shell runs: each a tree of processes in a folder and with an environment of its own, dead when its worker is.
 
-How a command starts so that it can never run unguarded is told in child.py.
+The watchdog starts the command and knows when the last of its processes is gone (worker/watchdog); here is what it is
+given, what becomes of its output, and how it is stopped.
 """
 
 from __future__ import annotations
@@ -10,25 +11,28 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from mainspring.domain.job import SHELL_TASK
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.attempt import Attempt, Ending, Execute, Heeds, ending_after_stop, failed
-from mainspring.worker.executors.child import OUTPUT_KEPT, Child, start_behind_gate
-from mainspring.worker.executors.groups import signal_group, wait_until_gone
+from mainspring.wire.execution import Cause, RunSetup
+from mainspring.worker.attempt import Attempt, Ending, Execute, Heeds, OpenLog, ending_after_stop, failed
+from mainspring.worker.executors.output import OUTPUT_KEPT, Output
+from mainspring.worker.executors.sandbox import WRAPPER, NoSandbox, in_bubblewrap
+from mainspring.worker.ward import SpawnOrder, Ward
 from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.work_folders import WorkFolders
 
 # The kernel takes 128 KiB for one variable; the rest is for its name and the other ones.
 _MOST_PAYLOAD = 120 * 1024
-_INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "TMPDIR")
+_INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# How long output may still trickle in once the whole group is gone: only a process that left the group holds the pipe.
-_LAST_OUTPUT = 0.2
+_NO_SETUP = RunSetup()
 
 log = get_logger("shell")
 
@@ -36,18 +40,29 @@ log = get_logger("shell")
 class ShellExecutor:
     killable = True
 
-    def __init__(self, watchdog: WatchdogLink, *, kill_grace: float, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        watchdog: WatchdogLink,
+        *,
+        kill_grace: float,
+        environ: Mapping[str, str] | None = None,
+        open_log: OpenLog | None = None,
+        folders: WorkFolders | None = None,
+    ) -> None:
         self._watchdog = watchdog
         self._kill_grace = kill_grace
-        self._environ = base_environment(os.environ if environ is None else environ)
-        self._groups: set[int] = set()
+        self._workers_environ = os.environ if environ is None else environ
+        self._environ = base_environment(self._workers_environ)
+        self._open_log = open_log
+        self._folders = folders or WorkFolders()
+        self._wards: set[Ward] = set()
 
     def offers(self) -> dict[str, Execute]:
         return {SHELL_TASK: self.execute}
 
     def kill_all(self) -> None:
-        for group in self._groups:
-            signal_group(group, signal.SIGKILL)
+        for ward in self._wards:
+            ward.kill()
 
     async def execute(self, attempt: Attempt) -> Ending:
         news = asyncio.Event()
@@ -57,49 +72,73 @@ class ShellExecutor:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
         if memoryview(order.payload).nbytes > _MOST_PAYLOAD:
             return failed(f"payload: a shell run takes at most {_MOST_PAYLOAD} bytes", retry=False)
-        argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
         try:
-            child = await start_behind_gate(argv, self._environ | environment_of(order), news)
+            folder = self._folders.make()
+        except OSError as error:
+            return failed(f"no working folder could be made: {error}")
+        try:
+            return await self._run_in(folder, attempt, news)
+        except NoSandbox:
+            return failed("sandbox: bubblewrap (bwrap) is not installed on this worker", retry=False)
+        finally:
+            await self._folders.remove(folder)
+
+    async def _run_in(self, folder: Path, attempt: Attempt, news: asyncio.Event) -> Ending:
+        spawn_order = self._spawn_order(attempt.order, folder)
+        try:
+            output = Output(attempt, self._open_log)
+        except OSError as error:
+            return failed(f"the command could not be started: {error}")
+        try:
+            ward = await self._watchdog.spawn(spawn_order, output=output.writer)
+            output.close_writer()
+            await self._until_gone(ward, attempt, news)
+            await output.finish()
         except (OSError, ValueError) as error:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
-        try:
-            return await self._see_through(attempt, child, news)
         finally:
-            child.close()
+            output.close()
+        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
+        return _ending(attempt, ward, output)
 
-    async def _see_through(self, attempt: Attempt, child: Child, news: asyncio.Event) -> Ending:
-        self._groups.add(child.group)
-        attempt.kill = partial(signal_group, child.group, signal.SIGKILL)
+    def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
+        setup = order.setup or _NO_SETUP
+        assert order.command
+        argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
+        environ = self._environ | {"TMPDIR": str(folder)} | (setup.env or {}) | environment_of(order)
+        if setup.sandbox is None:
+            return SpawnOrder(argv, environ, str(folder), setup.limits)
+        data = Path(DEFAULT_DATA_FOLDER).absolute()
+        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,))
+        home = {} if setup.env and "HOME" in setup.env else {"HOME": str(folder)}
+        return SpawnOrder(argv, environ | home, str(folder), setup.limits, wrapper=WRAPPER)
+
+    async def _until_gone(self, ward: Ward, attempt: Attempt, news: asyncio.Event) -> None:
+        """Returns when no process of the tree is left. One that is told to stop has its grace, and then none."""
+        self._wards.add(ward)
+        attempt.kill = ward.kill
+        ward.on_news(news.set)
         try:
-            self._watchdog.guard(child.group)
-            if attempt.stopping is None and not attempt.fenced:
-                child.open_gate()
-            else:
-                child.shut_gate()
-            await self._until_gone(child, attempt, news)
-        except OSError as error:
-            return failed(f"the command could not be guarded: {error}")
+            if attempt.stopping is not None or attempt.fenced:
+                ward.kill()  # told while it started: it has hardly begun
+            while not ward.exited.is_set() and attempt.stopping is None:
+                news.clear()
+                await news.wait()
+            if not ward.exited.is_set():
+                ward.terminate()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._grace(attempt)):
+                        await ward.gone.wait()
+                ward.kill()
+            await ward.gone.wait()
         finally:
-            signal_group(child.group, signal.SIGKILL)
-            attempt.kill = None  # the number may soon be somebody else's
-            self._groups.discard(child.group)
-            self._watchdog.release(child.group)
-        await child.output_ended(_LAST_OUTPUT)
-        log.debug("output", run=str(attempt.order.run_id), bytes=child.output_bytes, tail=child.output)
-        return _ending(attempt, child)
+            ward.close()
+            attempt.kill = None
+            self._wards.discard(ward)
 
-    async def _until_gone(self, child: Child, attempt: Attempt, news: asyncio.Event) -> None:
-        """Returns when no process of the group is left. What a command leaves behind dies with its run."""
-        await news.wait()
-        if child.exit_code is None and attempt.stopping is not None:
-            signal_group(child.group, signal.SIGTERM)
-            await wait_until_gone(child.group, timeout=self._kill_grace, leader_reaped=False)
-            signal_group(child.group, signal.SIGKILL)
-        while child.exit_code is None:
-            news.clear()
-            await news.wait()
-        signal_group(child.group, signal.SIGKILL)
-        await wait_until_gone(child.group, leader_reaped=True)
+    def _grace(self, attempt: Attempt) -> float:
+        setup = attempt.order.setup
+        return self._kill_grace if setup is None or setup.kill_grace is None else setup.kill_grace
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -121,17 +160,17 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, child: Child) -> Ending:
-    text = child.output
+def _ending(attempt: Attempt, ward: Ward, output: Output) -> Ending:
+    text = output.text
     if attempt.stopping is not None:
         return ending_after_stop(attempt, text)
-    if child.exit_code == 0:
+    if ward.exit_code == 0 and ward.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
-        if child.output_bytes > OUTPUT_KEPT:
-            result["output_bytes"] = child.output_bytes
+        if output.size > OUTPUT_KEPT:
+            result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""
-    return failed(f"{_in_words(child.exit_code)}{tail}")
+    return failed(f"{ward.breach or _in_words(ward.exit_code)}{tail}", cause=Cause(exit_code=ward.exit_code))
 
 
 def _in_words(exit_code: int | None) -> str:

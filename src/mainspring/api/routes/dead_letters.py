@@ -1,0 +1,107 @@
+"""/v1/dead-letters: list, look, replay, discard; one by its id, or many by a filter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, get, post
+from litestar.params import QueryParameter
+
+from mainspring.api.bodies import ChoiceBody, ReplayBody
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.runs import run_id_of
+from mainspring.api.services import services_of, tenant_of
+from mainspring.domain.errors import NotFound
+from mainspring.domain.intake import parse_time
+from mainspring.operations.reader import LetterQuery
+from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
+
+Http = Request[Any, Any, Any]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+_TAGS = ["dead letters"]
+
+
+@get("/v1/dead-letters", summary="Runs that failed for good, newest first", tags=_TAGS)
+async def list_dead_letters(
+    request: Http,
+    job: str | None = None,
+    task: str | None = None,
+    queue: str | None = None,
+    error: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+) -> Response[DeadLetterList]:
+    query = LetterQuery(
+        job,
+        task,
+        queue,
+        error,
+        None if since is None else parse_time(since, "since"),
+        None if until is None else parse_time(until, "until"),
+        cursor,
+        limit,
+    )
+    page = await services_of(request).reader.dead_letters(tenant_of(request), query)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/v1/dead-letters/{run_id:str}", summary="One dead letter, with every try's error", tags=_TAGS)
+async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
+    return await services_of(request).reader.dead_letter(tenant_of(request), run_id_of(run_id))
+
+
+@post(
+    "/v1/dead-letters:replay", dto=ChoiceBody, return_dto=None, status_code=202, tags=_TAGS,
+    summary="Replay dead letters by filter",
+)  # fmt: skip
+async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed:
+    return await services_of(request).replayer.replay_all(tenant_of(request), data)
+
+
+@post(
+    "/v1/dead-letters:discard", dto=ChoiceBody, return_dto=None, status_code=200, tags=_TAGS,
+    summary="Discard dead letters by filter",
+)  # fmt: skip
+async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
+    return await services_of(request).replayer.discard_all(tenant_of(request), data)
+
+
+@post(
+    "/v1/dead-letters/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
+    summary="run_id:replay, run_id:discard",
+)  # fmt: skip
+async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> Response[Any]:
+    run_id, _, verb = run_and_verb.rpartition(":")
+    return await _act(request, run_id, verb, data or ReplayRequest())
+
+
+@post(
+    "/v1/dead-letters/{run_id:str}/{verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
+    summary="The same verbs, as a path",
+)  # fmt: skip
+async def act_on_dead_letter_by_path(
+    request: Http, run_id: str, verb: str, data: ReplayRequest | None = None
+) -> Response[Any]:
+    return await _act(request, run_id, verb, data or ReplayRequest())
+
+
+async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Response[Any]:
+    services, tenant = services_of(request), tenant_of(request)
+    match verb:
+        case "replay":
+            replay_id = await services.replayer.replay(tenant, run_id_of(run_id), data.payload)
+            return Response(await services.reader.run(tenant, replay_id), status_code=202)
+        case "discard":
+            return Response(await services.replayer.discard(tenant, run_id_of(run_id)), status_code=200)
+        case _:
+            raise NotFound(
+                f"a dead letter has no verb {verb!r}", code="no_such_route", hint="there are :replay and :discard"
+            )
+
+
+HANDLERS = [
+    list_dead_letters, get_dead_letter, replay_dead_letters, discard_dead_letters, act_on_dead_letter,
+    act_on_dead_letter_by_path,
+]  # fmt: skip

@@ -1,0 +1,76 @@
+"""/v1/runs/{id}/logs: what a run printed, whole or as it comes; and /v1/exchange/logs, where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from litestar import MediaType, Request, Response, get, post
+from litestar.params import QueryParameter
+from litestar.response import Stream
+
+from mainspring.api.bodies import ShipmentBody
+from mainspring.api.routes.runs import run_id_of
+from mainspring.api.services import services_of, tenant_of
+from mainspring.operations.log_follower import Event, LogFollower, parse_mark
+from mainspring.store.logs import NOTHING_PRINTED
+from mainspring.wire.logs import LogReceipt, LogShipment
+
+Http = Request[Any, Any, Any]
+# What a run prints is its own affair: no browser shall take it for a page, and no cache shall keep it.
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+_encode = msgspec.json.Encoder().encode
+
+
+@get(
+    "/v1/runs/{run_id:str}/logs",
+    summary="What an attempt printed: text, or with follow=true server-sent events to the end of the run",
+    tags=["runs"],
+)
+async def get_logs(
+    request: Http,
+    run_id: str,
+    attempt: Annotated[int | None, QueryParameter(ge=1, le=100_000)] = None,
+    follow: bool = False,
+) -> Stream:
+    services, tenant, found = services_of(request), tenant_of(request), run_id_of(run_id)
+    standing = await services.logs.standing(tenant, found, attempt)
+    if follow:
+        told = request.headers.get("last-event-id")
+        resume = parse_mark(told) if told else None
+        follower = LogFollower(services.logs, services.clock, tenant, found, standing, attempt=attempt, resume=resume)
+        return Stream(_as_text(follower), media_type="text/event-stream", headers=_HEADERS)
+    number = attempt or standing.attempt
+    log = standing.logs.get(number, NOTHING_PRINTED)
+    headers = {**_HEADERS, "Mainspring-Log-Attempt": str(number)}
+    if log.truncated:
+        headers["Mainspring-Log-Truncated"] = "true"
+    text = services.logs.read(tenant, found, log)
+    return Stream(text, media_type="text/plain", headers=headers)
+
+
+@post(
+    "/v1/exchange/logs",
+    dto=ShipmentBody,
+    return_dto=None,
+    status_code=200,
+    tags=["workers"],
+    summary="What a worker's attempts have printed",
+)
+async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
+    receipt = await services_of(request).logs.append(tenant_of(request), data)
+    return Response(_encode(receipt), media_type=MediaType.JSON)  # type: ignore[arg-type]
+
+
+async def _as_text(follower: LogFollower) -> AsyncIterator[bytes]:
+    yield b": the log of a run\n\n"  # sends the headers: a quiet run may have nothing to say for long
+    async for event in follower.events():
+        yield b": keep-alive\n\n" if event is None else _spelt(event)
+
+
+def _spelt(event: Event) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.mark).encode(), event.name.encode(), _encode(event.data))
+
+
+HANDLERS = [get_logs, ship_logs]

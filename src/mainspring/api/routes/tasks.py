@@ -1,0 +1,15 @@
+"""/v1/tasks: what can be run, and with which parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, get
+
+from mainspring.api.services import services_of, tenant_of
+from mainspring.wire.tasks import TaskList
+
+
+@get("/v1/tasks", summary="Tasks that live workers offer, with what they take", tags=["tasks"])
+async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:
+    return await services_of(request).signatures.offered(tenant_of(request))

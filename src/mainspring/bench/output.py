@@ -1,0 +1,98 @@
+"""Output: a shell run that prints 100 MB, through the worker and the server into the log store, and back."""
+
+from __future__ import annotations
+
+from statistics import median
+from uuid import UUID
+
+import asyncpg
+import httpx
+import uvloop
+
+from mainspring.bench.arena import Server, Worker, empty_arena, fresh_postgres
+from mainspring.bench.figures import progress, show
+from mainspring.bench.recorded import until_ended
+from mainspring.kernel.config import DEFAULT_LOG_BYTES
+
+MEGABYTES = 100
+ROUNDS = 3
+_LINE = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789"
+
+
+def main(megabytes: int | None, as_json: bool) -> int:
+    show("output", uvloop.run(run(megabytes or MEGABYTES)), as_json)
+    return 0
+
+
+async def run(megabytes: int, rounds: int = ROUNDS) -> dict[str, object]:
+    """The middle one of the rounds, and the most memory that worker and server have held."""
+    size = megabytes * 1_000_000
+    rates: list[float] = []
+    with progress() as bar:
+        stage = bar.add_task("runs that print", total=rounds + 1)
+        async with fresh_postgres() as (postgres, folder), empty_arena(postgres, folder) as arena:
+            server = await arena.start_server()
+            worker = await arena.start_worker(server.url)
+            connection = await arena.connect()
+            async with httpx.AsyncClient(headers=arena.headers, base_url=server.url, timeout=60) as client:
+                idle = _peaks(worker, server)
+                for _ in range(rounds):
+                    run_id, seconds = await _print(client, connection, size, {"output": size})
+                    await _check(client, run_id, size)
+                    rates.append(megabytes / seconds)
+                    bar.advance(stage)
+                peaks = _peaks(worker, server)
+                run_id, capped = await _print(client, connection, size, None)
+                await _check(client, run_id, min(size, DEFAULT_LOG_BYTES))
+                bar.advance(stage)
+            await connection.close()
+    return {
+        "mb": megabytes,
+        "mb_per_s": round(median(rates), 1),
+        "slowest_mb_per_s": round(min(rates), 1),
+        "capped_mb_per_s": round(megabytes / capped, 1),
+        "worker_rss_mb": peaks[0],
+        "server_rss_mb": peaks[1],
+        "worker_idle_rss_mb": idle[0],
+        "server_idle_rss_mb": idle[1],
+    }
+
+
+async def _print(
+    client: httpx.AsyncClient, connection: asyncpg.Connection, size: int, limits: dict[str, int] | None
+) -> tuple[UUID, float]:
+    """Run it; answers the run and the seconds from its start until its log was whole and it ended."""
+    body: dict[str, object] = {"command": f"yes '{_LINE}' | head -c {size}", "retry": {"max_attempts": 1}}
+    if limits is not None:
+        body["limits"] = limits
+    answer = await client.post("/v1/jobs", json=body)
+    answer.raise_for_status()
+    run_id = UUID(answer.json()["job_id"])
+    await until_ended(connection, [run_id])
+    ran: float = await connection.fetchval("select ran_ms from mainspring.run_history where run_id = $1", run_id)
+    return run_id, ran / 1000
+
+
+async def _check(client: httpx.AsyncClient, run_id: UUID, size: int) -> None:
+    """The log is what was printed, from its first byte to the last that counts."""
+    line = f"{_LINE}\n".encode()
+    expected = (line * (size // len(line) + 1))[:size]
+    position, rest = 0, b""
+    async with client.stream("GET", f"/v1/runs/{run_id}/logs") as answer:
+        answer.raise_for_status()
+        async for data in answer.aiter_bytes():
+            kept = data[: size - position]
+            if kept != expected[position : position + len(kept)]:
+                raise AssertionError(f"the log differs from what was printed between {position} and {len(kept)} on")
+            position += len(kept)
+            rest += data[len(kept) :]
+    if position != size or (rest and b"truncated" not in rest):
+        raise AssertionError(f"{size} bytes of output were to be kept, {position} are there, and {rest[:100]!r}")
+
+
+def _peaks(worker: Worker, server: Server) -> tuple[float | None, float | None]:
+    worker_mb, server_mb = worker.peak_mb(), server.peak_mb()
+    return (
+        None if worker_mb is None else round(worker_mb, 1),
+        None if server_mb is None else round(server_mb, 1),
+    )

@@ -1,0 +1,57 @@
+"""`mainspring dead-letter`"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_fields, show_json
+from mainspring.cli.wording import both, local
+
+if TYPE_CHECKING:
+    from mainspring.wire.runs import AttemptView, DeadLetterView
+
+EXAMPLES = ("mainspring dead-letter 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+
+
+def command(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Show a dead letter: its payload, and the error of every try."""
+    with connect(url, token_file, data) as client:
+        letter = client.dead_letter(run_id)
+    if as_json:
+        show_json(letter)
+    else:
+        show_fields(_fields(letter, datetime.now(UTC)))
+
+
+def _fields(letter: DeadLetterView, now: datetime) -> list[tuple[str, str | None]]:
+    import msgspec
+
+    fields: list[tuple[str, str | None]] = [
+        ("run", letter.run_id),
+        ("job", letter.job_id),
+        ("name", letter.name),
+        ("task", f"{letter.task}, queue {letter.queue}"),
+        ("due", both(letter.scheduled_for, now)),
+        ("died", both(letter.died_at, now)),
+        ("reason", letter.reason),
+        ("replay of", letter.replay_of),
+        ("payload", msgspec.json.encode(letter.payload).decode() if letter.payload else None),
+    ]
+    if letter.tries:
+        return fields + [(f"try {one.attempt}", _words(one)) for one in letter.tries]
+    return [*fields, ("last error", letter.error_message)]
+
+
+def _words(one: AttemptView) -> str:
+    where = one.worker_name or one.worker_id or "no worker"
+    return f"{one.outcome} {local(one.ended_at)} on {where}" + (f"\n{one.error.rstrip()}" if one.error else "")

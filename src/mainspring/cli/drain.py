@@ -1,0 +1,50 @@
+"""`mainspring drain`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import show_json, show_line
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
+
+EXAMPLES = ("mainspring drain web-1-4242", "mainspring drain 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11")
+
+
+def command(
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's id or name.")],
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Ask a worker to leave: it takes no more work, lets its runs finish, hands back the rest, and ends."""
+    with connect(url, token_file, data) as client:
+        view = client.drain_worker(_worker_id(client, worker))
+    if as_json:
+        show_json(view)
+    else:
+        runs = f"; {view.running} run(s) to finish" if view.running else ""
+        show_line(f"worker {view.name} ({view.worker_id}) is {view.state}{runs}")
+
+
+def _worker_id(client: Client, worker: str) -> str:
+    """The id of the living worker of that name, unless it is an id already."""
+    from mainspring.domain.errors import Conflict, NotFound
+    from mainspring.kernel.ids import parse_uuid
+
+    if parse_uuid(worker) is not None:
+        return worker
+    named = [found for found in client.workers().workers if found.name == worker]
+    living = [found.worker_id for found in named if found.state in ("LIVE", "DRAINING")]
+    if len(living) > 1:
+        raise Conflict(f"{len(living)} workers are called {worker}", hint="name one by its id: " + ", ".join(living))
+    if living:
+        return living[0]
+    if named:
+        raise Conflict(f"worker {worker} is gone: {named[0].state}", code="worker_gone")
+    raise NotFound(f"there is no worker {worker!r}", hint="see: mainspring workers")

@@ -1,0 +1,77 @@
+"""`mainspring replay`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mainspring.cli.choosing import (
+    AllFlag,
+    ErrorOption,
+    JobOption,
+    QueueOption,
+    RunsArgument,
+    SinceOption,
+    TaskOption,
+    UntilOption,
+    check_choice,
+    filters_of,
+)
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import say, show_json, show_line
+from mainspring.cli.submit import payload_of
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
+    from mainspring.wire.runs import Replayed
+
+EXAMPLES = (
+    "mainspring replay 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",
+    "mainspring replay --task invoice.send --error timeout",
+    'mainspring replay 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --payload \'{"region": "eu"}\'',
+)
+
+
+def command(
+    run_ids: RunsArgument = None,
+    job: JobOption = None,
+    task: TaskOption = None,
+    queue: QueueOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    everything: AllFlag = False,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="Another payload for them.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Run dead letters again, as new runs for the same fire times. Prints the new runs' ids."""
+    filters = filters_of(job, task, queue, error, since, until)
+    check_choice(run_ids, filters, everything=everything)
+    changed = payload_of(payload, [])
+    with connect(url, token_file, data) as client:
+        done = (
+            _by_id(client, run_ids, changed)
+            if run_ids
+            else client.replay_dead_letters(changed, all=everything, **filters)
+        )
+    if as_json:
+        show_json(done)
+        return
+    for run_id in done.run_ids:
+        show_line(run_id)
+    say(f"{done.replayed} replayed" + (", and there are more: repeat the command" if done.more else ""))
+    for reason, count in done.left.items():
+        say(f"{count} left: {reason}")
+
+
+def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -> Replayed:
+    from mainspring.wire.runs import Replayed
+
+    new = [client.replay(run_id, payload).run_id for run_id in run_ids]
+    return Replayed(len(new), new)

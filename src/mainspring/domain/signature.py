@@ -1,0 +1,305 @@
+"""A task's signature: the JSON Schema that its workers declare, turned into a check that costs one pass in C.
+
+Decoding a payload into a msgspec type takes well under a microsecond; a JSON Schema library takes tens. So a schema is
+translated once into the type that would have made it. Whatever the translation does not understand is let through: the
+worker has the last word, and a submission is never refused wrongly. Two things are left out on purpose. Patterns: an
+expression that backtracks would hold up the whole server. Upper bounds on sets: `["a", "a"]` is a set of one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Union
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from mainspring.domain.errors import InvalidInput
+
+_DEEPEST = 32
+_FORMATS: dict[str, Any] = {
+    "date-time": datetime,
+    "date": date,
+    "duration": timedelta,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
+_NUMBER_BOUNDS = {
+    "minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt", "multipleOf": "multiple_of",
+}  # fmt: skip
+_TEXT_BOUNDS = {"minLength": "min_length", "maxLength": "max_length"}
+_ARRAY_BOUNDS = {"minItems": "min_length", "maxItems": "max_length"}
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+_PATH = re.compile(r" - at `\$?([^`]*)`$")
+_SHOWN_NAMES = 12
+# What msgspec raises for types that it has no decoder for.
+_UNBUILDABLE = (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError)
+_LONGEST_NAME = 100
+
+Schema = Mapping[str, Any]
+
+
+class Signature:
+    """What one task takes. `check` raises InvalidInput (bad_payload) that names the parameter."""
+
+    __slots__ = ("_decode", "_optional", "_required", "_task")
+
+    def __init__(self, task: str, schema: Schema) -> None:
+        self._task = task
+        self._decode = msgspec.json.Decoder(_Translation(schema).whole()).decode
+        resolved = _Translation(schema).resolved(schema)
+        properties, required = _properties(resolved), _names(resolved.get("required"))
+        self._required = [name for name in properties if name in required]
+        self._optional = [name for name in properties if name not in required]
+
+    def check(self, payload: str | None) -> None:
+        """Refuse a payload (JSON text; None is an empty one) that does not fit."""
+        try:
+            self._decode("{}" if payload is None else payload)
+        except msgspec.MsgspecError as error:
+            raise self._in_words(str(error)) from None
+        except RecursionError:
+            return  # nested deeper than we look; the worker will tell
+
+    def _in_words(self, text: str) -> InvalidInput:
+        found = _PATH.search(text)
+        path = found.group(1).lstrip(".") if found else ""
+        words = text[: found.start()] if found else text
+        if missing := _MISSING.search(words):
+            name = _joined(path, missing.group(1))
+            return self._refusal(f"{self._task} needs the parameter {name}", name)
+        if unknown := _UNKNOWN.search(words):
+            last = unknown.group(1)[:_LONGEST_NAME]
+            near = difflib.get_close_matches(last, [*self._required, *self._optional], n=1) if not path else []
+            name = _joined(path, last)
+            hint = f"did you mean {near[0]}?" if near else None
+            return self._refusal(f"{self._task} has no parameter {name}", name, hint=hint)
+        words = words.replace("`", "")
+        expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
+        what = f"the parameter {path}" if path else "the payload"
+        return self._refusal(f"{what} does not fit {self._task}: {words[:1].lower()}{words[1:]}", path, expected)
+
+    def _refusal(self, detail: str, path: str, expected: str | None = None, hint: str | None = None) -> InvalidInput:
+        return InvalidInput(
+            detail,
+            code="bad_payload",
+            field=f"payload.{path}" if path else "payload",
+            expected=expected,
+            hint=hint or self._takes(),
+        )
+
+    def _takes(self) -> str:
+        if not self._required and not self._optional:
+            return f"{self._task} takes no parameters"
+        needs = ", ".join(self._required[:_SHOWN_NAMES])
+        may = ", ".join(self._optional[:_SHOWN_NAMES])
+        if not needs:
+            return f"{self._task} takes, if you like, {may}"
+        return f"{self._task} takes {needs}" + (f" and, if you like, {may}" if may else "")
+
+
+def read_signature(task: str, schema: object) -> Signature | None:
+    """The check for `schema`; None when it is no schema of an object, and so says nothing that we could check."""
+    if not isinstance(schema, dict):
+        return None
+    try:
+        return Signature(task, schema)
+    except _UNBUILDABLE:
+        return None
+
+
+class _Translation:
+    """From JSON Schema to a msgspec type. A keyword that is ignored only lets more through."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._root = schema
+        self._made: dict[tuple[str, str | None], Any] = {}
+        self._under_way: set[str] = set()
+
+    def whole(self) -> Any:
+        return self._type(self._root, 0)
+
+    def resolved(self, schema: Schema) -> Schema:
+        """`schema`, or what it refers to."""
+        for _ in range(_DEEPEST):
+            name = _reference(schema)
+            if name is None:
+                return schema
+            schema = self._definition(name)
+        return {}
+
+    def _definition(self, name: str) -> Schema:
+        definitions = self._root.get("$defs")
+        found = definitions.get(name) if isinstance(definitions, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def _type(self, schema: object, depth: int) -> Any:
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return Any
+        if "$ref" in schema:
+            return self._referred(schema, depth)
+        if "enum" in schema or "const" in schema:
+            return _literal(schema["enum"] if "enum" in schema else [schema["const"]])
+        for either in ("anyOf", "oneOf"):
+            if isinstance(schema.get(either), list):
+                return self._union(schema, schema[either], depth)
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            return _one_of([self._plain(schema, one, depth) for one in kind])
+        return self._plain(schema, kind, depth)
+
+    def _referred(self, schema: Schema, depth: int) -> Any:
+        name = _reference(schema)
+        if name is None or name in self._under_way:  # a type within itself is looked into once
+            return Any
+        if (name, None) not in self._made:
+            self._under_way.add(name)
+            try:
+                self._made[name, None] = self._type(self._definition(name), depth + 1)
+            finally:
+                self._under_way.discard(name)
+        return self._made[name, None]
+
+    def _plain(self, schema: Schema, kind: object, depth: int) -> Any:
+        match kind:
+            case "null":
+                return None
+            case "boolean":
+                return bool
+            case "integer":
+                return _bounded(int, schema, _NUMBER_BOUNDS)
+            case "number":
+                return _bounded(float, schema, _NUMBER_BOUNDS)
+            case "string":
+                return _text(schema)
+            case "array":
+                return self._array(schema, depth)
+            case "object":
+                return self._object(schema, depth)
+            case _:
+                return Any
+
+    def _array(self, schema: Schema, depth: int) -> Any:
+        first = schema.get("prefixItems")
+        if isinstance(first, list):
+            if first and schema.get("minItems") == schema.get("maxItems") == len(first):
+                return tuple[tuple(self._type(item, depth + 1) for item in first)]  # type: ignore[misc]
+            return _bounded(list[Any], schema, _ARRAY_BOUNDS)
+        kind: Any = list[self._type(schema.get("items"), depth + 1)]  # type: ignore[misc]
+        if schema.get("uniqueItems"):
+            return kind  # repeats are counted once, so the number of items says nothing
+        return _bounded(kind, schema, _ARRAY_BOUNDS)
+
+    def _object(self, schema: Schema, depth: int, tag: tuple[str, Any] | None = None) -> Any:
+        properties, required = _properties(schema), _names(schema.get("required"))
+        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        if not properties and not closed and not required:
+            return dict[str, self._type(schema.get("additionalProperties"), depth + 1)]  # type: ignore[misc]
+        fields: list[Any] = []
+        names: dict[str, str] = {}
+        for name in [*properties, *(name for name in required if name not in properties)]:
+            if tag is not None and name == tag[0]:
+                continue
+            names[ours := f"f{len(fields)}"] = name
+            kind = self._type(properties.get(name), depth + 1)
+            # The tag of a struct that stands alone is declared as required, and may be left out nevertheless.
+            needed = name in required and not _one_value(properties.get(name))
+            fields.append((ours, kind) if needed else (ours, kind, None))
+        tagged = {} if tag is None else {"tag_field": tag[0], "tag": tag[1]}
+        return msgspec.defstruct(
+            "Payload", fields, kw_only=True, rename=names, forbid_unknown_fields=closed, gc=False, **tagged
+        )
+
+    def _union(self, schema: Schema, branches: list[Any], depth: int) -> Any:
+        discriminator = schema.get("discriminator")
+        field = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
+        if isinstance(field, str):
+            return _one_of([self._tagged(branch, field, depth) for branch in branches])
+        return _one_of([self._type(branch, depth + 1) for branch in branches])
+
+    def _tagged(self, branch: object, field: str, depth: int) -> Any:
+        if not isinstance(branch, dict):
+            return Any
+        name, schema = _reference(branch), self.resolved(branch)
+        tag = _one_value(_properties(schema).get(field))
+        if not tag or schema.get("type") != "object" or (name is not None and name in self._under_way):
+            return Any
+        if name is None:
+            return self._object(schema, depth + 1, (field, tag[0]))
+        if (name, field) not in self._made:
+            self._under_way.add(name)
+            try:
+                self._made[name, field] = self._object(schema, depth + 1, (field, tag[0]))
+            finally:
+                self._under_way.discard(name)
+        return self._made[name, field]
+
+
+def _reference(schema: Schema) -> str | None:
+    target = schema.get("$ref")
+    return target.removeprefix("#/$defs/") if isinstance(target, str) and target.startswith("#/$defs/") else None
+
+
+def _properties(schema: Schema) -> dict[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _one_value(schema: object) -> list[Any]:
+    """The only value that `schema` allows, in a list; empty when it allows more."""
+    if not isinstance(schema, dict):
+        return []
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return values if isinstance(values, list) and len(values) == 1 and type(values[0]) in (int, str) else []
+
+
+def _literal(values: object) -> Any:
+    if not isinstance(values, list) or not values or any(type(value) not in (int, str, type(None)) for value in values):
+        return Any
+    return Literal[tuple(values)]
+
+
+def _text(schema: Schema) -> Any:
+    if schema.get("contentEncoding") == "base64":
+        return bytes
+    form = schema.get("format")
+    if isinstance(form, str) and form in _FORMATS:
+        return _FORMATS[form]
+    return _bounded(str, schema, _TEXT_BOUNDS)
+
+
+def _bounded(kind: Any, schema: Schema, names: Mapping[str, str]) -> Any:
+    bounds: dict[str, Any] = {ours: schema[theirs] for theirs, ours in names.items() if theirs in schema}
+    if not bounds:
+        return kind
+    try:
+        bounded = Annotated[kind, Meta(**bounds)]
+        msgspec.json.Decoder(bounded)
+    except _UNBUILDABLE:
+        return kind
+    return bounded
+
+
+def _one_of(kinds: list[Any]) -> Any:
+    if not kinds or Any in kinds:
+        return Any
+    union: Any = Union[tuple(kinds)]  # noqa: UP007 - at run time
+    try:
+        msgspec.json.Decoder(union)
+    except _UNBUILDABLE:  # such as two of one kind, which the decoder cannot tell apart
+        return Any
+    return union
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

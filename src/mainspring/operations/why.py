@@ -1,0 +1,58 @@
+"""Why a run is not running, in words: what no worker offers, and one sentence for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.transitions import RunState
+from mainspring.store.lanes import Lane
+from mainspring.store.workers import Offer
+from mainspring.wire.runs import RunView
+
+
+def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
+    """What is missing for a run of this lane to be taken by somebody; None when some living worker can take it."""
+    able = [offer for offer in offers if lane.queue in offer.queues and lane.task in offer.tasks]
+    if not able:
+        return f"no worker offers task {lane.task}"
+    required = lane.required_labels
+    if required is None or any(required.items() <= offer.labels.items() for offer in able):
+        return None
+    return f"no worker that offers task {lane.task} has the required labels {msgspec.json.encode(required).decode()}"
+
+
+def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
+    """One sentence on why a run is not running, or what became of it; a second one for its last error or deadline."""
+    match view.status:
+        case RunState.QUEUED:
+            words = f"It is queued: {view.reason}."
+            if ahead and view.reason == "waiting for a free slot":
+                words = f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
+            return words + _until(deadline)
+        case RunState.SCHEDULED:
+            assert view.ready_at is not None
+            return f"It is {view.reason}, until {_stamp(view.ready_at)}.{_last_error(view)}{_until(deadline)}"
+        case RunState.RUNNING:
+            if view.reason:
+                return f"It runs on worker {view.executor_id}: {view.reason}."
+            words = f"It is running on worker {view.executor_id}, attempt {view.attempt_number} of {view.max_attempts}."
+            return words + _until(deadline)
+        case RunState.SUCCESS:
+            return f"It ran and succeeded on attempt {view.attempt_number}."
+        case _:
+            return f"It ended {view.status}: {view.reason or 'no reason was recorded'}.{_last_error(view)}"
+
+
+def _last_error(view: RunView) -> str:
+    return f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
+
+
+def _until(deadline: datetime | None) -> str:
+    return "" if deadline is None else f" It must be over by {_stamp(deadline)} (run_timeout)."
+
+
+def _stamp(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,240 @@
+"""The table behind `exactly_once`, and how connections of each library are spoken to.
+
+What is said to the database is written once, as steps that yield statements and are sent the number of rows; each
+library says how a statement is run there. Which library a connection is of is seen from the name of its class, so that
+no database library is imported before its user has done so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from mainspring.domain.errors import InvalidInput
+
+TABLE = "mainspring_done"
+DDL = f"create table if not exists {TABLE} (key text primary key, run_id text, done_at timestamptz not null)"
+_CREATION_LOCK = 0x6D61696E7370  # of those who find no table at the same time, one creates it and the others wait
+_IDLE = 0  # psycopg.pq.TransactionStatus.IDLE
+
+T = TypeVar("T")
+
+
+class Statement(NamedTuple):
+    text: str
+    values: tuple[Any, ...] = ()
+
+
+Steps = Generator[Statement, int, T]
+Talk = Callable[["Tongue"], Steps[T]]
+
+
+class Tongue(NamedTuple):
+    """A database's words, with the placeholders of the library at hand."""
+
+    marks: tuple[str, str, str]
+    sqlite: bool = False
+
+    def record(self, key: str, run_id: str | None) -> Steps[bool]:
+        """True when there was no such record."""
+        if not (yield self._is_there):
+            if not self.sqlite:
+                yield Statement(f"select pg_advisory_xact_lock({_CREATION_LOCK})")
+            yield Statement(DDL)
+        now, values = "clock_timestamp()", [key, run_id]
+        if self.sqlite:
+            now, values = self.marks[2], [key, run_id, sortable(datetime.now(UTC))]
+        added = yield Statement(
+            f"insert into {TABLE} (key, run_id, done_at) values ({self.marks[0]}, {self.marks[1]}, {now}) "
+            "on conflict (key) do nothing",
+            tuple(values),
+        )
+        return added == 1
+
+    def forget(self, moment: datetime) -> Steps[int]:
+        """The number of records from before `moment`; they are gone."""
+        if not (yield self._is_there):
+            return 0
+        bound = sortable(moment) if self.sqlite else moment
+        return (yield Statement(f"delete from {TABLE} where done_at < {self.marks[0]}", (bound,)))
+
+    @property
+    def _is_there(self) -> Statement:
+        if self.sqlite:
+            return Statement(f"select 1 from sqlite_master where name = '{TABLE}'")
+        return Statement(f"select 1 where to_regclass('{TABLE}') is not null")
+
+
+def sortable(moment: datetime) -> str:
+    """UTC as text of one width, which SQLite sorts as the times do."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+QUESTION_MARKS = Tongue(("?", "?", "?"), sqlite=True)
+PERCENT = Tongue(("%s", "%s", "%s"))
+PERCENT_SQLITE = PERCENT._replace(sqlite=True)
+DOLLARS = Tongue(("$1", "$2", "$3"))
+NAMED = Tongue((":p0", ":p1", ":p2"))
+NAMED_SQLITE = NAMED._replace(sqlite=True)
+
+
+def hold(connection: Any, talk: Talk[T], *, in_transaction: bool) -> T | Awaitable[T]:
+    """Hold `talk` over this connection: its result, or an awaitable of it where the connection is an async one.
+
+    With `in_transaction`, a connection that commits each statement by itself is refused.
+    """
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__}
+    for names, library in _LIBRARIES:
+        if kinds & names:
+            said: T | Awaitable[T] = library(connection, talk, in_transaction)
+            return said
+    raise TypeError(
+        f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that exactly_once knows: "
+        "it takes those of sqlite3, psycopg, asyncpg, SQLAlchemy and Django"
+    )
+
+
+def _refuse(how: str) -> None:
+    raise InvalidInput(
+        "this connection commits each statement by itself: the record would not be one with its effect",
+        code="no_transaction",
+        field="connection",
+        hint=how,
+    )
+
+
+def _said(steps: Steps[T], run: Callable[[Statement], int]) -> T:
+    statement = next(steps)
+    try:
+        while True:
+            statement = steps.send(run(statement))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def _awaited(steps: Steps[T], run: Callable[[Statement], Awaitable[int]]) -> T:
+    statement = next(steps)
+    while True:
+        rows = await run(statement)
+        try:
+            statement = steps.send(rows)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+# -- one function per library
+
+
+def _sqlite(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+    if in_transaction:
+        _check_sqlite(connection)
+
+    def run(statement: Statement) -> int:
+        cursor = connection.execute(*statement)
+        return 1 if cursor.description and cursor.fetchone() else max(0, cursor.rowcount)
+
+    return _said(talk(QUESTION_MARKS), run)
+
+
+def _check_sqlite(connection: Any) -> None:
+    # Since Python 3.12 there is `autocommit`; before that, and with its default, isolation_level None says the same.
+    alone = getattr(connection, "autocommit", None) is True or connection.isolation_level is None
+    if alone and not connection.in_transaction:
+        _refuse('execute "begin immediate" first, or leave isolation_level at its default')
+
+
+def _psycopg(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+    _check_psycopg(connection, in_transaction)
+    return _said(talk(PERCENT), lambda statement: int(connection.execute(*statement).rowcount))
+
+
+def _psycopg_async(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+    _check_psycopg(connection, in_transaction)
+
+    async def run(statement: Statement) -> int:
+        return int((await connection.execute(*statement)).rowcount)
+
+    return _awaited(talk(PERCENT), run)
+
+
+def _check_psycopg(connection: Any, in_transaction: bool) -> None:
+    if in_transaction and connection.autocommit and connection.info.transaction_status == _IDLE:
+        _refuse('use "with connection.transaction():", or leave autocommit off')
+
+
+def _asyncpg(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+    if in_transaction and not connection.is_in_transaction():
+        _refuse('use "async with connection.transaction():"')
+
+    async def run(statement: Statement) -> int:
+        # Such as "INSERT 0 1", "SELECT 1", "CREATE TABLE".
+        count = (await connection.execute(statement.text, *statement.values)).rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    return _awaited(talk(DOLLARS), run)
+
+
+def _sqlalchemy(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+    from sqlalchemy import text
+
+    dialect = connection.dialect.name
+    if dialect not in ("postgresql", "sqlite"):
+        raise TypeError(f"exactly_once works with PostgreSQL and SQLite, not with {dialect}")
+    if in_transaction:
+        _check_sqlalchemy(connection)
+
+    def run(statement: Statement) -> int:
+        values = {f"p{place}": value for place, value in enumerate(statement.values)}
+        result = connection.execute(text(statement.text), values)
+        return len(result.fetchall()) if result.returns_rows else int(result.rowcount)
+
+    return _said(talk(NAMED_SQLITE if dialect == "sqlite" else NAMED), run)
+
+
+def _check_sqlalchemy(connection: Any) -> None:
+    raw = connection.connection
+    if connection.dialect.name == "sqlite":
+        _check_sqlite(raw.driver_connection)
+    elif getattr(raw.dbapi_connection, "autocommit", False) is True:
+        _refuse("open the connection without isolation_level AUTOCOMMIT")
+
+
+def _sqlalchemy_session(session: Any, talk: Talk[T], in_transaction: bool) -> T:
+    return _sqlalchemy(session.connection(), talk, in_transaction)
+
+
+async def _sqlalchemy_async(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+    done: T = await connection.run_sync(_sqlalchemy, talk, in_transaction)
+    return done
+
+
+async def _sqlalchemy_async_session(session: Any, talk: Talk[T], in_transaction: bool) -> T:
+    return await _sqlalchemy_async(await session.connection(), talk, in_transaction)
+
+
+def _django(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+    if connection.vendor not in ("postgresql", "sqlite"):
+        raise TypeError(f"exactly_once works with PostgreSQL and SQLite, not with {connection.vendor}")
+    if in_transaction and connection.get_autocommit():
+        _refuse('use "with transaction.atomic():"')
+
+    def run(statement: Statement) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(*statement)
+            return 1 if cursor.description and cursor.fetchone() else max(0, cursor.rowcount)
+
+    return _said(talk(PERCENT_SQLITE if connection.vendor == "sqlite" else PERCENT), run)
+
+
+_LIBRARIES: list[tuple[set[tuple[str, str]], Callable[[Any, Talk[Any], bool], Any]]] = [
+    ({("sqlite3", "Connection")}, _sqlite),
+    ({("psycopg", "Connection")}, _psycopg),
+    ({("psycopg", "AsyncConnection")}, _psycopg_async),
+    ({("asyncpg", "Connection"), ("asyncpg", "PoolConnectionProxy")}, _asyncpg),
+    ({("sqlalchemy", "Connection")}, _sqlalchemy),
+    ({("sqlalchemy", "Session"), ("sqlalchemy", "scoped_session")}, _sqlalchemy_session),
+    ({("sqlalchemy", "AsyncConnection")}, _sqlalchemy_async),
+    ({("sqlalchemy", "AsyncSession"), ("sqlalchemy", "async_scoped_session")}, _sqlalchemy_async_session),
+    ({("django", "BaseDatabaseWrapper"), ("django", "ConnectionProxy")}, _django),
+]

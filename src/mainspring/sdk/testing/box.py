@@ -1,0 +1,167 @@
+"""The box: an application run inside a test, on a clock that goes as fast as the test likes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake import parse_time
+from mainspring.domain.signature import read_signature
+from mainspring.sdk.app import Mainspring
+from mainspring.sdk.client import AsyncClient, Client
+from mainspring.sdk.handle import AsyncHandle, Handle
+from mainspring.sdk.job_fields import Duration, When
+from mainspring.sdk.task import Task
+from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
+from mainspring.sdk.testing.desk import Desk
+from mainspring.sdk.testing.driver import Driver
+from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.records import BoxRun
+
+_SETTLED_WITHIN = "30d"
+
+
+class Box:
+    """An application in a box: no server, no worker, no waiting.
+
+        with mainspring.testing.run(app, start="2026-01-01T00:00:00Z") as box:
+            handle = charge.submit(account="a1", cents=1000)
+            assert handle.result() == {"charged": 1000}       # runs what has to run
+            box.advance("1d")                                 # every schedule fires at its times
+            assert [run.status for run in box.runs_of(report)] == ["SUCCESS"]
+
+    While the block lasts, `task.submit` and the application's clients speak to the box. Nothing runs until time is
+    asked to pass: by `advance`, `advance_to`, `run_pending`, `settle`, or a handle's `result`. Async tasks run on a
+    loop of the box; in an async test use the `..._async` methods, and they run on the test's own loop.
+
+    A try takes no time of the box's, and timeouts are not played. `datetime.now()` is the real time: a task that goes
+    by its context (`ctx.scheduled_for`) can be tested for any day.
+    """
+
+    def __init__(
+        self, app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False
+    ) -> None:
+        """`start` is the box's time at first (the real one otherwise), `seed` that of the jitter of retries. With
+        `raise_errors` what a task raises, other than Retry and GiveUp, comes out of `advance` and the others."""
+        self.app = app
+        begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
+        self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
+        self._driver = Driver(self._engine)
+        found = {name: read_signature(name, task.payload_schema) for name, task in app.tasks.items()}
+        desk = Desk(self._engine, {name: check for name, check in found.items() if check is not None})
+        self._client = BoxClient(desk, self._driver)
+        self._async_client = BoxAsyncClient(desk, self._driver)
+        self._open = ExitStack()
+        for schedule in app.schedules:
+            self._client.submit(**schedule.fields())
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the application its own clients back; the runs can still be looked at."""
+        self._open.close()
+        self._driver.close()
+
+    # -- what there is
+
+    @property
+    def now(self) -> datetime:
+        """The box's time, in UTC."""
+        return self._engine.now
+
+    @property
+    def client(self) -> Client:
+        """A client of the box, for code that takes one."""
+        return self._client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same for async code."""
+        return self._async_client
+
+    @property
+    def runs(self) -> list[BoxRun]:
+        """All runs, in the order in which they came to be."""
+        return list(self._engine.runs.values())
+
+    def runs_of(self, what: Task[Any, Any] | Handle | AsyncHandle | str) -> list[BoxRun]:
+        """The runs of a task, of a handle's job, or of the job or task of that name."""
+        name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
+        by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
+        if by_job is not None:
+            return list(by_job.runs)
+        return [run for run in self._engine.runs.values() if run.task == name]
+
+    @property
+    def dead_letters(self) -> list[BoxRun]:
+        """The runs that failed for good and were neither replayed nor discarded."""
+        return list(self._engine.dead.values())
+
+    # -- time passes
+
+    def advance(self, duration: Duration) -> list[BoxRun]:
+        """Let so much time pass ("90s", "1d", a timedelta): what is due happens, each thing at its own moment. Gives
+        the runs that ended meanwhile."""
+        return self.advance_to(self.now + _length(duration))
+
+    def advance_to(self, moment: When) -> list[BoxRun]:
+        """Let time pass until `moment`, which is aware or RFC 3339 text."""
+        return self._driver.drive(self._driver.until(self._ahead(moment)))
+
+    def run_pending(self) -> list[BoxRun]:
+        """Run all that is ready now, and what that submits; the time stays the same."""
+        return self.advance_to(self.now)
+
+    def settle(self, within: Duration = _SETTLED_WITHIN) -> list[BoxRun]:
+        """Let time pass until no run is alive: retries and all. Raises TimeoutError when `within` is not enough."""
+        return self._driver.drive(self._driver.settling(self.now + _length(within)))
+
+    def result(self, handle: Handle | str) -> Any:
+        """What the run of this handle (or of the job of this id) returns; time passes as far as needed."""
+        return (self._client.handle(handle) if isinstance(handle, str) else handle).result()
+
+    async def advance_async(self, duration: Duration) -> list[BoxRun]:
+        """`advance` in an async test: tasks run on the test's own loop."""
+        return await self.advance_to_async(self.now + _length(duration))
+
+    async def advance_to_async(self, moment: When) -> list[BoxRun]:
+        """`advance_to` in an async test."""
+        return await self._driver.drive_async(self._driver.until(self._ahead(moment)))
+
+    async def run_pending_async(self) -> list[BoxRun]:
+        """`run_pending` in an async test."""
+        return await self.advance_to_async(self.now)
+
+    async def settle_async(self, within: Duration = _SETTLED_WITHIN) -> list[BoxRun]:
+        """`settle` in an async test."""
+        return await self._driver.drive_async(self._driver.settling(self.now + _length(within)))
+
+    def _ahead(self, moment: When) -> datetime:
+        target = _moment(moment, "moment")
+        if target < self.now:
+            raise InvalidInput(f"{target.isoformat()} is before {self.now.isoformat()}", field="moment")
+        return target
+
+
+def run(app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
+    """The application in a box, to be used as `with mainspring.testing.run(app) as box:`; see `Box`."""
+    return Box(app, start=start, seed=seed, raise_errors=raise_errors)
+
+
+def _length(duration: Duration) -> timedelta:
+    if isinstance(duration, timedelta):
+        return duration
+    return timedelta(seconds=parse_duration(duration, "duration"))
+
+
+def _moment(moment: When, field: str) -> datetime:
+    return parse_time(moment if isinstance(moment, str) else moment.isoformat(), field)

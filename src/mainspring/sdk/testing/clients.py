@@ -1,0 +1,91 @@
+"""Clients and handles of a box: the ones of the SDK, with a desk where the network would be and a clock that jumps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+from mainspring.domain.errors import NotSupportedYet
+from mainspring.sdk.client import AsyncClient, Client
+from mainspring.sdk.client_core import Call
+from mainspring.sdk.connection import Connection
+from mainspring.sdk.handle import AsyncHandle, Handle, Seen, Watch
+from mainspring.sdk.log_stream import LogEvent
+from mainspring.sdk.testing.desk import Desk
+from mainspring.sdk.testing.driver import Driver
+from mainspring.wire.runs import RunView
+
+T = TypeVar("T")
+_ADDRESS = Connection("http://box.invalid")
+
+
+class BoxClient(Client):
+    """A `Client` whose server is a box."""
+
+    def __init__(self, desk: Desk, driver: Driver) -> None:
+        self.connection = _ADDRESS
+        self.patience = 0.0
+        self._desk = desk
+        self._driver = driver
+
+    def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        return self._desk.answer(call)
+
+    def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
+        raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or client.logs(run_id)")
+
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+        return BoxHandle(self, self._driver, job_id, run_id)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class BoxAsyncClient(AsyncClient):
+    """An `AsyncClient` whose server is a box."""
+
+    def __init__(self, desk: Desk, driver: Driver) -> None:
+        self.connection = _ADDRESS
+        self.patience = 0.0
+        self._desk = desk
+        self._driver = driver
+
+    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        return self._desk.answer(call)
+
+    def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
+        raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or await client.logs(run_id)")
+
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+        return BoxAsyncHandle(self, self._driver, job_id, run_id)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class BoxHandle(Handle):
+    """A `Handle` that lets the box's time pass instead of waiting."""
+
+    def __init__(self, client: Client, driver: Driver, job_id: str, run_id: str | None) -> None:
+        super().__init__(client, job_id, run_id)
+        self._driver = driver
+
+    def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
+        watch = Watch(self.job_id, timeout, self._driver.engine, seen)
+        while (run := watch.ended(self.look())) is None:
+            self._driver.drive(self._driver.moment(watch.left()))
+        return run
+
+
+class BoxAsyncHandle(AsyncHandle):
+    """An `AsyncHandle` that lets the box's time pass instead of waiting."""
+
+    def __init__(self, client: AsyncClient, driver: Driver, job_id: str, run_id: str | None) -> None:
+        super().__init__(client, job_id, run_id)
+        self._driver = driver
+
+    async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
+        watch = Watch(self.job_id, timeout, self._driver.engine, seen)
+        while (run := watch.ended(await self.look())) is None:
+            await self._driver.drive_async(self._driver.moment(watch.left()))
+        return run

@@ -1,0 +1,261 @@
+"""A box's works: it fires jobs and runs tasks in the order of a clock that nobody waits for.
+
+When to fire, what a late fire means, whether a failed try is repeated and when: all of that is asked of the domain,
+which a server asks too. What is left is a calendar, a line of runs that are ready, and the time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.job import JobDefinition, Overlap
+from mainspring.domain.misfire import Missed, plan_fires
+from mainspring.domain.retry import after_failure
+from mainspring.domain.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.sdk.errors import GiveUp, Retry
+from mainspring.sdk.task import Task
+from mainspring.sdk.testing.records import BoxJob, BoxRun
+from mainspring.sdk.testing.trial import Failure, Steps, tried
+
+MOST_AT_ONCE = 100_000
+_OVERLAPPED = "overlap: an earlier run of this job was still alive"
+
+
+class Engine:
+    """Moves only when it is driven. It is also the clock of everything in the box.
+
+    `waiting` are the runs that are alive and can be run here, `ended` the others in the order of their ends.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task[Any, Any]], start: datetime, seed: int, *, raise_errors: bool) -> None:
+        self.now = start
+        self.jobs: dict[str, BoxJob] = {}
+        self.runs: dict[str, BoxRun] = {}
+        self.ended: list[BoxRun] = []
+        self.waiting: dict[str, BoxRun] = {}
+        self.dead: dict[str, BoxRun] = {}
+        self.replays: dict[str, BoxRun] = {}
+        self._tasks = tasks
+        self._start = start
+        self._random = Random(seed)
+        self._raise_errors = raise_errors
+        self._fires: list[tuple[datetime, int, int, BoxJob]] = []
+        self._ready: list[tuple[datetime, int, int, BoxRun]] = []
+        self._count = 0
+        self._busy_at = start
+        self._busy = 0
+
+    # -- the clock
+
+    def wall(self) -> datetime:
+        return self.now
+
+    def monotonic(self) -> float:
+        return (self.now - self._start).total_seconds()
+
+    # -- time goes on
+
+    def next_moment(self) -> datetime | None:
+        """When something happens next; None when nothing will."""
+        self._drop_what_is_out_of_date()
+        moments = [line[0][0] for line in (self._fires, self._ready) if line]
+        return max(self.now, min(moments)) if moments else None
+
+    def until(self, target: datetime) -> Steps[None]:
+        """All that happens up to `target`, and then it is that time."""
+        while (moment := self.next_moment()) is not None and moment <= target:
+            yield from self.step()
+        self.now = max(self.now, target)
+
+    def step(self) -> Steps[None]:
+        """The next thing that happens: one fire, or one try of one run."""
+        moment = self.next_moment()
+        if moment is None:
+            return
+        self.now = moment
+        self._count_what_happens_at_once()
+        if self._fires and self._fires[0][0] <= moment:
+            self._fire(heapq.heappop(self._fires)[3])
+        else:
+            yield from self._try(heapq.heappop(self._ready)[3])
+
+    def _drop_what_is_out_of_date(self) -> None:
+        while self._fires and self._fires[0][2] != self._fires[0][3].arming:
+            heapq.heappop(self._fires)
+        while self._ready and not self._ready[0][3].live:
+            heapq.heappop(self._ready)
+
+    def _count_what_happens_at_once(self) -> None:
+        if self._busy_at != self.now:
+            self._busy_at, self._busy = self.now, 0
+        self._busy += 1
+        if self._busy > MOST_AT_ONCE:
+            raise RuntimeError(f"more than {MOST_AT_ONCE} runs at {self.now.isoformat()}: does a task submit itself?")
+
+    # -- jobs
+
+    def add(self, definition: JobDefinition) -> BoxJob:
+        """A new job; one that runs now has its run at once."""
+        job_id = definition.job_id or self._new_id()
+        definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
+        job = self.jobs[job_id] = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
+        schedule = definition.schedule
+        if schedule.kind is ScheduleKind.NOW:
+            self._born(job, self.now, run_id=job_id if definition.job_id is None else None)
+            job.last_fired_for = self.now
+        else:
+            self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
+        return job
+
+    def arm(self, job: BoxJob, moment: datetime | None) -> None:
+        """Let the job fire next at `moment`, and at no other time that was said before."""
+        job.arming += 1
+        job.next_fire = moment
+        if moment is not None:
+            heapq.heappush(self._fires, (moment, job.number, job.arming, job))
+
+    def resume(self, job: BoxJob) -> None:
+        """Go on from now; the fires of the pause are missed. A one-time job whose moment has passed fires."""
+        moment, job.paused_from = job.paused_from, None
+        job.status = JobStatus.SCHEDULED
+        if job.definition.schedule.recurring and moment is not None and moment <= self.now:
+            passed = list(self._fires_in_pause(job, moment))
+            job.missed.append((Missed(passed[0], passed[-1], len(passed), "paused"), self.now))
+            moment = next_fire(job.definition.schedule, self.now)
+        self.arm(job, moment)
+
+    def _fires_in_pause(self, job: BoxJob, first: datetime) -> Iterator[datetime]:
+        for moment in fires(job.definition.schedule, first - timedelta(microseconds=1)):
+            if moment > self.now:
+                return
+            yield moment
+
+    def _fire(self, job: BoxJob) -> None:
+        assert job.next_fire is not None
+        plan = plan_fires(job.definition.schedule, job.next_fire, self.now, job.definition.spec.misfire)
+        job.missed += [(missed, self.now) for missed in plan.missed]
+        for moment in plan.runs:
+            self.fire_for(job, moment)
+        job.last_fired_for = plan.through
+        self.arm(job, plan.next_fire)
+        if plan.next_fire is None and job.definition.schedule.recurring:
+            job.status = JobStatus.COMPLETED
+
+    def fire_for(self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule") -> BoxRun:
+        """A run of the job, or a skipped one where an earlier run is alive and may not be overlapped."""
+        skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
+        return self._born(job, scheduled_for, trigger=trigger, skipped=skipped)
+
+    # -- runs
+
+    def replay(self, ended: BoxRun, definition: JobDefinition) -> BoxRun:
+        """A run once more: the same job and fire time, and so the same idempotency key."""
+        self.dead.pop(ended.run_id, None)
+        job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
+        run = self.replays[ended.run_id] = self._born(job, ended.scheduled_for, trigger=trigger, definition=definition)
+        return run
+
+    def cancel(self, run: BoxRun) -> None:
+        if run.status is RunState.RUNNING:
+            run.cancel_requested = True
+            if run.context is not None:
+                run.context.cancel()
+        else:
+            self._end(run, RunState.CANCELLED, "cancelled before it started")
+
+    def _born(
+        self,
+        job: BoxJob,
+        scheduled_for: datetime,
+        *,
+        trigger: str = "schedule",
+        run_id: str | None = None,
+        skipped: bool = False,
+        definition: JobDefinition | None = None,
+    ) -> BoxRun:
+        definition = definition or job.definition
+        run = BoxRun(
+            run_id=run_id or self._new_id(),
+            job_id=job.job_id,
+            task=definition.task,
+            scheduled_for=scheduled_for,
+            status=RunState.QUEUED,
+            definition=definition,
+            created_at=self.now,
+            trigger=trigger,
+        )
+        self.runs[run.run_id] = run
+        job.runs.append(run)
+        job.live += 1
+        if skipped:
+            self._end(run, RunState.SKIPPED, _OVERLAPPED)
+        elif run.task in self._tasks:
+            self.waiting[run.run_id] = run
+            self._queue(run, self.now)
+        else:
+            run.reason = f"no worker offers task {run.task}"
+        return run
+
+    def _queue(self, run: BoxRun, ready_at: datetime) -> None:
+        self._count += 1
+        run.ready_at = ready_at
+        heapq.heappush(self._ready, (ready_at, -int(run.definition.priority), self._count, run))
+
+    def _try(self, run: BoxRun) -> Steps[None]:
+        run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
+        run.attempt += 1
+        run.started_at = self.now
+        failure = yield from tried(self._tasks[run.task], run)
+        if failure is not None:
+            run.errors.append(failure.error)
+            run.exception = failure.exception
+        if run.cancel_requested:
+            self._end(run, RunState.CANCELLED, "cancelled on request")
+        elif failure is None:
+            self._end(run, RunState.SUCCESS, None)
+        else:
+            self._follow(run, failure)
+            if self._raise_errors and failure.exception and not isinstance(failure.exception, Retry | GiveUp):
+                raise failure.exception
+
+    def _follow(self, run: BoxRun, failure: Failure) -> None:
+        """What follows a failed try."""
+        verdict = after_failure(
+            run.definition.spec.retry,
+            run.attempt,
+            run.max_attempts,
+            self._random.random,
+            cause=failure.cause,
+            wanted=failure.wanted,
+            retry_after=failure.retry_after,
+        )
+        if verdict.delay is None:
+            self._end(run, RunState.FAILED, verdict.reason)
+            self.dead[run.run_id] = run
+        else:
+            run.status = RunState.SCHEDULED
+            run.reason = f"backing off after attempt {run.attempt} of {run.max_attempts}"
+            self._queue(run, self.now + timedelta(seconds=verdict.delay))
+
+    def _end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
+        run.status, run.reason, run.ended_at, run.ready_at = status, reason, self.now, None
+        self.ended.append(run)
+        self.waiting.pop(run.run_id, None)
+        job = self.jobs[run.job_id]
+        job.live -= 1
+        job.updated_at = self.now
+        if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
+            job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
+
+    def _new_id(self) -> str:
+        """A UUID of the box's own time, and the same one whenever the test is run."""
+        self._count += 1
+        stamp = f"{int(self.now.astimezone(UTC).timestamp() * 1000):012x}"
+        return f"{stamp[:8]}-{stamp[8:]}-7000-8000-{self._count:012x}"

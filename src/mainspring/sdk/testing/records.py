@@ -1,0 +1,88 @@
+"""What a box remembers: its jobs and their runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.misfire import Missed
+from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.sdk.context import Context
+
+_LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
+
+
+@dataclass(slots=True, eq=False)
+class BoxRun:
+    """One run in a box. `status` compares with plain words: `run.status == "SUCCESS"`.
+
+    `attempt` counts the tries so far; `errors` has a line for each one that failed, and `error` is the last of them;
+    `exception` is what the last failed try raised; `result` is what came out of JSON, as a client would see it; `logs`
+    and `progress` are what the task said through its context.
+    """
+
+    run_id: str
+    job_id: str
+    task: str
+    scheduled_for: datetime
+    status: RunState
+    definition: JobDefinition = field(repr=False)
+    created_at: datetime = field(repr=False)
+    trigger: str = "schedule"
+    ready_at: datetime | None = field(default=None, repr=False)
+    attempt: int = 0
+    result: Any = None
+    errors: list[str] = field(default_factory=list, repr=False)
+    reason: str | None = None
+    exception: BaseException | None = None
+    logs: list[str] = field(default_factory=list, repr=False)
+    progress: tuple[float | None, str | None] | None = field(default=None, repr=False)
+    started_at: datetime | None = field(default=None, repr=False)
+    ended_at: datetime | None = field(default=None, repr=False)
+    cancel_requested: bool = field(default=False, repr=False)
+    context: Context | None = field(default=None, repr=False)
+
+    @property
+    def error(self) -> str | None:
+        """The last failed try's error, such as "ValueError: no such account"; None when it went well in the end."""
+        return self.errors[-1] if self.errors and self.status is not RunState.SUCCESS else None
+
+    @property
+    def max_attempts(self) -> int:
+        return self.definition.spec.retry.max_attempts
+
+    @property
+    def live(self) -> bool:
+        return self.status in _LIVE
+
+    @property
+    def replay_of(self) -> str | None:
+        kind, _, run_id = self.trigger.partition(":")
+        return run_id if kind == "replay" else None
+
+
+@dataclass(slots=True, eq=False)
+class BoxJob:
+    """A job of a box. Of those that fire at the same moment the one with the lowest `number` goes first; `arming` tells
+    the entry in the box's calendar that counts from those that are out of date."""
+
+    job_id: str
+    number: int
+    definition: JobDefinition
+    created_at: datetime
+    updated_at: datetime
+    status: JobStatus = JobStatus.SCHEDULED
+    next_fire: datetime | None = None
+    paused_from: datetime | None = None
+    last_fired_for: datetime | None = None
+    version: int = 1
+    arming: int = 0
+    runs: list[BoxRun] = field(default_factory=list)
+    live: int = 0
+    missed: list[tuple[Missed, datetime]] = field(default_factory=list)
+
+    @property
+    def latest_run(self) -> BoxRun | None:
+        return max(reversed(self.runs), key=lambda run: run.scheduled_for, default=None)

@@ -1,0 +1,141 @@
+"""Where the bytes of logs lie: a folder, S3, Google Cloud Storage or Azure, through obstore. One object per chunk.
+
+A key is `{tenant}/{run}/{attempt}-{fence}/{offset}`: whoever writes under a fence can never touch what was written
+under another one, and a chunk that is sent twice is the same object. How much of it counts is in the table run_logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from mainspring.domain.errors import InvalidInput, Unavailable
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, RetryConfig
+
+_SCHEMES = ("s3", "gs", "az")
+_EXPECTED = "a folder, or s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix"
+_FAILURES = (BaseError, OSError)
+_PROBE = "probe"
+_DELETED_AT_ONCE = 500
+
+
+class Stored(NamedTuple):
+    """One object of a log: the bytes from `offset` on."""
+
+    offset: int
+    size: int
+
+
+class LogFiles:
+    def __init__(self, objects: ObjectStore, where: str) -> None:
+        self._objects = objects
+        self.where = where
+
+    @classmethod
+    def in_memory(cls) -> LogFiles:
+        """Kept by this process and gone with it."""
+        return cls(MemoryStore(), "memory")
+
+    async def check(self) -> None:
+        """Write and remove something; raises InvalidInput when that cannot be done."""
+        try:
+            await obstore.put_async(self._objects, _PROBE, b"mainspring", use_multipart=False)
+            await obstore.delete_async(self._objects, _PROBE)
+        except _FAILURES as error:
+            raise _unusable(self.where, error) from error
+
+    async def put(self, folder: str, offset: int, data: bytes) -> None:
+        """Store a chunk, whole or not at all."""
+        try:
+            await obstore.put_async(self._objects, f"{folder}/{offset:015d}", data, use_multipart=False)
+        except _FAILURES as error:
+            raise _away(error) from error
+
+    async def get(self, folder: str, offset: int) -> bytes | None:
+        """The chunk that begins at `offset`; None when there is none."""
+        try:
+            found = await obstore.get_async(self._objects, f"{folder}/{offset:015d}")
+            return bytes(await found.bytes_async())
+        except FileNotFoundError:
+            return None
+        except _FAILURES as error:
+            raise _away(error) from error
+
+    async def chunks(self, folder: str) -> list[Stored]:
+        """What is there of one log, in order. It may be more than counts."""
+        found = [Stored(int(path.rpartition("/")[2]), size) async for path, size in self._under(folder)]
+        found.sort()
+        return found
+
+    async def delete(self, folder: str) -> int:
+        """Remove everything under `folder`; returns how many objects that were."""
+        paths = [path async for path, _ in self._under(folder)]
+        for start in range(0, len(paths), _DELETED_AT_ONCE):
+            try:
+                await obstore.delete_async(self._objects, paths[start : start + _DELETED_AT_ONCE])
+            except FileNotFoundError:  # another server prunes as well
+                continue
+            except _FAILURES as error:
+                raise _away(error) from error
+        return len(paths)
+
+    async def _under(self, folder: str) -> AsyncIterator[tuple[str, int]]:
+        try:
+            async for page in obstore.list(self._objects, f"{folder}/", chunk_size=1000):
+                for found in page:
+                    yield found["path"], found["size"]
+        except _FAILURES as error:
+            raise _away(error) from error
+
+
+def folder_of(tenant: int, run_id: object, attempt: int, fence: int) -> str:
+    return f"{tenant}/{run_id}/{attempt}-{fence}"
+
+
+def open_log_files(where: str | Path) -> LogFiles:
+    """The store at a folder's path or a URL; raises InvalidInput when it is neither. Credentials of a cloud come from
+    the environment, as its own tools read them."""
+    text = str(where)
+    parts = urlsplit(text) if "://" in text else None
+    try:
+        if parts is None:
+            return LogFiles(_folder(Path(text)), text)
+        if parts.scheme == "file":
+            return LogFiles(_folder(Path(unquote(parts.path))), text)
+        if parts.scheme in _SCHEMES:
+            patience: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=10)}
+            return LogFiles(from_url(text, retry_config=patience), text)
+    except (*_FAILURES, ValueError) as error:
+        raise _unusable(text, error) from error
+    raise InvalidInput(f"{text!r} is no log store", field="log_store", expected=_EXPECTED)
+
+
+def _folder(path: Path) -> LocalStore:
+    """Output may hold secrets, so a folder that we make is for our eyes only."""
+    path = path.absolute()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return LocalStore(path, automatic_cleanup=True)
+
+
+def _unusable(where: str, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"the log store {where} cannot be used: {_first_line(error)}", code="log_store_unusable", field="log_store",
+        expected=_EXPECTED, hint="check its address, its rights and the credentials in the environment",
+    )  # fmt: skip
+
+
+def _away(error: Exception) -> Unavailable:
+    return Unavailable(f"the log store fails: {_first_line(error)}", code="log_store_down", hint="try again shortly")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,78 @@
+-- The output of attempts: how many bytes count, and who may append. The bytes themselves are in the log store.
+
+-- name: look
+-- How things stand before a shipment is put: whether each run is in this worker's hands, and up to where its log goes.
+select c.run_id, c.fence, r.attempt, coalesce(g.bytes, 0) as bytes
+from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
+left join mainspring.runs r
+    on r.run_id = c.run_id and r.fence = c.fence and r.tenant_id = $3 and r.worker_id = $4 and r.state + 0 = 2
+left join mainspring.run_logs g
+    on g.run_id = c.run_id and g.fence = c.fence and g.tenant_id = $3 and g.worker_id = $4
+
+-- name: advance
+-- Count what has been put. The run stays in this worker's hands while we write: the share lock makes a report, a rescue
+-- and a recall wait, so nothing is appended to the log of an attempt that is over.
+-- guard: run, fence, incarnation and RUNNING; and the offset is where the log ends. The caller compares what came back.
+with piece as (
+    select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
+        as p (run_id, fence, first_byte, size, truncated, ended)
+), held as materialized (
+    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
+    from mainspring.runs r
+    where r.run_id = any ($1::uuid[]) and r.tenant_id = $7 and r.worker_id = $8 and r.state + 0 = 2
+    order by r.run_id
+    for share
+), begun as (
+    insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended)
+    select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended
+    from held h
+    join piece p on p.run_id = h.run_id and p.fence = h.fence
+    where p.first_byte = 0
+    order by h.run_id
+    on conflict do nothing
+    returning run_id, fence
+), grown as (
+    update mainspring.run_logs g
+    set bytes = p.first_byte + p.size, truncated = g.truncated or p.truncated, ended = g.ended or p.ended,
+        updated_at = (select clock_timestamp())
+    from held h
+    join piece p on p.run_id = h.run_id and p.fence = h.fence
+    where g.run_id = h.run_id and g.fence = h.fence and g.bytes = p.first_byte
+    returning g.run_id, g.fence
+)
+select run_id, fence from begun union all select run_id, fence from grown
+
+-- name: standing_live
+-- A live run, as a reader of its log sees it.
+select state, attempt, false as over from mainspring.runs where tenant_id = $1 and run_id = $2
+
+-- name: standing_ended
+select state, attempt, true as over
+from mainspring.run_history
+where tenant_id = $1 and run_id = $2
+order by ended_at desc
+limit 1
+
+-- name: logs_of
+-- The log of each attempt that printed something. An attempt number that was given back and taken again has two fences;
+-- the later one ran.
+select distinct on (attempt) attempt, fence, bytes, truncated, ended
+from mainspring.run_logs
+where tenant_id = $1 and run_id = $2
+order by attempt, fence desc
+
+-- name: expired
+-- Logs that nobody has written to since the history of that day was dropped.
+select g.run_id, g.attempt, g.fence, g.tenant_id
+from mainspring.run_logs g
+where g.created_at < (select clock_timestamp()) - make_interval(days => $1)
+  and g.updated_at < (select clock_timestamp()) - make_interval(days => $1)
+  and not exists (select from mainspring.runs r where r.run_id = g.run_id)
+limit $2
+
+-- name: forget
+-- guard: the run is not live, so nobody appends; the objects are gone.
+delete from mainspring.run_logs g
+using unnest($1::uuid[], $2::int[]) as o (run_id, fence)
+where g.run_id = o.run_id and g.fence = o.fence
+  and not exists (select from mainspring.runs r where r.run_id = g.run_id)

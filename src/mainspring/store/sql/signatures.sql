@@ -1,0 +1,39 @@
+-- What tasks take: the JSON Schema that the newest registered worker declares.
+
+-- name: declare
+-- Only what is new: an upsert would lock each row at every hello, and after an outage all workers say hello at once.
+-- unguarded: the last to say hello is right.
+insert into mainspring.task_signatures (tenant_id, task, schema, registered_at)
+select $1, u.task, u.schema, t.now
+from unnest($2::text[], $3::json[]) as u (task, schema), (select clock_timestamp() as now) as t
+where not exists (select from mainspring.task_signatures s
+                  where s.tenant_id = $1 and s.task = u.task and s.schema::text = u.schema::text)
+order by u.task
+on conflict (tenant_id, task) do update set schema = excluded.schema, registered_at = excluded.registered_at
+returning task
+
+-- name: withdraw
+-- Tasks that take anything now.
+-- unguarded: as above.
+delete from mainspring.task_signatures where tenant_id = $1 and task = any ($2::text[]) returning task
+
+-- name: versions
+-- Small, and read every two seconds; a change has another moment.
+select tenant_id, task, registered_at from mainspring.task_signatures
+
+-- name: schemas
+select s.tenant_id, s.task, s.registered_at, s.schema::text as schema
+from mainspring.task_signatures s
+join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task)
+
+-- name: offered
+-- Tasks that live workers offer, with the queues they serve and how many they are, and what is known of their payload.
+select w.task, w.queues, w.workers, s.schema::text as schema
+from (
+    select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues
+    from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
+    where tenant_id = $1 and state in (1, 2)
+    group by task
+) as w
+left join mainspring.task_signatures s on s.tenant_id = $1 and s.task = w.task
+order by w.task

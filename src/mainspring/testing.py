@@ -1,0 +1,15 @@
+"""Test an application without a server: it runs in the test's own process, on a clock that the test moves.
+
+    import mainspring.testing
+
+    def test_the_report_runs_each_weekday() -> None:
+        with mainspring.testing.run(app, start="2026-01-01T00:00:00Z") as box:
+            box.advance("7d")
+            assert len(box.runs_of(report)) == 5
+
+pytest has the same as a fixture: `mainspring_box(app)`.
+"""
+
+from mainspring.sdk.testing import Box, BoxRun, run
+
+__all__ = ["Box", "BoxRun", "run"]

@@ -1,0 +1,28 @@
+"""Ends runs whose run_timeout passes while they wait. Of running ones, the worker keeps the time."""
+
+from __future__ import annotations
+
+from mainspring.operations.report import expire
+from mainspring.store import runs
+from mainspring.store.pool import Store
+
+_BATCH = 500
+
+
+class DeadlineSweeper:
+    name = "deadline_sweeper"
+    interval = 1.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run_once(self) -> int:
+        """End what is overdue; returns how many runs that were."""
+        ended = 0
+        while True:
+            async with self._store.reads.acquire() as connection, connection.transaction():
+                overdue = await runs.overdue(connection, _BATCH)
+                await expire(connection, overdue)
+            ended += len(overdue)
+            if len(overdue) < _BATCH:
+                return ended

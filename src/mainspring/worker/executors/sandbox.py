@@ -1,0 +1,34 @@
+"""`"sandbox": "bubblewrap"`: a command that sees a read-only system, its working folder, itself, and no network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+WRAPPER = "bwrap"
+# Where people and services keep what is not everybody's: homes, sockets, mounted secrets. Inside they are empty.
+_HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
+
+
+class NoSandbox(Exception):
+    """bubblewrap is not installed here."""
+
+
+def in_bubblewrap(
+    argv: list[str], folder: Path, environ: Mapping[str, str], hidden: tuple[Path, ...] = ()
+) -> list[str]:
+    """`argv` as it is run inside; `environ` is the worker's, which says where bwrap is and what its home is."""
+    program = shutil.which(WRAPPER, path=environ.get("PATH"))
+    if program is None:
+        raise NoSandbox
+    empty = [Path(path) for path in (*_HIDDEN, environ.get("HOME", "/root"))] + [*hidden, folder.parent]
+    covers: list[str] = []
+    for path in sorted({path.resolve() for path in empty if path.is_dir()}):  # parents first, or they would cover again
+        if path != Path("/"):
+            covers += ["--tmpfs", str(path)]
+    return [
+        program, "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox",
+        "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *covers,
+        "--bind", str(folder), str(folder), "--chdir", str(folder), "--", *argv,
+    ]  # fmt: skip

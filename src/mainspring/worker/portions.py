@@ -1,0 +1,122 @@
+"""Which queue gets the free slots: a worker's queues share its slots by weight. Pure: no I/O and no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.config import DEFAULT_QUEUE
+from mainspring.wire.exchange import Portion
+
+_MOST_WEIGHT = 10_000
+
+
+def parse_queues(text: str, slots: int) -> tuple[tuple[str, ...], dict[str, int] | None]:
+    """The queues of `a,b`, and their weights when it is `a=1,b=8` (a queue without one then weighs 1)."""
+    queues, weights = _read(text)
+    if weights is not None and len(weights) > slots:
+        raise InvalidInput(
+            f"queues: {len(weights)} queues share {slots} slot(s), and each needs one",
+            field="queues",
+            hint="give more --slots, or serve fewer queues",
+        )
+    return queues, weights
+
+
+def _read(text: str) -> tuple[tuple[str, ...], dict[str, int] | None]:
+    weights: dict[str, int] = {}
+    weighted = False
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, number = (part.strip() for part in piece.partition("="))
+        if not name:
+            raise InvalidInput(f"queues: {piece!r} names no queue", field="queues", hint="such as heavy=1,light=8")
+        if name in weights:
+            raise InvalidInput(f"queues: {name} is named twice", field="queues", hint="name each queue once")
+        weights[name] = _weight(name, number) if equals else 1
+        weighted = weighted or bool(equals)
+    if not weights:
+        raise InvalidInput("queues: no queue is named", field="queues", hint=f"such as {DEFAULT_QUEUE}")
+    return tuple(weights), weights if weighted else None
+
+
+def _weight(name: str, number: str) -> int:
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= _MOST_WEIGHT):
+        raise InvalidInput(
+            f"queues: {name} has the weight {number or 'nothing'!r}",
+            field="queues",
+            expected=f"a whole number from 1 to {_MOST_WEIGHT}",
+            hint="such as heavy=1,light=8",
+        )
+    return int(number)
+
+
+class Division(msgspec.Struct, frozen=True):
+    """What one exchange asks for. `below` is what it asks to bring queues up to their shares, `kept` the queues for
+    which it keeps a slot."""
+
+    portions: list[Portion]
+    below: dict[str, int]
+    kept: frozenset[str]
+
+
+NOTHING = Division([], {}, frozenset())
+
+
+class Portions:
+    """Shares of the slots by occupancy. While several queues have work, each gets slots in proportion to its weight,
+    and at least one. What a queue does not use is lent to the others, save one slot for each that runs nothing: so
+    light work never waits behind heavy work for a slot.
+    """
+
+    def __init__(self, slots: int, weights: Mapping[str, int]) -> None:
+        if len(weights) > slots:
+            raise ValueError(f"{len(weights)} queues cannot share {slots} slot(s)")
+        self.shares = _shares(slots, weights)
+
+    def divide(self, free: int, held: Mapping[str, int], flying: Iterable[Division] = ()) -> Division:
+        """What to ask for, in order: the queue furthest below its share first. `held` is what there is of each queue
+        now, started or not; `flying` is asked for already and may be on its way."""
+        if free <= 0:
+            return NOTHING
+        on_the_way: Counter[str] = Counter()
+        kept: set[str] = set()
+        for division in flying:
+            on_the_way.update(division.below)
+            kept |= division.kept
+        order = sorted(self.shares, key=lambda queue: held.get(queue, 0) / self.shares[queue])
+        idle = [queue for queue in order if not held.get(queue) and queue not in kept]
+        keep_for = {queue: [other for other in idle if other != queue] for queue in order}
+        most = {queue: free - len(keep_for[queue]) for queue in order}
+        below = {}
+        for queue in order:
+            missing = min(self.shares[queue] - held.get(queue, 0) - on_the_way[queue], most[queue])
+            if missing > 0:
+                below[queue] = missing
+        portions = [Portion(missing, queue, keep_for[queue]) for queue, missing in below.items()]
+        return Division(portions + self._lent(order, most, keep_for), below, frozenset(idle))
+
+    def _lent(self, order: list[str], most: Mapping[str, int], keep_for: Mapping[str, list[str]]) -> list[Portion]:
+        """What others leave, in rounds that double: only the server knows who has work, and whoever has gets about
+        its weight's part of what is left, whatever that is."""
+        portions = []
+        factor, left = 1.0 / min(self.shares.values()), dict(most)
+        while any(count > 0 for count in left.values()):
+            for queue in order:
+                if left[queue] > 0:
+                    step = min(round(self.shares[queue] * factor), left[queue])
+                    portions.append(Portion(step, queue, keep_for[queue]))
+                    left[queue] -= step
+            factor *= 2
+        return portions
+
+
+def _shares(slots: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """One slot each, and every further one to the queue that has the fewest for its weight."""
+    shares = dict.fromkeys(weights, 1)
+    for _ in range(slots - len(weights)):
+        poorest = min(weights, key=lambda queue: (shares[queue] + 0.5) / weights[queue])
+        shares[poorest] += 1
+    return shares

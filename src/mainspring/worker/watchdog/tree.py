@@ -1,0 +1,124 @@
+"""The processes below one: find them all, signal them, kill them. Linux finds them in /proc; elsewhere none are found,
+and a keeper has the process group of its command only."""
+
+# pathlib would cost the watchdog 10 ms of its start.
+# ruff: noqa: PTH110, PTH112, PTH208
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+LINUX = sys.platform == "linux"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 1 << 16
+# A tree that still grows after so many rounds of stopping it is killed as far as it is known, and looked at again.
+_MOST_ROUNDS = 30
+
+_libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
+
+
+def become_subreaper() -> bool:
+    """From now on orphans below this process become its children; False where the system has no such thing."""
+    return _libc is not None and _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def signal_at_parents_death(number: int) -> None:
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def children_of(pid: int) -> list[int]:
+    """Those of all its threads."""
+    found: list[int] = []
+    if LINUX:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                found += map(int, read_file(f"/proc/{pid}/task/{thread}/children").split())
+        except OSError:  # it has just ended, and its children are somebody else's
+            return found
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """All below `root`, parents before their children."""
+    if not _HAS_CHILDREN_FILES:
+        return _descendants_by_parent(root)
+    found: list[int] = []
+    level = children_of(root)
+    while level:
+        found += level
+        level = [child for pid in level for child in children_of(pid)]
+    return found
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):  # gone; or it changed its user, and is not ours to end
+            continue
+
+
+def kill_below(root: int) -> None:
+    """KILL for all below `root`. They are stopped first, again until no new ones turn up: a stopped process does not
+    fork, so a tree that multiplies cannot outrun this."""
+    stopped: set[int] = set()
+    for _ in range(_MOST_ROUNDS):
+        fresh = [pid for pid in descendants(root) if pid not in stopped]
+        if not fresh:
+            break
+        signal_all(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+    signal_all(list(stopped), signal.SIGKILL)
+
+
+def close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:  # the one that listed the others
+                continue
+
+
+def read_file(path: str) -> bytes:
+    """The beginning of a file in /proc; OSError when the process has gone."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        data = chunk = os.read(descriptor, _CHUNK)
+        while len(chunk) == _CHUNK:
+            chunk = os.read(descriptor, _CHUNK)
+            data += chunk
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat after the name, which may hold anything: [0] is the state, [1] the parent."""
+    return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def _descendants_by_parent(root: int) -> list[int]:
+    """For kernels without the `children` files: read every process's parent."""
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if LINUX else ():
+        if name.isdigit():
+            try:
+                below.setdefault(int(stat_of(int(name))[1]), []).append(int(name))
+            except OSError:
+                continue
+    found: list[int] = []
+    level = below.get(root, [])
+    while level:
+        found += level
+        level = [child for pid in level for child in below.get(pid, [])]
+    return found
+
+
+_HAS_CHILDREN_FILES = os.path.exists(f"/proc/self/task/{os.getpid()}/children")

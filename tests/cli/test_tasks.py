@@ -1,0 +1,46 @@
+"""`mainspring tasks`: what can be run, and with which parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import CannedServer
+
+Call = Callable[..., tuple[int, str, str]]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "account": {"type": "string"},
+        "due": {"type": "string", "format": "date"},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "kind": {"enum": ["a", "b"]},
+        "item": {"$ref": "#/$defs/Item"},
+        "more": {},
+    },
+    "required": ["account", "due"],
+}
+
+
+def test_parameters_are_shown_with_their_types_and_optional_ones_in_brackets(server: CannedServer, call: Call) -> None:
+    tasks = [
+        {"task": "report", "queues": ["default", "heavy"], "workers": 2, "payload_schema": SCHEMA},
+        {"task": "shell", "queues": ["default"], "workers": 1, "payload_schema": None},
+        {"task": "tick", "queues": ["default"], "workers": 1, "payload_schema": {"type": "object"}},
+    ]
+    server.says("GET /v1/tasks", {"tasks": tasks})
+    code, out, _ = call("tasks")
+    words = " ".join(out.split())
+    assert code == 0
+    for part in ("account: string, due: date,", "[limit: integer or null]", "'a' | 'b'", "[item: Item]", "anything"):
+        assert part in words, out
+    assert "nothing" in words
+
+
+def test_json_is_the_servers_message(server: CannedServer, call: Call) -> None:
+    page = {"tasks": [{"task": "report", "queues": ["default"], "workers": 2, "payload_schema": SCHEMA}]}
+    server.says("GET /v1/tasks", page)
+    code, out, err = call("tasks", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == page

@@ -1,0 +1,70 @@
+"""Draining a worker, its labels, and the bar of a run that says how far it has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.test_verbs import Call
+from tests.sdk.wire_samples import run
+
+from .conftest import CannedServer
+
+ONE = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
+TWO = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b12"
+RUN_ID = run()["run_id"]
+
+
+def worker(worker_id: str, name: str, state: str = "LIVE", **changes: Any) -> dict[str, Any]:
+    return {
+        "worker_id": worker_id, "name": name, "state": state, "queues": ["default"], "tasks": ["shell"], "slots": 4,
+        "running": 0, "labels": {}, "version": "1", "registered_at": "2030-01-01T00:00:00Z", "last_beat_at": None,
+        **changes,
+    }  # fmt: skip
+
+
+def test_workers_shows_labels(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/workers", {"workers": [worker(ONE, "web-1", labels={"zone": "eu", "gpu": "a100"})]})
+    code, out, _ = call("workers")
+    assert code == 0
+    assert "gpu=a100, zone=eu" in out
+
+
+def test_drain_takes_an_id_or_the_name_of_a_living_worker(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/workers", {"workers": [worker(ONE, "web-1"), worker(TWO, "web-1", "STOPPED")]})
+    server.says(f"POST /v1/workers/{ONE}:drain", worker(ONE, "web-1", "DRAINING", running=2), status=202)
+    for named in (ONE, "web-1"):
+        code, out, err = call("drain", named)
+        assert (code, err) == (0, "")
+        assert out == f"worker web-1 ({ONE}) is DRAINING; 2 run(s) to finish\n"
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "words"),
+    [(["LIVE", "LIVE"], 4, f"{ONE}, {TWO}"), (["LOST"], 4, "is gone: LOST"), ([], 3, "no worker 'web-1'")],
+)
+def test_a_name_that_is_not_one_living_worker_is_refused(
+    server: CannedServer, call: Call, states: list[str], code: int, words: str
+) -> None:
+    found = [worker(worker_id, "web-1", state) for worker_id, state in zip((ONE, TWO), states, strict=False)]
+    server.says("GET /v1/workers", {"workers": found})
+    ended, out, err = call("drain", "web-1")
+    assert (ended, out) == (code, "")
+    assert words in err
+
+
+def test_a_watched_run_shows_its_progress(server: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    half = run(status="RUNNING", end_time=None, progress={"fraction": 0.4, "message": "page 40 of 100"})
+    server.says(f"GET /v1/runs/{RUN_ID}", half, run(status="RUNNING", end_time=None), half, run(result="done"))
+    code, out, err = call("run", RUN_ID, "--watch")
+    assert (code, out) == (0, "done\n")
+    assert "40%" in err and "page 40 of 100" in err and "━" in err
+
+
+def test_a_run_shows_how_far_it_has_come(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="RUNNING", progress={"fraction": 0.4, "message": "page 40"}))
+    _, out, _ = call("run", RUN_ID)
+    assert "40% page 40" in out

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.roles.assembly import Assembly, assemble
+from mainspring.store.log_files import open_log_files
+from tests.operations.hand_worker import HandWorker
+
+
+@pytest.fixture
+async def assembly(database_url: str, tmp_path: Path) -> AsyncIterator[Assembly]:
+    """A server that keeps logs in a real folder."""
+    files = open_log_files(tmp_path / "logs")
+    await files.check()
+    put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5, log_files=files)
+    yield put_together
+    await put_together.store.close()
+
+
+@pytest.fixture
+async def worker(api: httpx.AsyncClient) -> HandWorker:
+    return HandWorker(api)

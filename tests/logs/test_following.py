@@ -1,0 +1,181 @@
+"""Following a log: what is there, what comes, through retries, to the end; resumed, slow, and cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mainspring.kernel.clock import SystemClock
+from mainspring.roles.assembly import Assembly, assemble
+from mainspring.store.log_files import LogFiles, open_log_files
+from tests.logs.scene import Follower, a_run, chunk, claim_soon, ship
+from tests.logs.sockets import on_a_socket
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+# -- following
+
+
+async def test_follow_tells_what_is_there_what_comes_and_the_end(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker)
+        await ship(worker, chunk(order, 0, b"one\n"))
+        follower = Follower(api, order.run_id)
+        reading = asyncio.create_task(follower.run())
+        await until(lambda: follower.output == "one\n")
+        await ship(worker, chunk(order, 4, b"two\n"))
+        await until(lambda: follower.output == "one\ntwo\n")
+        await worker.report(outcome(order))
+        async with asyncio.timeout(5):
+            await reading
+    assert follower.events[-1] == ("end", "1:8", {"status": "SUCCESS"})
+
+
+async def test_follow_goes_on_through_a_retry_and_a_named_attempt_ends_with_it(
+    assembly: Assembly, worker: HandWorker
+) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker, retry={"max_attempts": 3, "base": "1ms", "backoff": "constant"})
+        follower, first_only = Follower(api, order.run_id), Follower(api, order.run_id)
+        reading = asyncio.gather(follower.run(), first_only.run(attempt=1))
+        await ship(worker, chunk(order, 0, b"first\n", truncated=True, end=True))
+        await worker.report(outcome(order, "FAILED", error="no"))
+        (again,) = await claim_soon(worker)
+        await ship(worker, chunk(again, 0, b"second\n"))
+        await worker.report(outcome(again))
+        async with asyncio.timeout(5):
+            await reading
+    assert follower.names == ["output", "truncated", "attempt", "output", "end"]
+    assert follower.events[2][1:] == ("2:0", {"attempt": 2})
+    assert follower.output == "first\n\n[mainspring: output truncated at 6]\nsecond\n"
+    assert first_only.names == ["output", "truncated", "end"]
+    assert first_only.events[-1][2] == {"status": "FAILED"}
+
+
+async def test_follow_begins_before_the_run_does(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        answer = await api.post("/v1/jobs", json={"task": "noop"})
+        follower = Follower(api, answer.json()["job_id"])
+        reading = asyncio.create_task(follower.run())
+        (order,) = await worker.claim()
+        await ship(worker, chunk(order, 0, b"hello\n"))
+        await worker.report(outcome(order))
+        async with asyncio.timeout(5):
+            await reading
+    assert follower.names == ["output", "end"]
+
+
+async def test_no_character_is_split_and_a_reader_resumes_where_it_was(worker: HandWorker) -> None:
+    order = await a_run(worker)
+    data = "naïve café €uro 🙂 end".encode()
+    for offset in range(len(data)):
+        await ship(worker, chunk(order, offset, data[offset : offset + 1]))
+    await worker.report(outcome(order))
+    whole = Follower(worker.api, order.run_id)
+    await whole.run()
+    assert whole.output == data.decode()
+    assert "�" not in whole.output
+    for index, (name, mark, _) in enumerate(whole.events):
+        rest = Follower(worker.api, order.run_id, **{"Last-Event-ID": mark})
+        await rest.run()
+        expected = "".join(data["text"] for _, _, data in whole.events[index + 1 : -1]) if name == "output" else ""
+        assert rest.output == expected
+    bad = await worker.api.get(f"/v1/runs/{order.run_id}/logs?follow=true", headers={"Last-Event-ID": "nonsense"})
+    assert bad.status_code == 422
+
+
+async def test_output_that_is_not_text_is_shown_with_replacements(worker: HandWorker) -> None:
+    order = await a_run(worker)
+    await ship(worker, chunk(order, 0, b"\xff\xfe ok \xf0\x9f"))
+    await worker.report(outcome(order))
+    follower = Follower(worker.api, order.run_id)
+    await follower.run()
+    assert follower.output == "\ufffd\ufffd ok \ufffd"
+    assert (await worker.api.get(f"/v1/runs/{order.run_id}/logs")).content == b"\xff\xfe ok \xf0\x9f"
+
+
+async def test_output_that_arrived_at_another_server_is_seen(
+    assembly: Assembly, worker: HandWorker, database_url: str, tmp_path: Path
+) -> None:
+    there = await assemble(database_url, SystemClock(), scheduler=False, log_files=open_log_files(tmp_path / "logs"))
+    async with on_a_socket(there) as api:
+        order = await a_run(worker)
+        follower = Follower(api, order.run_id)
+        reading = asyncio.create_task(follower.run())
+        await ship(worker, chunk(order, 0, b"elsewhere\n"))
+        await until(lambda: follower.output == "elsewhere\n")
+        await worker.report(outcome(order))
+        async with asyncio.timeout(5):
+            await reading
+    await there.store.close()
+
+
+async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker)
+        follower = Follower(api, order.run_id)
+        await ship(worker, chunk(order, 0, b"one\n"))
+        reading = asyncio.create_task(follower.run())
+        await until(lambda: follower.output == "one\n")
+        for tell in assembly.pulse._listeners:  # what the pulse does when nobody answers
+            tell()
+        await ship(worker, chunk(order, 4, b"two\n"))
+        await worker.report(outcome(order))
+        async with asyncio.timeout(5):
+            await reading
+    assert (follower.output, follower.names[-1]) == ("one\ntwo\n", "end")
+
+
+async def test_a_reader_who_is_slow_does_not_make_the_server_gather(assembly: Assembly, worker: HandWorker) -> None:
+    order = await a_run(worker)
+    for offset in range(0, 20_000_000, 1_000_000):
+        await ship(worker, chunk(order, offset, b"x" * 1_000_000))
+    asked = []
+
+    class Counting(LogFiles):
+        async def get(self, folder: str, offset: int) -> bytes | None:
+            asked.append(offset)
+            return await super().get(folder, offset)
+
+    files = assembly.services.logs._files
+    assembly.services.logs._files = Counting(files._objects, files.where)
+    async with on_a_socket(assembly) as api:
+        for params in ({"follow": "true"}, {}):
+            asked.clear()
+            async with api.stream("GET", f"/v1/runs/{order.run_id}/logs", params=params) as answer:
+                async for _ in answer.aiter_bytes():
+                    break
+                with pytest.raises(TimeoutError):
+                    await until(lambda: len(asked) > 12, seconds=0.5)
+            assert asked
+
+
+async def test_a_reader_that_goes_away_leaves_nothing_behind(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker)
+        follower = Follower(api, order.run_id)
+        await ship(worker, chunk(order, 0, b"one\n"))
+        reading = asyncio.create_task(follower.run())
+        await until(lambda: follower.output == "one\n")
+        assert assembly.services.logs._listeners
+        reading.cancel()
+        await asyncio.wait([reading])
+        await until(lambda: not assembly.services.logs._listeners)
+
+
+async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker)
+        follower = Follower(api, order.run_id)
+        await ship(worker, chunk(order, 0, b"one\n"))
+        reading = asyncio.create_task(follower.run())
+        await until(lambda: follower.output == "one\n")
+        assembly.let_go()
+        async with asyncio.timeout(5):
+            await reading
+    assert follower.names == ["output"]

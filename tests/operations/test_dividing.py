@@ -1,0 +1,113 @@
+"""What a worker asks for in portions, with room for some tasks, and with labels: it gets that and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from mainspring.wire.exchange import ExchangeReply, Portion
+from tests.operations.hand_worker import HandWorker
+from tests.operations.test_parking import assembly as assembly
+from tests.operations.test_parking import park
+
+pytestmark = pytest.mark.anyio
+
+
+async def submit(api: httpx.AsyncClient, count: int = 1, **fields: Any) -> list[str]:
+    answer = await api.post("/v1/jobs:batch", json=[{"task": "noop", **fields}] * count)
+    assert answer.status_code == 201, answer.text
+    return list(answer.json()["job_ids"])
+
+
+def queues(reply: ExchangeReply) -> dict[str, int]:
+    return dict(Counter(order.queue for order in reply.runs))
+
+
+def tasks(reply: ExchangeReply) -> dict[str, int]:
+    return dict(Counter(order.task for order in reply.runs))
+
+
+async def a_worker(api: httpx.AsyncClient, **fields: Any) -> HandWorker:
+    worker = HandWorker(api, **{"queues": ["heavy", "light"], **fields})
+    await worker.hello()
+    return worker
+
+
+async def test_portions_are_filled_in_order_and_nothing_else_is_given(api: httpx.AsyncClient) -> None:
+    await submit(api, 20, queue="heavy")
+    await submit(api, 20, queue="light")
+    worker = await a_worker(api)
+    reply = await worker.exchange(free=9, portions=[Portion(1, "heavy"), Portion(5, "light")])
+    assert queues(reply) == {"heavy": 1, "light": 5}
+    reply = await worker.exchange(free=4, portions=[Portion(3, "light"), Portion(3, "heavy")])
+    assert queues(reply) == {"light": 3, "heavy": 1}
+    assert (await worker.exchange(free=4, portions=[Portion(4, "other")])).runs == []
+
+
+async def test_a_slot_is_left_for_each_named_queue_that_got_nothing(api: httpx.AsyncClient) -> None:
+    await submit(api, 20, queue="heavy")
+    worker = await a_worker(api)
+    both = [Portion(8, "light", ["heavy"]), Portion(9, "heavy", ["light"])]
+    assert queues(await worker.exchange(free=9, portions=both)) == {"heavy": 8}
+    await submit(api, 2, queue="light")
+    assert queues(await worker.exchange(free=9, portions=both)) == {"light": 2, "heavy": 7}
+
+
+async def test_a_parked_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = await a_worker(api)
+    parked = await park(assembly, worker, portions=[Portion(1, "light")])
+    await submit(api, queue="heavy")
+    assert not parked.done()
+    [job_id] = await submit(api, queue="light")
+    assert [order.job_id for order in (await parked).runs] == [job_id]
+
+
+async def test_no_more_of_a_task_than_there_is_room_for(api: httpx.AsyncClient) -> None:
+    worker = await a_worker(api, tasks=["noop", "slow", "other"], queues=["default"])
+    await submit(api, 5, task="slow")
+    await submit(api, 5, task="noop")
+    reply = await worker.exchange(free=8, room={"slow": 2})
+    assert tasks(reply) == {"slow": 2, "noop": 5}
+    assert (await worker.exchange(free=8, room={"slow": 0})).runs == []
+    assert tasks(await worker.exchange(free=8, room={"slow": 9})) == {"slow": 3}
+
+
+async def test_room_holds_across_portions(api: httpx.AsyncClient) -> None:
+    worker = await a_worker(api, tasks=["noop", "slow"])
+    for queue in ("heavy", "light"):
+        await submit(api, 5, task="slow", queue=queue)
+        await submit(api, 1, task="noop", queue=queue)
+    portions = [Portion(4, "light"), Portion(4, "heavy")]
+    reply = await worker.exchange(free=8, portions=portions, room={"slow": 3})
+    assert tasks(reply)["slow"] <= 3
+    assert len(reply.runs) >= 4
+
+
+async def test_a_full_task_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    worker = await a_worker(api, tasks=["noop", "slow"], queues=["default"])
+    parked = await park(assembly, worker, room={"slow": 0})
+    await submit(api, task="slow")
+    assert not parked.done()
+    [job_id] = await submit(api, task="noop")
+    assert [order.job_id for order in (await parked).runs] == [job_id]
+
+
+async def test_a_job_that_requires_labels_goes_to_a_worker_that_has_them_all(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    plain, european = HandWorker(api), HandWorker(api)  # by hand: zone=a
+    european.card.labels = {"zone": "eu", "gpu": "a100", "more": "yes"}
+    waiting = await park(assembly, plain)
+    [job_id] = await submit(api, required_labels={"zone": "eu", "gpu": "a100"})
+    assert not waiting.done()
+    assert (await plain.exchange(free=5)).runs == []
+    assert (await waiting).superseded
+    run = (await api.get(f"/v1/jobs/{job_id}/status")).json()["latest_run"]
+    assert run["status"] == "QUEUED"
+    assert [order.job_id for order in (await european.hello(free=5)).runs] == [job_id]
+    shown = {view["worker_id"]: view["labels"] for view in (await api.get("/v1/workers")).json()["workers"]}
+    assert shown[str(european.worker_id)] == {"zone": "eu", "gpu": "a100", "more": "yes"}

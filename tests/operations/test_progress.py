@@ -1,0 +1,89 @@
+"""Progress: kept while the run goes on, from whoever holds it and from nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from mainspring.wire.exchange import Progress
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.test_dividing import submit
+from tests.operations.test_parking import assembly as assembly
+from tests.operations.test_parking import park
+from tests.operations.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def progress(api: httpx.AsyncClient, job_id: str) -> Any:
+    return (await api.get(f"/v1/jobs/{job_id}/status")).json()["latest_run"]["progress"]
+
+
+async def test_it_is_seen_while_the_exchange_that_brought_it_is_parked(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    [job_id] = await submit(api)
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    assert await progress(api, job_id) is None
+    said = Progress(order.run_id, order.fence, 0.5, "page 50 of 100")
+    parked = await park(assembly, worker, progress=[said])
+
+    async def seen() -> bool:
+        return bool(await progress(api, job_id) == {"fraction": 0.5, "message": "page 50 of 100"})
+
+    await until(seen)
+    assert not parked.done()
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, None, "nearly there")])
+    assert reply.fenced == [] and (await parked).superseded
+    assert await progress(api, job_id) == {"fraction": None, "message": "nearly there"}
+
+
+async def test_it_goes_along_with_outcomes_of_others(api: httpx.AsyncClient) -> None:
+    await submit(api, 2)
+    worker = HandWorker(api)
+    first, second = await worker.claim(2)
+    said = Progress(second.run_id, second.fence, 0.25)
+    reply = await worker.exchange(outcomes=[outcome(first)], progress=[said])
+    assert (reply.acked, reply.fenced) == (1, [])
+    assert await progress(api, second.job_id) == {"fraction": 0.25, "message": None}
+
+
+async def test_a_new_attempt_begins_without_it(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
+    await submit(api, retry={"base": 0})
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.9, "almost")])
+    await worker.report(outcome(order, "FAILED", error="no"))
+    row = await connection.fetchrow("select progress, progress_text from mainspring.runs")
+    assert tuple(row) == (None, None)
+
+
+async def test_a_stale_one_is_fenced_and_changes_nothing(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    [job_id] = await submit(api)
+    worker, other = HandWorker(api), HandWorker(api)
+    [order] = await worker.claim()
+    await other.hello()
+    for whoever, fence in ((worker, order.fence + 1), (worker, order.fence - 1), (other, order.fence)):
+        reply = await whoever.exchange(progress=[Progress(order.run_id, fence, 0.9, "mine")])
+        assert reply.fenced == [order.run_id]
+    assert await progress(api, job_id) is None
+    await worker.report(outcome(order))
+    before = [tuple(row) for row in await connection.fetch("select * from mainspring.run_history")]
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.9, "still")])
+    assert reply.fenced == [order.run_id]
+    assert [tuple(row) for row in await connection.fetch("select * from mainspring.run_history")] == before
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1])
+async def test_a_share_is_from_0_to_1(api: httpx.AsyncClient, fraction: float) -> None:
+    await submit(api)
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    assert (await worker.ask(progress=[Progress(order.run_id, order.fence, fraction)])).status_code == 422

@@ -1,0 +1,86 @@
+"""Recall: runs that wait in a busy worker's hands go to an idle one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.test_dividing import submit
+from tests.operations.test_parking import Parked, park
+from tests.operations.test_parking import assembly as assembly
+
+pytestmark = pytest.mark.anyio
+
+
+async def let_go(assembly: Assembly, *parked: Parked) -> None:
+    """End what is still parked, which must be all of them."""
+    assert not any(task.done() for task in parked)
+    assembly.parking.close()
+    await asyncio.gather(*parked)
+
+
+async def test_an_idle_worker_gets_what_a_busy_one_has_not_started(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    made = await submit(api, 20)
+    busy, idle = HandWorker(api), HandWorker(api)
+    orders = await busy.claim(20)
+    parked_busy = await park(assembly, busy, free=0, unstarted=19)
+    parked_idle = await park(assembly, idle, free=5)
+    async with asyncio.timeout(5):
+        assert (await parked_busy).recall == 5, "as many as the idle one can take"
+        await busy.report(*(outcome(order, "RETURNED") for order in orders[-5:]))
+        taken = [order.job_id for order in (await parked_idle).runs]
+    assert sorted(taken) == sorted(made[-5:])
+    rows = await connection.fetch("select attempt from mainspring.runs")
+    assert {row["attempt"] for row in rows} == {1}, "it spends no attempt"
+
+
+async def test_one_that_becomes_overfull_while_another_is_idle_is_told_at_once(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    await submit(api, 4)
+    busy, idle = HandWorker(api), HandWorker(api)
+    await busy.claim(4)
+    parked = await park(assembly, idle, free=50)
+    async with asyncio.timeout(5):
+        assert (await busy.exchange(free=0, unstarted=3, wait_ms=9000)).recall == 3, "no more than there is"
+    await let_go(assembly, parked)
+
+
+async def test_two_idle_ones_are_promised_no_run_twice(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    await submit(api, 20)
+    first, second, idle = HandWorker(api), HandWorker(api), HandWorker(api)
+    await first.claim(10)
+    await second.claim(10)
+    parked = await park(assembly, idle, free=6)
+    async with asyncio.timeout(5):
+        assert (await first.exchange(free=0, unstarted=4, wait_ms=9000)).recall == 4
+        assert (await second.exchange(free=0, unstarted=9, wait_ms=9000)).recall == 2
+    await let_go(assembly, parked)
+
+
+async def test_nobody_is_asked_for_what_the_idle_one_cannot_run(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    await submit(api, 3)
+    busy, idle, full = HandWorker(api), HandWorker(api, tasks=["other"]), HandWorker(api)
+    await busy.claim(3)
+    parked = [await park(assembly, idle, free=5), await park(assembly, full, free=0)]
+    parked.append(await park(assembly, busy, free=0, unstarted=2))
+    await api.get("/v1/workers")
+    await let_go(assembly, *parked)
+
+
+async def test_one_that_keeps_them_is_asked_again_a_moment_later(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    await submit(api, 3)
+    busy, idle = HandWorker(api), HandWorker(api)
+    await busy.claim(3)
+    parked = await park(assembly, idle, free=2)
+    async with asyncio.timeout(5):
+        for _ in range(3):
+            assert (await busy.exchange(free=0, unstarted=2, wait_ms=9000)).recall == 2
+    await let_go(assembly, parked)

@@ -1,0 +1,40 @@
+"""Charges an account in a ledger of the user's own, for the test of exactly-once effects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import asyncpg
+
+import mainspring
+from mainspring import Context, Mainspring
+
+LEDGER_VARIABLE = "CHARGES_LEDGER_URL"
+SCHEMA = """
+create table charges (account integer not null, cents integer not null, attempt integer not null);
+create table committed_attempts (account integer not null, attempt integer not null);
+"""
+
+app = Mainspring()
+_pools: list[asyncio.Future[asyncpg.Pool]] = []
+
+
+async def ledger() -> asyncpg.Pool:
+    if not _pools:
+        opening = asyncpg.create_pool(os.environ[LEDGER_VARIABLE], min_size=1, max_size=8)
+        _pools.append(asyncio.ensure_future(opening))
+    return await asyncio.shield(_pools[0])
+
+
+@app.task
+async def charge(account: int, cents: int, ctx: Context) -> bool:
+    """The charge, guarded, and beside it in the same transaction a line that is not: what a careless task would do."""
+    async with (await ledger()).acquire() as connection, connection.transaction():
+        first = await mainspring.exactly_once(connection, ctx)
+        if first:
+            await connection.execute("insert into charges values ($1, $2, $3)", account, cents, ctx.attempt)
+        await connection.execute("insert into committed_attempts values ($1, $2)", account, ctx.attempt)
+    # A worker that dies here has charged the account and cannot say so any more.
+    await asyncio.sleep(0.03)
+    return first

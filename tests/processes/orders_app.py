@@ -1,0 +1,31 @@
+"""A task with typed parameters, for the test of the SDK on real processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from mainspring import Mainspring
+
+app = Mainspring()
+
+
+@dataclass
+class Item:
+    name: str
+    cents: int
+
+
+@dataclass
+class Order:
+    id: UUID
+    placed: datetime
+    items: list[Item]
+
+
+@app.task("orders.ship")
+def ship(order: Order, within: timedelta, tags: set[str]) -> Order:
+    """Gets what was sent, as the types that it names; what it returns goes back as JSON."""
+    assert isinstance(order.id, UUID) and isinstance(order.items[0], Item) and tags == {"a", "b"}
+    return replace(order, placed=order.placed + within)

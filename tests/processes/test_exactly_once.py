@@ -1,0 +1,113 @@
+"""10,000 charges of $10 while workers are killed -9 at random: every account is charged, and none twice.
+
+MAINSPRING_CHARGES_SEED replays the same kills, as far as two runs of real processes can be the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from mainspring.store.embedded import EmbeddedPostgres
+from tests.processes.charges_app import LEDGER_VARIABLE, SCHEMA
+from tests.processes.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.anyio
+APP = "tests.processes.charges_app:app"
+CHARGES = 10_000
+CENTS = 1000
+WORKERS = 3
+SLOTS = 32
+KILLS = 8
+
+
+def say(text: str) -> None:
+    """Into pytest's captured output, which a failure shows."""
+    sys.stdout.write(f"{text}\n")
+
+
+@pytest.fixture
+async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncpg.Connection]:
+    """The user's own database, which is not Mainspring's."""
+    name = f"ledger_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    await admin.execute(f"create database {name}")
+    connection = await asyncpg.connect(postgres.url(name))
+    await connection.execute(SCHEMA)
+    monkeypatch.setenv(LEDGER_VARIABLE, postgres.url(name))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+
+
+async def test_ten_thousand_charges_are_made_exactly_once_while_workers_are_killed(
+    cluster: Cluster, ledger: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    seed = int(os.environ.get("MAINSPRING_CHARGES_SEED") or random.SystemRandom().randrange(1_000_000))
+    say(f"MAINSPRING_CHARGES_SEED={seed}")
+    began = time.monotonic()
+    await cluster.server()
+    workers = [await cluster.worker(app=APP, slots=SLOTS) for _ in range(WORKERS)]
+    await submit_charges(cluster)
+    await kill_at_random(cluster, ledger, workers, random.Random(seed))
+
+    async def all_ended() -> bool:
+        return bool(await connection.fetchval("select count(*) from mainspring.run_history") >= CHARGES)
+
+    await eventually(all_ended, 120, "every charge has ended")
+    states = await connection.fetch(
+        "select state, count(*) as runs, count(*) filter (where attempt > 1) as again "
+        "from mainspring.run_history group by state"
+    )
+    say(f"{KILLS} kills, {time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
+    assert [(row["state"], row["runs"]) for row in states] == [(10, CHARGES)], "every run is a SUCCESS"
+    assert states[0]["again"] > 0, "no run had a second attempt: this shows nothing"
+
+    twice = await ledger.fetch("select account, count(*) from charges group by 1 having count(*) > 1")
+    missing = await ledger.fetch(
+        "select number from generate_series(1, $1::int) as number except select account from charges", CHARGES
+    )
+    assert (twice, missing) == ([], [])
+    assert await ledger.fetchval("select sum(cents) from charges") == CHARGES * CENTS
+    careless = await ledger.fetchval("select count(*) from committed_attempts")
+    say(f"{careless - CHARGES} attempts would have charged a second time")
+    assert careless > CHARGES, "no attempt came after one that had committed: the guard was not needed"
+
+
+async def submit_charges(cluster: Cluster) -> None:
+    jobs = [
+        {"task": "charge", "payload": {"account": number, "cents": CENTS}, "retries": 50}
+        for number in range(1, CHARGES + 1)
+    ]
+    answer = await cluster.http.post("/v1/jobs:batch", json={"jobs": jobs}, timeout=30)
+    assert answer.json()["accepted"] == CHARGES, answer.text
+
+
+async def kill_at_random(
+    cluster: Cluster, ledger: asyncpg.Connection, workers: list[subprocess.Popen[bytes]], chance: random.Random
+) -> None:
+    """Kill a worker each time a random number of charges has been made, and start another in its place."""
+    for moment in sorted(chance.sample(range(CHARGES * 8 // 10), KILLS)):
+
+        async def reached(moment: int = moment) -> bool:
+            return bool(await ledger.fetchval("select count(*) from charges") >= moment)
+
+        await eventually(reached, 60, f"{moment} charges are made")
+        await asyncio.sleep(chance.uniform(0, 0.1))
+        doomed = workers.pop(chance.randrange(len(workers)))
+        doomed.send_signal(signal.SIGKILL)
+        doomed.wait()
+        workers.append(await cluster.worker(app=APP, slots=SLOTS))

@@ -1,0 +1,137 @@
+"""Logs on real processes: followed by the command line, whole after a server's death, a prefix after a worker's."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+
+import pytest
+
+from mainspring.sdk.client import AsyncClient
+from tests.conftest import TOKEN
+from tests.processes.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.anyio
+APP = "tests.processes.sample_app:app"
+COUNTING = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.1; done"
+COUNTED = "".join(f"line {number}\n" for number in range(40))
+
+
+async def text(cluster: Cluster, run_id: str, **params: int) -> str:
+    answer = await cluster.http.get(f"/v1/runs/{run_id}/logs", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+async def has_printed(cluster: Cluster, job_id: str) -> str:
+    async def look() -> str:
+        run = await cluster.latest_run(job_id)
+        return run["run_id"] if run.get("status") == "RUNNING" and await text(cluster, run["run_id"]) else ""
+
+    return await eventually(look, 10, "the run has printed something")
+
+
+async def test_the_command_line_follows_a_running_job_through_a_retry_to_its_end(cluster: Cluster) -> None:
+    await cluster.server()
+    await cluster.worker()
+    go = cluster.folder / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
+    command = f"echo try $MAINSPRING_ATTEMPT; echo oops >&2; {wait}; echo done; [ $MAINSPRING_ATTEMPT = 2 ]"
+    job_id = await cluster.submit(command=command, retry={"base": "50ms", "backoff": "constant"})
+    arguments = ["logs", job_id, "-f", "--url", cluster.url, "--token-file", str(cluster.folder / "token")]
+    await has_printed(cluster, job_id)
+    following = subprocess.Popen(
+        [sys.executable, "-m", "mainspring", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert following.stdout is not None and following.stderr is not None
+    assert await asyncio.to_thread(following.stdout.readline) == "try 1\n"  # while it runs
+    go.touch()
+    async with asyncio.timeout(30):
+        rest = await asyncio.to_thread(following.stdout.read)
+        remarks = await asyncio.to_thread(following.stderr.read)
+    assert (following.wait(), rest) == (0, "oops\ndone\ntry 2\noops\ndone\n")
+    assert "--- attempt 2 ---" in remarks
+    run = await cluster.latest_run(job_id)
+    assert run["log_url"] == f"/v1/runs/{run['run_id']}/logs"
+    assert await text(cluster, run["run_id"], attempt=1) == "try 1\noops\ndone\n"
+
+
+async def test_a_server_that_stops_ends_at_once_and_a_reader_goes_on_at_its_successor(cluster: Cluster) -> None:
+    server = await cluster.server()
+    await cluster.worker()
+    job_id = await cluster.submit(command=COUNTING)
+    run_id = await has_printed(cluster, job_id)
+    texts: defaultdict[int, str] = defaultdict(str)
+    begun = asyncio.Event()
+
+    async def follow() -> None:
+        async with AsyncClient(cluster.url, TOKEN, patience=20) as client:
+            async for event in client.log_events(run_id):
+                texts[event.attempt] += event.text
+                begun.set()
+
+    following = asyncio.create_task(follow())
+    await begun.wait()
+    asked = time.monotonic()
+    server.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(server.wait, 8)
+    assert time.monotonic() - asked < 4
+    await cluster.server()
+    async with asyncio.timeout(30):
+        await following
+    run = await cluster.ended(job_id)
+    assert run["status"] == "SUCCESS"
+    assert texts[run["attempt_number"]] == COUNTED
+    assert COUNTED.startswith(texts[1])  # on a slow machine the worker may have given up on the server meanwhile
+
+
+async def test_a_log_is_whole_although_its_server_was_killed(cluster: Cluster) -> None:
+    server = await cluster.server()
+    await cluster.worker()
+    job_id = await cluster.submit(command=COUNTING)
+    run_id = await has_printed(cluster, job_id)
+    server.kill()
+    server.wait()
+    await cluster.server()
+    assert (await cluster.ended(job_id, within=30))["status"] == "SUCCESS"
+    assert await text(cluster, run_id) == COUNTED
+
+
+async def test_the_log_of_a_killed_worker_is_the_beginning_of_what_it_printed(cluster: Cluster) -> None:
+    await cluster.server()
+    worker = await cluster.worker()
+    job_id = await cluster.submit(command=COUNTING)
+    run_id = await has_printed(cluster, job_id)
+    worker.kill()
+    worker.wait()
+    await cluster.worker()
+    run = await cluster.ended(job_id, within=30)
+    assert (run["status"], run["attempt_number"]) == ("SUCCESS", 2)
+    first = await text(cluster, run_id, attempt=1)
+    assert first and COUNTED.startswith(first) and first != COUNTED
+    assert await text(cluster, run_id) == COUNTED
+
+
+async def test_what_python_tasks_print_is_in_their_logs_and_silent_runs_have_none(cluster: Cluster) -> None:
+    await cluster.server()
+    await cluster.worker(app=APP)
+    silent = await cluster.submit(task="hello")
+    failing = await cluster.submit(task="prints.and.fails", retry={"max_attempts": 1})
+    run = await cluster.ended(failing)
+    assert run["status"] == "FAILED"
+    assert await text(cluster, run["run_id"]) == "before it failed\n"
+    assert await text(cluster, (await cluster.ended(silent))["run_id"]) == ""
+
+
+async def test_a_log_store_that_cannot_be_used_is_told_at_the_start(cluster: Cluster) -> None:
+    (cluster.folder / "logs").write_text("in the way")
+    child = cluster._start(
+        ["server", "--port", str(cluster.port), "--data", str(cluster.folder)],
+        {"MAINSPRING_DATABASE_URL": cluster._database_url},
+    )
+    assert await asyncio.to_thread(child.wait, 20) != 0
+    assert "log store" in (cluster.folder / "server-0.log").read_text()

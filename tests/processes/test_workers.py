@@ -1,0 +1,218 @@
+"""Workers as operators run them, on real processes: labels, weights, limits, drain, reload, progress."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes.cluster import Cluster, eventually, process_is_alive
+
+pytestmark = pytest.mark.anyio
+
+TASKS = """
+import asyncio
+from mainspring import Context, Mainspring
+
+app = Mainspring()
+
+@app.task
+async def answer() -> str:
+    return "old"
+
+@app.task
+async def doze(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+@app.task(concurrency=2)
+async def narrow() -> None:
+    await asyncio.sleep(0.2)
+
+@app.task
+async def pages(ctx: Context) -> None:
+    for page in range(1, 1001):
+        ctx.progress(page / 1000, f"page {page}")
+        await asyncio.sleep(0.01)
+"""
+APP = "tasks:app"
+
+
+@pytest.fixture
+def place(cluster: Cluster) -> Path:
+    """A folder with an application in it."""
+    folder = cluster.folder / "app"
+    folder.mkdir()
+    write(folder, TASKS)
+    return folder
+
+
+def write(folder: Path, text: str) -> None:
+    """Complete or not at all: somebody watches."""
+    draft = folder / "tasks.draft"
+    draft.write_text(text)
+    draft.replace(folder / "tasks.py")
+
+
+async def until_ended(child: subprocess.Popen[bytes], within: float = 15) -> int:
+    async def ended() -> bool:
+        return child.poll() is not None
+
+    await eventually(ended, within, "the process ends")
+    return child.returncode
+
+
+async def most_at_once(cluster: Cluster, job_ids: list[str]) -> int:
+    """The most of these runs that ran at one moment, by the recorded times."""
+    runs = [await cluster.ended(job_id) for job_id in job_ids]
+    moments = sorted([(run["start_time"], 1) for run in runs] + [(run["end_time"], -1) for run in runs])
+    most = now = 0
+    for _, step in moments:
+        now += step
+        most = max(most, now)
+    return most
+
+
+async def test_a_job_runs_only_where_the_labels_are(cluster: Cluster, place: Path) -> None:
+    await cluster.server()
+    await cluster.worker("--label", "zone=us", app=APP, folder=place)
+    wanting = await cluster.submit(task="answer", required_labels={"gpu": "a100", "zone": "eu"})
+    await cluster.ended(await cluster.submit(task="answer", required_labels={"zone": "us"}))
+    assert (await cluster.latest_run(wanting))["status"] == "QUEUED"
+    await cluster.worker("--label", "gpu=a100", "--label", "zone=eu", "--name", "european", app=APP, folder=place)
+    run = await cluster.ended(wanting)
+    shown = cluster.cli("workers")
+    assert shown.returncode == 0, shown.stderr
+    [line] = [line for line in shown.stdout.splitlines() if "european" in line]
+    assert "gpu=a100, zone=eu" in line and run["executor_id"] in line
+
+
+async def test_light_work_does_not_wait_behind_heavy_work(cluster: Cluster, place: Path) -> None:
+    await cluster.server()
+    await cluster.worker("--queues", "heavy=1,light=3", app=APP, slots=4, folder=place)
+    heavy = [await cluster.submit(task="doze", payload={"seconds": 30}, queue="heavy") for _ in range(8)]
+
+    async def three_run() -> bool:
+        states = [(await cluster.latest_run(job_id))["status"] for job_id in heavy]
+        return states.count("RUNNING") == 3
+
+    await eventually(three_run, 10, "heavy work has all slots but one")
+    light = [await cluster.submit(task="answer", queue="light") for _ in range(5)]
+    for job_id in light:
+        assert (await cluster.ended(job_id, within=5))["status"] == "SUCCESS"
+    assert await three_run()
+
+
+async def test_a_task_with_a_limit_never_runs_more_often_at_a_time(cluster: Cluster, place: Path) -> None:
+    await cluster.server()
+    await cluster.worker(app=APP, slots=8, folder=place)
+    narrow = [await cluster.submit(task="narrow") for _ in range(8)]
+    others = [await cluster.submit(task="doze", payload={"seconds": 0.2}) for _ in range(6)]
+    assert await most_at_once(cluster, narrow) == 2
+    assert await most_at_once(cluster, others) > 2
+
+
+async def test_a_worker_drained_from_the_command_line_finishes_and_exits_with_0(cluster: Cluster, place: Path) -> None:
+    await cluster.server()
+    worker = await cluster.worker("--name", "leaving", app=APP, folder=place)
+    job_id = await cluster.submit(task="doze", payload={"seconds": 1})
+
+    async def running() -> bool:
+        return bool((await cluster.latest_run(job_id))["status"] == "RUNNING")
+
+    await eventually(running, 10, "the job runs")
+    told = cluster.cli("drain", "leaving")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "DRAINING" in told.stdout
+    assert await until_ended(worker) == 0
+    run = await cluster.ended(job_id)
+    assert (run["status"], run["attempt_number"]) == ("SUCCESS", 1)
+    again = cluster.cli("drain", "leaving")
+    assert again.returncode == 4 and "STOPPED" in again.stderr
+    assert cluster.cli("drain", "nobody").returncode == 3
+
+
+async def test_progress_is_seen_while_the_run_goes_on(cluster: Cluster, place: Path) -> None:
+    await cluster.server()
+    await cluster.worker(app=APP, folder=place)
+    job_id = await cluster.submit(task="pages")
+    seen: list[float] = []
+
+    async def has_moved() -> bool:
+        progress = (await cluster.latest_run(job_id)).get("progress")
+        if progress is not None and progress["fraction"] not in seen:
+            assert progress["message"] == f"page {round(progress['fraction'] * 1000)}"
+            seen.append(progress["fraction"])
+        return len(seen) >= 3
+
+    await eventually(has_moved, 5, "three different shares")
+    assert seen == sorted(seen)
+    await cluster.http.delete(f"/v1/jobs/{job_id}")
+
+
+async def test_reload_starts_the_worker_anew_when_a_file_changes_and_survives_a_broken_one(
+    cluster: Cluster, place: Path
+) -> None:
+    await cluster.server()
+    worker = await cluster.worker("--reload", app=APP, folder=place)
+
+    async def says(words: str) -> None:
+        async def said() -> bool:
+            return words in cluster.said(worker)
+
+        await eventually(said, 15, f"it says {words!r}; it said {cluster.said(worker)}")
+
+    assert (await cluster.ended(await cluster.submit(task="answer")))["result"] == "old"
+    write(place, "import nonsense_that_is_not_there\n")
+    await says("reloading: tasks.py")
+    await says("waiting for a change")
+    job_id = await cluster.submit(task="answer")
+    write(place, TASKS.replace('"old"', '"new"'))
+    assert (await cluster.ended(job_id))["result"] == "new"
+    assert worker.poll() is None
+    worker.terminate()
+    assert await until_ended(worker) == 0
+
+
+async def test_reload_ends_with_its_worker_when_that_is_drained_and_takes_it_along_when_killed(
+    cluster: Cluster, place: Path
+) -> None:
+    await cluster.server()
+    drained = await cluster.worker("--reload", "--name", "one", app=APP, folder=place)
+    assert cluster.cli("drain", "one").returncode == 0
+    assert await until_ended(drained) == 0
+    killed = await cluster.worker("--reload", "--name", "two", app=APP, folder=place)
+    children = [int(pid) for pid in Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()]
+    assert children
+    os.kill(killed.pid, 9)
+
+    async def gone() -> bool:
+        return not any(process_is_alive(pid) for pid in children)
+
+    await eventually(gone, 10, "the worker has ended with the process that watched over it")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--queues", "heavy=0"], "heavy has the weight"),
+        (["--queues", "a=1,b=1,c=1", "--slots", "2"], "3 queues share 2 slot(s)"),
+        (["--queues", "a,a"], "named twice"),
+        (["--label", "gpu"], "is not NAME=VALUE"),
+        (["--label", "gpu=a", "--label", "gpu=b"], "given twice"),
+        (["--reload"], "no application to reload"),
+    ],
+)
+def test_a_mistake_in_the_options_is_said_before_anything_starts(
+    options: list[str], words: str, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("x")
+    said = subprocess.run(
+        [sys.executable, "-m", "mainspring", "worker", "--token-file", str(token), *options],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert said.returncode == 2
+    assert words in said.stderr and "hint:" in said.stderr

@@ -1,0 +1,55 @@
+"""The examples of docs/testing.md and docs/exactly-once.md are run, not only read."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import mainspring.testing
+from tests.sdk.testing.test_pytest_plugin import run_pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: str) -> list[str]:
+    return _PYTHON.findall((DOCS / page).read_text())
+
+
+def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
+    application, tests, fixture = blocks("testing.md")
+    (tmp_path / "shop.py").write_text(application)
+    (tmp_path / "test_shop.py").write_text(f"{tests}\n\n{fixture}")
+    assert "4 passed" in (said := run_pytest(tmp_path)), said
+
+
+def test_the_charge_of_the_exactly_once_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger.db"))
+    ledger = sqlite3.connect(os.environ["LEDGER"])
+    ledger.execute("create table charges (account text, cents integer check (cents > 0))")
+    page: dict[str, object] = {}
+    exec(compile(blocks("exactly-once.md")[0], "exactly-once.md", "exec"), page)
+    app = page["app"]
+    assert isinstance(app, mainspring.Mainspring)
+    with mainspring.testing.run(app) as box:
+        charge = app.tasks["charge"]
+        assert charge.submit(account="a1", cents=1000).result() is True
+        charge.submit(account="a1", cents=-5)  # the ledger refuses it, again and again
+        box.settle()
+        [dead] = box.dead_letters
+        assert dead.attempt == 6
+        again = box.client.replay(dead.run_id, {"account": "a1", "cents": 7})
+        assert box.client.handle(dead.job_id, again.run_id).result() is True
+        assert mainspring.exactly_once(ledger, again) is False  # whoever comes after finds it done
+    assert ledger.execute("select * from charges").fetchall() == [("a1", 1000), ("a1", 7)]
+
+
+@pytest.mark.parametrize("page", ["testing.md", "exactly-once.md", "recipes.md"])
+def test_every_example_is_python(page: str) -> None:
+    for block in blocks(page):
+        ast.parse(block)

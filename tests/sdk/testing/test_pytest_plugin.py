@@ -1,0 +1,68 @@
+"""The fixture, in a pytest of its own: as a user of the package has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+PLUGIN = "mainspring.sdk.pytest_plugin"
+
+TESTS = """
+from mainspring import Context, Mainspring
+
+app = Mainspring()
+
+
+@app.cron("0 9 * * MON-FRI")
+@app.task
+def report(ctx: Context) -> str:
+    return f"{ctx.scheduled_for:%a}"
+
+
+def test_the_report_runs_on_weekdays(mainspring_box):
+    box = mainspring_box(app, start="2026-01-01T00:00:00Z")
+    box.advance("7d")
+    assert [run.result for run in box.runs_of(report)] == ["Thu", "Fri", "Mon", "Tue", "Wed"]
+
+
+def test_the_box_of_another_test_is_closed():
+    assert app._instead is None
+
+
+def test_a_box_with_settings(mainspring_box):
+    assert mainspring_box(app, start="2027-01-01T00:00:00Z", seed=7, raise_errors=True).now.year == 2027
+"""
+
+
+def run_pytest(folder: Path) -> str:
+    """What a pytest of its own says about the tests in `folder`; it has our plugin and no other."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, str(folder)]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, env=alone, cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.stdout + done.stderr
+
+
+def test_the_fixture_gives_boxes_and_closes_them(tmp_path: Path) -> None:
+    (tmp_path / "test_app.py").write_text(TESTS)
+    assert "3 passed" in (said := run_pytest(tmp_path)), said
+
+
+def test_pytest_finds_the_plugin_by_itself() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"mainspring": PLUGIN}
+
+
+def test_the_plugin_loads_nothing_before_it_is_used() -> None:
+    code = f"import sys, {PLUGIN}; print(sorted({{'httpx', 'msgspec', 'mainspring.sdk.app'}} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_the_box_does_not_need_pytest_nor_a_server() -> None:
+    unwanted = {"pytest", "asyncpg", "litestar", "mainspring.store", "mainspring.operations"}
+    code = f"import sys, mainspring.testing; print(sorted({unwanted!r} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

@@ -1,0 +1,512 @@
+"""Runs in a box end as they would on a worker: results, retries, dead letters, overlap, keys, priorities."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import mainspring.testing
+from mainspring import (
+    Conflict,
+    Context,
+    GiveUp,
+    InvalidBatch,
+    InvalidInput,
+    Mainspring,
+    NotFound,
+    NotSupportedYet,
+    Retry,
+    RunFailed,
+)
+from mainspring.testing import Box
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def boxed(app: Mainspring, **settings: Any) -> Box:
+    return mainspring.testing.run(app, start=BEGIN, **settings)
+
+
+def app_that(function: Any, **options: Any) -> tuple[Mainspring, Any]:
+    app = Mainspring()
+    return app, app.task("task", **options)(function)
+
+
+def test_a_result_is_what_a_client_would_get() -> None:
+    app, task = app_that(lambda a, b: {"sum": a + b, "at": BEGIN, "set": {1}})
+    with boxed(app) as box:
+        handle = task.submit(a=2, b=40)
+        assert box.runs[0].status == "QUEUED"
+        assert handle.result() == {"sum": 42, "at": "2026-01-01T00:00:00Z", "set": [1]}
+        assert box.result(handle) == box.result(handle.job_id) == box.runs[0].result
+
+
+def test_async_tasks_and_process_tasks_run_too() -> None:
+    app = Mainspring()
+
+    @app.task
+    async def awaited(n: int) -> int:
+        import asyncio
+
+        await asyncio.sleep(0)
+        return n + 1
+
+    @app.task(executor="process")
+    def apart(n: int) -> int:
+        return n + 2
+
+    with boxed(app):
+        assert awaited.submit(1).result() == 2
+        assert apart.submit(1).result() == 3
+
+
+def test_a_failing_task_is_tried_again_on_the_boxs_clock() -> None:
+    moments: list[datetime] = []
+    app = Mainspring()
+
+    @app.task(retry={"max_attempts": 4, "base": "1h", "cap": "1d", "jitter": 0})
+    def flaky(ctx: Context) -> int:
+        moments.append(box.now)
+        if ctx.attempt < 4:
+            raise ValueError(f"attempt {ctx.attempt}")
+        return ctx.attempt
+
+    with boxed(app) as box:
+        handle = flaky.submit()
+        box.run_pending()
+        run = box.runs[0]
+        assert (run.status, run.attempt, run.reason) == ("SCHEDULED", 1, "backing off after attempt 1 of 4")
+        assert run.ready_at == BEGIN + timedelta(hours=1)
+        assert handle.result(timeout=8 * 3600) == 4
+    assert [moment - BEGIN for moment in moments] == [timedelta(hours=hours) for hours in (0, 1, 3, 7)]
+    assert run.errors == ["ValueError: attempt 1", "ValueError: attempt 2", "ValueError: attempt 3"]
+    assert (run.error, run.ended_at) == (None, BEGIN + timedelta(hours=7))
+
+
+def test_jitter_is_the_same_each_time_and_another_with_another_seed() -> None:
+    def ends(seed: int) -> datetime | None:
+        app, task = app_that(_always("no"), retries=5)
+        with boxed(app, seed=seed) as box:
+            task.submit()
+            [run] = box.settle()
+        return run.ended_at
+
+    assert ends(seed=1) == ends(seed=1) != ends(seed=2)
+
+
+def test_a_task_may_say_when_it_wants_to_be_tried_again() -> None:
+    def limited(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise Retry("rate limited", after=3600)
+        return "done"
+
+    app, task = app_that(limited)
+    with boxed(app) as box:
+        handle = task.submit()
+        box.advance("59m59s")
+        assert handle.status() == "SCHEDULED"
+        box.advance("1s")
+        assert handle.result() == "done"
+        assert box.runs[0].errors == ["Retry: rate limited"]
+
+
+def test_a_task_that_gives_up_is_a_dead_letter_at_once() -> None:
+    def hopeless() -> None:
+        raise GiveUp("no such account")
+
+    app, task = app_that(hopeless)
+    with boxed(app) as box:
+        handle = task.submit()
+        with pytest.raises(RunFailed, match="no such account") as caught:
+            handle.result()
+        assert caught.value.status == "FAILED"
+        [run] = box.dead_letters
+        assert (run.attempt, run.reason) == (1, "failed and asked not to be retried")
+
+
+def test_retry_rules_decide_by_the_class_of_the_error() -> None:
+    def declined() -> None:
+        raise KeyError("card")
+
+    rules = {"max_attempts": 3, "base": 1, "rules": [{"error": "LookupError", "then": "give_up"}]}
+    app, task = app_that(declined, retry=rules)
+    with boxed(app) as box:
+        task.submit()
+        [run] = box.settle()
+    assert (run.status, run.attempt) == ("FAILED", 1)
+    assert "rule retry.rules[0] gives up" in (run.reason or "")
+
+
+def test_a_run_without_tries_left_is_a_dead_letter_and_can_be_replayed() -> None:
+    keys: list[str] = []
+
+    def fussy(ctx: Context, good: bool = False) -> str:
+        keys.append(ctx.idempotency_key)
+        if not good:
+            raise ValueError("bad")
+        return "good"
+
+    app, task = app_that(fussy, retries=1)
+    with boxed(app) as box:
+        handle = task.submit()
+        box.settle()
+        [dead] = box.dead_letters
+        assert (dead.attempt, dead.reason) == (2, "failed 2 time(s), no tries left")
+        [letter] = box.client.dead_letters().dead_letters
+        assert (letter.run_id, letter.attempts, letter.error_message) == (dead.run_id, 2, "ValueError: bad")
+        again = box.client.replay(dead.run_id, {"good": True})
+        assert again.replay_of == dead.run_id
+        assert box.client.handle(handle.job_id, again.run_id).result() == "good"
+        assert box.dead_letters == []
+        with pytest.raises(Conflict, match="was repeated as run"):
+            box.client.replay(dead.run_id)
+    assert len(set(keys)) == 1  # what exactly_once goes by
+
+
+def test_what_ended_without_success_is_repeated_as_far_as_its_job_allows() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly")
+    @app.task(retries=0)
+    def shaky(ctx: Context) -> None:
+        if ctx.scheduled_for.hour < 3:
+            raise ValueError("too early")
+
+    with boxed(app) as box:
+        box.advance("3h")
+        first, second, good = box.runs
+        box.client.retry_run(first.run_id)
+        with pytest.raises(Conflict, match="a run of its job is alive"):
+            box.client.retry_run(second.run_id)
+        with pytest.raises(Conflict, match="has succeeded"):
+            box.client.retry_run(good.run_id)
+        assert box.client.discard(second.run_id).discarded == 1
+        box.run_pending()
+        assert [run.replay_of for run in box.dead_letters] == [first.run_id]
+        box.client.cancel_job("shaky")
+        with pytest.raises(Conflict, match="its job is CANCELLED"):
+            box.client.retry_run(box.dead_letters[0].run_id)
+
+
+def test_a_payload_that_does_not_fit_is_refused_when_it_is_submitted() -> None:
+    app = Mainspring()
+
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with boxed(app) as box:
+        with pytest.raises(InvalidInput) as caught:
+            add.submit(a=1, b="two")
+        assert (caught.value.code, caught.value.field) == ("bad_payload", "payload.b")
+        with pytest.raises(InvalidInput, match="needs the parameter b"):
+            box.client.submit(task="add", payload={"a": 1})
+        with pytest.raises(InvalidBatch, match=r"jobs\[1\]"):
+            box.client.submit_batch([{"task": "add", "payload": {"a": 1, "b": 2}}, {"task": "add"}])
+        assert box.runs == []
+
+
+def test_what_the_intake_refuses_is_refused_here_too() -> None:
+    app, task = app_that(lambda: None)
+    with boxed(app), pytest.raises(InvalidInput, match="is not a priority"):
+        task.submit(priority="urgent")
+
+
+def test_a_fire_is_skipped_while_an_earlier_run_backs_off() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly")
+    @app.task(retry={"base": "90m", "cap": "1d", "backoff": "constant", "jitter": 0, "max_attempts": 2})
+    def slow(ctx: Context) -> None:
+        if ctx.attempt == 1 and ctx.scheduled_for.hour == 1:
+            raise ValueError("once")
+
+    with boxed(app) as box:
+        box.advance("3h")
+    assert [(run.scheduled_for.hour, str(run.status)) for run in box.runs] == [
+        (1, "SUCCESS"), (2, "SKIPPED"), (3, "SUCCESS"),
+    ]  # fmt: skip
+    assert box.runs[1].reason == "overlap: an earlier run of this job was still alive"
+
+
+def test_where_overlap_is_allowed_it_is_not_skipped() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly", overlap="allow")
+    @app.task(retry={"base": "90m", "cap": "1d", "backoff": "constant", "jitter": 0, "max_attempts": 2})
+    def slow() -> None:
+        raise ValueError("always")
+
+    with boxed(app) as box:
+        box.advance("2h")
+    assert [str(run.status) for run in box.runs] == ["SCHEDULED", "SCHEDULED"]
+
+
+def test_of_runs_that_are_ready_at_once_the_most_urgent_goes_first() -> None:
+    order: list[str] = []
+    app, task = app_that(lambda name: order.append(name))
+    with boxed(app) as box:
+        for priority in ("low", "normal", "critical", "high", "normal"):
+            task.submit(name=priority, priority=priority)
+        box.run_pending()
+    assert order == ["critical", "high", "normal", "normal", "low"]
+
+
+def test_an_idempotency_key_makes_one_job() -> None:
+    app, task = app_that(lambda n: n)
+    with boxed(app) as box:
+        first, second = (task.submit(n=1, idempotency_key="k") for _ in range(2))
+        assert first.job_id == second.job_id
+        with pytest.raises(Conflict, match="was used with another body"):
+            task.submit(n=2, idempotency_key="k")
+        assert len(box.runs) == 1
+
+
+def test_a_chosen_id_is_taken_once() -> None:
+    app, task = app_that(lambda: None)
+    with boxed(app) as box:
+        task.submit(job_id="mine")
+        with pytest.raises(Conflict, match="exists already"):
+            task.submit(job_id="mine")
+        assert [run.job_id for run in box.runs_of("mine")] == ["mine"]
+
+
+def test_what_a_task_submits_is_run_as_well() -> None:
+    app = Mainspring()
+
+    @app.task
+    def parent(n: int) -> list[str]:
+        return [child.submit(n=number).job_id for number in range(n)]
+
+    @app.task
+    async def child(n: int) -> int:
+        if n:
+            await child.submit_async(n=0)
+        return n
+
+    with boxed(app) as box:
+        parent.submit(3)
+        box.run_pending()
+        assert [run.result for run in box.runs_of(child)] == [0, 1, 2, 0, 0]
+
+
+def test_a_task_may_wait_for_another_ones_result() -> None:
+    app = Mainspring()
+
+    @app.task(retry={"base": 60, "jitter": 0})
+    def double(n: int, ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return 2 * n
+
+    @app.task
+    def plain(n: int) -> int:
+        return int(double.submit(n).result()) + 1
+
+    @app.task
+    async def awaited(n: int) -> int:
+        return int(await (await double.submit_async(n)).result()) + 1
+
+    with boxed(app) as box:
+        assert plain.submit(20).result() == 41
+        assert box.now == BEGIN + timedelta(minutes=1)
+        assert awaited.submit(20).result() == 41
+
+
+def test_what_a_task_logs_and_how_far_it_came_is_kept() -> None:
+    cleaned: list[str] = []
+
+    def talkative(ctx: Context) -> None:
+        ctx.add_cleanup(cleaned.append, "first added, last called")
+        ctx.add_cleanup(cleaned.append, "last added, first called")
+        ctx.add_cleanup(int, "not a number")
+        ctx.log("page", 1)
+        ctx.progress(0.5, "halfway")
+
+    app, task = app_that(talkative)
+    with boxed(app) as box:
+        task.submit().result()
+        [run] = box.runs
+        assert box.client.logs(run.run_id).startswith("page 1\n")
+        with pytest.raises(NotSupportedYet, match="not followed"):
+            list(box.client.follow_logs(run.run_id))
+    assert run.logs[0] == "page 1"
+    assert run.logs[1].startswith("a clean-up failed: ValueError")
+    assert run.progress == (0.5, "halfway")
+    assert cleaned == ["last added, first called", "first added, last called"]
+
+
+def test_errors_are_kept_with_the_run_and_raised_if_wanted() -> None:
+    app, task = app_that(_always("broken"), retries=0)
+    with boxed(app) as box:
+        task.submit()
+        [run] = box.run_pending()
+        assert (run.error, type(run.exception)) == ("ValueError: broken", ValueError)
+    with boxed(app, raise_errors=True) as box:
+        task.submit()
+        with pytest.raises(ValueError, match="broken"):
+            box.run_pending()
+        assert box.runs[0].status == "FAILED"
+
+
+def test_a_cancelled_job_runs_no_more() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly")
+    @app.task
+    def tick() -> None: ...
+
+    with boxed(app) as box:
+        waiting = tick.submit()
+        waiting.cancel()
+        box.advance("1h")
+        box.client.cancel_job("tick")
+        box.advance("5h")
+        assert [str(run.status) for run in box.runs] == ["CANCELLED", "SUCCESS"]
+        with pytest.raises(RunFailed, match="cancelled before it started"):
+            waiting.result()
+
+
+def test_a_task_that_is_cancelled_while_it_runs_learns_of_it() -> None:
+    def stubborn(ctx: Context) -> bool:
+        box.client.cancel_run(ctx.run_id)
+        return ctx.cancelled
+
+    app, task = app_that(stubborn)
+    with boxed(app) as box:
+        task.submit()
+        [run] = box.run_pending()
+    assert (run.status, run.reason, run.result) == ("CANCELLED", "cancelled on request", True)
+
+
+def test_the_time_is_up_in_the_boxs_time() -> None:
+    app, task = app_that(lambda: None)
+    with boxed(app) as box:
+        handle = task.submit(at=BEGIN + timedelta(hours=1))
+        with pytest.raises(TimeoutError, match="still SCHEDULED after 30m"):
+            handle.result(timeout=1800)
+        assert box.now == BEGIN + timedelta(minutes=30)
+        assert handle.result(timeout=1800) is None
+
+
+def test_a_task_that_nobody_offers_waits_for_ever() -> None:
+    with boxed(Mainspring()) as box:
+        handle = box.client.submit(task="elsewhere")
+        box.advance("1d")
+        assert box.runs[0].reason == "no worker offers task elsewhere"
+        with pytest.raises(TimeoutError, match="nothing is left to happen"):
+            handle.result()
+        with pytest.raises(TimeoutError, match="no worker offers task elsewhere"):
+            handle.result(timeout=5)
+        assert box.settle() == []
+
+
+def test_settle_says_what_does_not_end_in_time() -> None:
+    app, task = app_that(_always("no"), retry={"base": "20h", "cap": "1d", "max_attempts": 4})
+    with boxed(app) as box:
+        task.submit()
+        with pytest.raises(TimeoutError, match="still alive"):
+            box.settle(within="10h")
+
+
+def test_a_job_is_run_by_hand() -> None:
+    app = Mainspring()
+
+    @app.cron("@daily")
+    @app.task
+    def report(ctx: Context) -> str:
+        return ctx.scheduled_for.isoformat()
+
+    with boxed(app) as box:
+        box.advance("1h")
+        accepted = box.client.run_now("report")
+        assert box.client.handle("report", accepted.run_id).result() == "2026-01-01T01:00:00+00:00"
+        assert box.client.job_status("report").status == "SCHEDULED"
+
+
+def test_lists_have_filters_and_pages() -> None:
+    app, task = app_that(lambda n: 1 / n, retries=0)
+    with boxed(app) as box:
+        box.client.submit_batch([{"task": "task", "payload": {"n": n}} for n in (0, 1, 2)])
+        task.submit(n=1, at=BEGIN + timedelta(hours=1), name="later")
+        box.settle(within="50m")
+        assert [run.error_message for run in box.client.runs(status="failed").runs] == [
+            "ZeroDivisionError: division by zero"
+        ]
+        assert len(list(box.client.all_runs(limit=1))) == 3
+        assert [job.name for job in box.client.all_jobs(q="late")] == ["later"]
+        assert box.client.why(box.runs[0].run_id).why.startswith("It ended FAILED")
+        with pytest.raises(NotFound):
+            box.client.job("nobody")
+
+
+def test_what_a_box_has_no_answer_to_is_said() -> None:
+    with boxed(Mainspring()) as box, pytest.raises(NotSupportedYet, match="GET /v1/queues"):
+        box.client.queues()
+
+
+def test_the_application_has_its_own_clients_back_afterwards() -> None:
+    app, task = app_that(lambda: None)
+    with boxed(app) as outer:
+        with boxed(app) as inner:
+            task.submit()
+        task.submit()
+    assert (len(outer.runs), len(inner.runs)) == (1, 1)
+    assert app.client is not outer.client
+
+
+def test_a_task_cannot_be_awaited_by_a_plain_call_in_an_async_test() -> None:
+    import asyncio
+
+    async def nothing() -> None: ...
+
+    app, task = app_that(nothing)
+
+    async def scenario() -> None:
+        with boxed(app) as box:
+            await task.submit_async()
+            with pytest.raises(RuntimeError, match="a loop is running here"):
+                box.run_pending()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.anyio
+async def test_in_an_async_test_tasks_share_its_loop() -> None:
+    import asyncio
+
+    loops: list[Any] = []
+
+    async def here(n: int) -> int:
+        loops.append(asyncio.get_running_loop())
+        if n == 0:
+            raise asyncio.CancelledError
+        return n
+
+    app, task = app_that(here, retries=0)
+    app.every("1h", job_id="hourly", timezone=None)(app.task("tick")(_async_nothing))
+    with boxed(app) as box:
+        handle = await task.submit_async(7)
+        assert await handle.result() == 7
+        await box.advance_async("1h")
+        assert [str(run.status) for run in box.runs_of("tick")] == ["SUCCESS"]
+        failing = await task.submit_async(0)
+        [run] = await box.run_pending_async()
+        assert (run.job_id, run.error) == (failing.job_id, "asyncio.exceptions.CancelledError")
+        await task.submit_async(1, at=box.now + timedelta(hours=1))
+        await box.advance_to_async(box.now + timedelta(hours=1))
+        assert await box.settle_async() == []
+        assert len(box.runs) == 5
+    assert set(loops) == {asyncio.get_running_loop()}
+
+
+async def _async_nothing() -> None: ...
+
+
+def _always(words: str) -> Any:
+    def fails() -> None:
+        raise ValueError(words)
+
+    return fails

@@ -1,0 +1,203 @@
+"""Process tasks for the tests: each does one thing that a run may do to its interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import itertools
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from mainspring import Context, GiveUp, Mainspring, Retry
+
+app = Mainspring()
+
+
+def process(function: Callable[..., Any]) -> Any:
+    return app.task(executor="process")(function)
+
+
+@process
+def pid() -> int:
+    return os.getpid()
+
+
+@process
+async def async_pid() -> int:
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
+@process
+def weekday(day: date, ctx: Context, offset: int = 0) -> dict[str, object]:
+    return {"weekday": day.weekday() + offset, "key": ctx.idempotency_key, "attempt": ctx.attempt, "task": ctx.task}
+
+
+@process
+def exits(code: int) -> None:
+    print("last words")  # noqa: T201
+    os._exit(code)
+
+
+@process
+def crashes() -> None:
+    ctypes.string_at(0)
+
+
+@process
+def raises(how: str) -> None:
+    if how == "Retry":
+        raise Retry("rate limited", after=30)
+    if how == "GiveUp":
+        raise GiveUp("no such account")
+    raise FileNotFoundError(how)
+
+
+@process
+def surroundings() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "env": dict(os.environ),
+        "folder": os.getcwd(),
+        "files": os.listdir(),
+        "umask": os.umask(0o022),
+        "own": os.getsid(0) == os.getpgid(0) == os.getpid(),
+        "term": str(signal.getsignal(signal.SIGTERM)),
+    }
+
+
+@process
+def makes_a_mess() -> dict[str, Any]:
+    found = {"pid": os.getpid(), "folder": os.getcwd(), "files": os.listdir()}
+    Path("deep/er").mkdir(parents=True)
+    Path("deep/er/file").write_text("rubbish")
+    os.environ["RUBBISH"] = "1"
+    os.environ.pop("PATH")
+    os.umask(0)
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    sys.stdout = None
+    return found
+
+
+@process
+def spins(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+@process
+def holds_the_interpreter(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    sum(itertools.repeat(0))  # never comes to an end, and never looks for signals
+
+
+@process
+def waits(path: str, ctx: Context) -> None:
+    ctx.add_cleanup(note, path, "first added")
+    ctx.add_cleanup(note, path, "last added")
+    try:
+        note(path, "begun")
+        time.sleep(60)
+    except Exception:  # noqa: BLE001 - to see that the request is none
+        note(path, "no Exception")
+    finally:
+        note(path, f"finally {ctx.cancelled}")
+
+
+@process
+async def awaits(path: str, ctx: Context) -> None:
+    async def clean_up() -> None:
+        await asyncio.sleep(0)
+        note(path, "cleaned up")
+
+    ctx.add_cleanup(clean_up)
+    try:
+        note(path, "begun")
+        await asyncio.sleep(60)
+    finally:
+        note(path, f"finally {ctx.cancelled}")
+
+
+@process
+def fails_and_cleans_up(path: str, ctx: Context) -> None:
+    ctx.add_cleanup(note, path, "cleaned up")
+    ctx.add_cleanup(lambda: 1 / 0)
+    raise ValueError("in vain")
+
+
+@process
+def leaves_a_process(path: str) -> None:
+    subprocess.Popen(f"setsid sh -c 'echo $$ > {path}; sleep 60' & sleep 0.1", shell=True).wait()
+    while not Path(path).exists() or not Path(path).read_text():
+        time.sleep(0.005)
+
+
+@process
+def leaves_a_thread() -> int:
+    threading.Thread(target=threading.Event().wait).start()
+    return os.getpid()
+
+
+@process
+async def leaves_loose_ends() -> int:
+    app.loose = asyncio.create_task(asyncio.sleep(60))  # type: ignore[attr-defined]
+    await asyncio.to_thread(lambda: None)
+    return os.getpid()
+
+
+@process
+def forks() -> str:
+    if os.fork() == 0:
+        return "the copy"
+    os.wait()
+    return "the task"
+
+
+@process
+def maps_in_processes() -> list[int]:
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, 2, -3])
+
+
+@process
+def talks(ctx: Context) -> None:
+    print("one")  # noqa: T201
+    print("two", file=sys.stderr)  # noqa: T201
+    ctx.log("three", 3)
+    os.system("echo four")
+    ctx.progress(0.5, "half way")
+    ctx.progress(1.0)
+    sys.stdout.write("no end of line")
+
+
+@process
+def prints(lines: int) -> None:
+    for number in range(lines):
+        print(number, "x" * 1000)  # noqa: T201
+
+
+@process
+def takes(size: int) -> int:
+    return len(bytearray(size))
+
+
+@process
+def opens_files() -> int:
+    return len([open("/dev/null") for _ in range(100)])
+
+
+def note(path: str, text: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{text}\n")

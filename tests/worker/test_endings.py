@@ -1,0 +1,71 @@
+"""How a Python task's attempt ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry
+from mainspring.worker.attempt import SUCCEEDED
+from mainspring.worker.endings import cause_of, ending_of_call, ending_of_error, ending_of_result
+
+
+class CardDeclined(ValueError):
+    class Twice(Exception): ...
+
+
+def test_nothing_returned_is_plain_success() -> None:
+    assert ending_of_call(lambda: None) is SUCCEEDED
+
+
+def test_a_result_is_kept_as_json() -> None:
+    kept = ending_of_call(lambda: {"a": [1]}).result
+    assert kept is not None
+    assert bytes(kept) == b'{"a":[1]}'
+
+
+@pytest.mark.parametrize(
+    ("result", "words"), [(object(), "cannot be kept as JSON"), ("x" * 70_000, "at most 65536 are kept")]
+)
+def test_a_result_that_cannot_be_kept_fails_for_good(result: object, words: str) -> None:
+    ending = ending_of_result(result)
+    assert (ending.status, ending.retry) == ("FAILED", False)
+    assert words in (ending.error or "")
+
+
+def test_an_error_tells_its_class_its_message_and_the_users_frames() -> None:
+    def fails() -> None:
+        raise CardDeclined("no money")
+
+    ending = ending_of_call(fails)
+    assert ending.retry
+    lines = (ending.error or "").splitlines()
+    assert lines[0] == f"{__name__}.CardDeclined: no money"
+    assert __file__ in lines[1]
+    assert "endings.py" not in lines[1].replace(__file__, "")
+
+
+def test_the_cause_names_the_class_and_its_bases_short_and_in_full() -> None:
+    assert cause_of(CardDeclined()).errors == ["CardDeclined", f"{__name__}.CardDeclined", "ValueError", "Exception"]
+    assert cause_of(CardDeclined.Twice()).errors == ["Twice", f"{__name__}.CardDeclined.Twice", "Exception"]
+    assert cause_of(SystemExit(1)).errors == ["SystemExit"]
+
+
+def test_retry_and_give_up_decide_for_themselves() -> None:
+    retry = ending_of_error(Retry("rate limited", after=30))
+    assert (retry.error, retry.retry, retry.retry_after, retry.cause) == ("Retry: rate limited", True, 30.0, None)
+    assert ending_of_error(Retry()).retry_after is None
+    give_up = ending_of_error(GiveUp())
+    assert (give_up.error, give_up.retry, give_up.cause) == ("GiveUp: the task gave up", False, None)
+
+
+def test_a_payload_that_does_not_fit_fails_for_good() -> None:
+    ending = ending_of_error(BadPayload("the payload does not fit"))
+    assert (ending.error, ending.retry) == ("the payload does not fit", False)
+
+
+def test_a_coroutine_from_a_plain_function_is_a_mistake_that_is_named() -> None:
+    ending = ending_of_call(lambda: asyncio.sleep(0))
+    assert "async def" in (ending.error or "")
+    assert not ending.retry

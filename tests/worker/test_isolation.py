@@ -1,0 +1,159 @@
+"""What a shell run sees of the machine and of its worker: a folder and an environment of its own, limits, a sandbox."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import Cause, Limits, RunSetup
+from mainspring.worker.attempt import Attempt, Stop
+from mainspring.worker.executors.shell import ShellExecutor
+from mainspring.worker.watchdog.tree import descendants
+
+from .processes import alive
+from .sinks import KeptLog
+from .test_shell_executor import ENVIRON, ran, result, shell, stop
+
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+def said(order: RunOrder) -> str:
+    text: str = result(ran(order)[0])["output"]
+    return text
+
+
+# -- the working folder
+
+
+def test_each_run_has_a_fresh_folder_that_is_gone_afterwards() -> None:
+    first = said(shell("pwd; ls -A; stat -c %a .; echo data > file; mkdir -p a/b; echo $TMPDIR"))
+    folder, mode, tmpdir = first.split()
+    assert (mode, tmpdir) == ("700", folder)
+    assert not Path(folder).exists()
+    assert said(shell("ls -A")) == ""
+
+
+def test_a_folder_that_was_made_unwritable_is_removed_too() -> None:
+    folder = said(
+        shell("pwd; mkdir -p deep/er; echo x > deep/er/file; chmod 0400 deep/er/file; chmod 0500 deep/er deep")
+    )
+    assert not Path(folder.strip()).exists()
+
+
+def test_a_folder_is_gone_when_the_run_was_killed() -> None:
+    ending, _ = ran(shell("pwd; echo x > file; kill -KILL $$"))
+    assert ending.error is not None
+    assert not Path(ending.error.partition(": ")[2]).exists()
+
+
+# -- the environment
+
+
+def test_the_jobs_variables_are_there_and_may_replace_what_is_inherited() -> None:
+    order = shell(["env"], setup=RunSetup(env={"REGION": "eu", "LC_ALL": "C"}))
+    environ = dict(line.split("=", 1) for line in said(order).splitlines())
+    assert (environ["REGION"], environ["LC_ALL"]) == ("eu", "C")
+    assert not any("secret" in value for value in environ.values())
+
+
+def test_a_command_is_found_on_the_path_that_the_job_names(tmp_path: Path) -> None:
+    program = tmp_path / "my-program"
+    program.write_text("#!/bin/sh\necho found\n")
+    program.chmod(0o755)
+    assert said(shell(["my-program"], setup=RunSetup(env={"PATH": f"{tmp_path}:/bin:/usr/bin"}))) == "found\n"
+
+
+# -- limits
+
+
+def failure(command: str | list[str], **limits: Any) -> tuple[str, bool, Cause | None]:
+    ending, _ = ran(shell(command, setup=RunSetup(limits=Limits(**limits))))
+    assert ending.status == "FAILED"
+    return ending.error or "", ending.retry, ending.cause
+
+
+def test_a_breach_fails_the_attempt_with_the_limit_and_the_last_output() -> None:
+    eats = "import os, time; print('eating', flush=True); os.fork(); x = b'x' * (40 << 20); time.sleep(60)"
+    error, retry, cause = failure([sys.executable, "-S", "-c", eats], memory=64_000_000)
+    assert (error, retry, cause) == ("memory limit of 64MB exceeded: eating", True, Cause(exit_code=-9))
+
+
+def test_cpu_time_is_limited() -> None:
+    assert failure("while :; do :; done", cpu=0.3)[0] == "CPU limit of 300ms exceeded"
+
+
+def test_the_number_of_processes_is_limited() -> None:
+    assert failure("for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait", processes=4)[0].startswith(
+        "limit of 4 processes exceeded"
+    )
+
+
+def test_open_files_are_limited() -> None:
+    opens = "import os\nfor _ in range(100): os.open('/dev/null', 0)"
+    assert "Too many open files" in failure([sys.executable, "-S", "-c", opens], files=32)[0]
+
+
+# -- the sandbox
+
+
+def test_a_run_that_needs_a_sandbox_fails_for_good_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRON, "PATH", "/nowhere")
+    ending, _ = ran(shell("true", setup=RunSetup(sandbox="bubblewrap")))
+    assert (ending.status, ending.retry) == ("FAILED", False)
+    assert ending.error == "sandbox: bubblewrap (bwrap) is not installed on this worker"
+
+
+def sandboxed(command: str, **setup: Any) -> RunOrder:
+    return shell(command, setup=RunSetup(sandbox="bubblewrap", **setup))
+
+
+@needs_bwrap
+def test_a_sandbox_has_a_read_only_system_and_a_writable_folder() -> None:
+    order = sandboxed(
+        "touch /usr/x /etc/x 2>&1 | grep -c 'Read-only'; echo hi > file && cat file; [ $PWD = $HOME ] && echo home"
+    )
+    assert said(order) == "2\nhi\nhome\n"
+
+
+@needs_bwrap
+def test_a_sandbox_has_no_network() -> None:
+    dials = "import socket\nfor a in (('1.1.1.1', 53), ('127.0.0.1', 22)):\n  print(socket.socket().connect_ex(a))"
+    code = said(sandboxed(f'/usr/bin/env python3 -c "{dials}" 2>&1 || cat /proc/net/dev'))
+    assert code.split() in (["101", "111"], ["101", "101"])
+
+
+@needs_bwrap
+def test_a_sandbox_sees_itself_only_and_no_homes_and_no_sockets(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    homes = f"ls -A /root /home /run 2>/dev/null | grep -v :; cat {tmp_path}/secret 2>&1; ls /proc | grep -c '^[0-9]'"
+    lines = [line for line in said(sandboxed(homes)).splitlines() if line]
+    assert "No such file or directory" in lines[0]
+    assert int(lines[1]) < 8
+    assert len(lines) == 2
+
+
+@needs_bwrap
+def test_a_sandboxed_run_has_its_grace_and_is_gone_when_it_times_out() -> None:
+    order = sandboxed(
+        """setsid sh -c "trap '' TERM; echo ready; while :; do sleep 0.02; done" &
+        trap 'echo saving; sleep 0.1; echo saved; exit 3' TERM; while :; do sleep 0.02; done"""
+    )
+    log = KeptLog()
+    pids: list[int] = []
+
+    async def time_out(executor: ShellExecutor, attempt: Attempt) -> None:
+        await log.said(b"ready")
+        (ward,) = executor._wards
+        pids.extend([ward.pid, *descendants(ward.pid)])
+        stop(attempt, Stop.TIMEOUT)
+
+    ending, _ = ran(order, time_out, log.open)
+    assert ending.error is not None
+    assert ending.error.endswith("saving\nsaved\n")
+    assert len(pids) >= 4
+    assert not any(map(alive, pids))

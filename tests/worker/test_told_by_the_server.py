@@ -1,0 +1,102 @@
+"""What a worker does when it is told to: give runs back, drain; and what it tells: progress, shares, limits."""
+
+from __future__ import annotations
+
+import time
+
+from mainspring.kernel.config import Timing
+from mainspring.wire.exchange import RunOrder
+from mainspring.worker.worker import Worker
+
+from .a_worker import against_a_server
+from .exchange_server import ExchangeServer, an_order
+
+SLOW_BEATS = Timing(beat=2.0, kill=5.0, rescue=7.0, drain_grace=5.0)
+
+
+def sleeper(seconds: float = 60) -> RunOrder:
+    return an_order("sleeps", payload={"seconds": seconds})
+
+
+def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        server.submit(*[an_order() for _ in range(3000)], *[sleeper() for _ in range(500)])
+        await server.until(lambda: server.requests[-1].unstarted >= 5 and server.requests[-1].wait_ms)
+        begun, returned = time.monotonic(), 0
+        while not returned:  # at first it trusts its pace; then it sees that no slot becomes free
+            seen = len(server.requests)
+            server.ask_back(3)
+            await server.until(lambda: len(server.requests) > seen)  # noqa: B023
+            returned = sum(outcome.status == "RETURNED" for outcome in server.outcomes.values())
+        assert time.monotonic() - begun < 0.45, "before the tidying that does it without being asked"
+        assert returned == 3
+        assert server.requests[-1].free == 0
+
+    against_a_server(test, timing=SLOW_BEATS)
+
+
+def test_told_to_drain_it_finishes_and_leaves() -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        running = sleeper(0.3)
+        server.submit(running)
+        await server.until(lambda: server.held_by_workers())
+        server.ask_to_drain()
+        assert (await server.outcome_of(running)).status == "SUCCESS"
+        await server.until(lambda: server.requests[-1].stopped)
+        assert any(request.draining for request in server.requests)
+
+    against_a_server(test, timing=SLOW_BEATS)
+
+
+def test_progress_is_told_within_a_second_at_most_twice_a_second_and_the_parked_poll_goes_on() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        order = an_order("tells", payload={"steps": 140, "pause": 0.01})
+        begun = time.monotonic()
+        server.submit(order)
+        await server.until(lambda: any(request.progress for request in server.requests))
+        assert time.monotonic() - begun < 1.0
+        assert (await server.outcome_of(order)).status == "SUCCESS"
+        told = [word for request in server.requests for word in request.progress]
+        assert 2 <= len(told) <= 4
+        shares = [word.fraction or 0 for word in told]
+        assert shares == sorted(shares) and told[-1].message
+        other = an_order()
+        server.submit(other)  # the worker still asks for work
+        await server.outcome_of(other, timeout=1.0)
+
+    against_a_server(test, timing=SLOW_BEATS)
+
+
+def test_progress_whose_exchange_was_lost_is_told_again() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        order = an_order("tells", payload={"steps": 1, "pause": 60})
+        await server.until(lambda: len(server.requests) >= 2)
+        server.submit(order)
+        await server.until(lambda: any(request.progress for request in server.requests))
+        first = next(i for i, request in enumerate(server.requests) if request.progress)
+        await server.hang_up()
+        await server.until(lambda: any(request.progress for request in server.requests[first + 1 :]))
+
+    against_a_server(test)
+
+
+def test_a_worker_with_weights_asks_in_portions_and_never_for_more_than_its_slots() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        asked = server.requests[0]
+        assert [(portion.queue, portion.most) for portion in asked.portions[:2]] == [("heavy", 1), ("light", 3)]
+        server.submit(*[an_order(queue="light") for _ in range(2000)])
+        await server.until(lambda: len(server.outcomes) == 2000)
+        assert all(request.free <= 4 for request in server.requests), "nothing is prefetched"
+
+    against_a_server(test, queues=["heavy", "light"], weights={"heavy": 1, "light": 3})
+
+
+def test_a_worker_says_how_much_room_a_limited_task_has() -> None:
+    async def test(server: ExchangeServer, _: Worker) -> None:
+        assert server.requests[0].room == {"sleeps": 2}
+        server.submit(sleeper())
+        await server.until(lambda: any(request.room.get("sleeps") == 1 for request in server.requests))
+        server.submit(sleeper())
+        await server.until(lambda: any(request.room.get("sleeps") == 0 for request in server.requests))
+
+    against_a_server(test, limits={"sleeps": 2})
