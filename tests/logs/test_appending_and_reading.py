@@ -126,6 +126,9 @@ async def test_a_log_store_that_fails_is_a_503_and_nothing_counts(
     answer = await ask(worker, chunk(order, 0, b"one\n"))
     assert (answer.status_code, answer.json()["code"]) == (503, "log_store_down")
     assert await connection.fetchval("select count(*) from mainspring.run_logs") == 0
+    given_up = await a_run(worker)
+    assert (await ship(worker, chunk(given_up, 0, b"", truncated=True, end=True))).stored == 1
+    assert "truncated" in await text(worker.api, given_up.run_id)
     (tmp_path / "logs").unlink()
     assert (await ship(worker, chunk(order, 0, b"one\n"))).stored == 1
 

@@ -145,9 +145,9 @@ async def test_progress_is_seen_while_the_run_goes_on(cluster: Cluster, place: P
         if progress is not None and progress["fraction"] not in seen:
             assert progress["message"] == f"page {round(progress['fraction'] * 1000)}"
             seen.append(progress["fraction"])
-        return len(seen) >= 3
+        return len(seen) >= 6
 
-    await eventually(has_moved, 5, "three different shares")
+    await eventually(has_moved, 6, "a new share every half second")
     assert seen == sorted(seen)
     await cluster.http.delete(f"/v1/jobs/{job_id}")
 

@@ -10,6 +10,7 @@ import typer
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import say
+from mainspring.cli.which_run import RunOrJob, run_of
 
 if TYPE_CHECKING:
     from mainspring.sdk.client import Client
@@ -22,7 +23,7 @@ _PATIENCE = 60.0  # a server that restarts while we follow is no reason to stop 
 
 
 def command(
-    run_or_job: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or a job's: then its latest run.")],
+    run_or_job: RunOrJob,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow it to its end, through retries; exit 0 on SUCCESS only.")
     ] = False,
@@ -35,22 +36,10 @@ def command(
 ) -> None:
     """Show what a run printed: stdout, stderr and what its task logged, as it came."""
     with connect(url, token_file, data) as client:
-        run_id = _run_id(client, run_or_job)
+        run_id = run_of(client, run_or_job)
         if follow:
             raise typer.Exit(_follow(client, run_id, attempt))
         _show(client.logs(run_id, attempt))
-
-
-def _run_id(client: Client, run_or_job: str) -> str:
-    from mainspring.domain.errors import NotFound
-
-    try:
-        return client.run(run_or_job).run_id
-    except NotFound:
-        latest = client.job_status(run_or_job).latest_run
-    if latest is None:
-        raise NotFound(f"job {run_or_job} has not run yet", hint=f"see when it will: mainspring job {run_or_job}")
-    return latest.run_id
 
 
 def _follow(client: Client, run_id: str, attempt: int | None) -> int:

@@ -10,6 +10,7 @@ import typer
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.waiting import wait_and_show
+from mainspring.cli.which_run import RunOrJob, of_run
 from mainspring.cli.wording import both, span
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ EXAMPLES = ("mainspring run 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --watch",)
 
 
 def command(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_or_job: RunOrJob,
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end; exit 0 on SUCCESS only.")] = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
@@ -28,9 +29,9 @@ def command(
 ) -> None:
     """Show a run: its state, times, error and result."""
     with connect(url, token_file, data) as client:
-        run = client.run(run_id)
+        run = of_run(client, run_or_job, client.run)
         if watch:
-            handle = client.handle(run.job_id, run_id)
+            handle = client.handle(run.job_id, run.run_id)
             raise typer.Exit(wait_and_show(client, handle, timeout=None, as_json=as_json))
     if as_json:
         show_json(run)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.cli.which_run import RunOrJob, of_run
 from mainspring.cli.wording import local, span
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _COLUMNS = (
 
 
 def command(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_or_job: RunOrJob,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -34,7 +33,7 @@ def command(
 ) -> None:
     """Tell a run's life: every state with its time, attempt, worker or node, and reason."""
     with connect(url, token_file, data) as client:
-        entries = client.timeline(run_id)
+        entries = of_run(client, run_or_job, client.timeline)
     if as_json:
         show_json(entries)
     else:

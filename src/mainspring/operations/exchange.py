@@ -117,12 +117,15 @@ class Exchanger:
     async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
         arrived = self._clock.monotonic()
         known = await self._know(tenant, request)
+        # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
+        stale = await self._note_progress(request) if request.progress else []
         spot = self._parking.arrive(request.worker_id)
         metrics.parked.set(len(self._parking))
         try:
             beat = asyncio.ensure_future(self._beats.record(request.worker_id))
             try:
                 reply = await self._serve(tenant, request, known, spot)
+                reply.fenced += stale
             finally:
                 await beat  # the answer is the acknowledgement of the beat, so it waits for the beat's commit
             return reply
@@ -132,14 +135,13 @@ class Exchanger:
 
     async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
-        stale = await self._note_progress(request) if request.progress else []
         must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
         again = woken = parked = False
         while True:
             spot.event.clear()
             self._see_lanes(tenant, known, spot, request)
             spot.see_lanes = partial(self._see_lanes, tenant, known, spot, request)
-            reply = ExchangeReply(seq=request.seq, fenced=stale)
+            reply = ExchangeReply(seq=request.seq)
             if must_write or (spot.free > 0 and (woken or await self._anything_ready(spot))):
                 try:
                     await self._transact(tenant, request, known, reply, first=not again)
@@ -172,7 +174,7 @@ class Exchanger:
         try:
             await asyncio.wait_for(spot.event.wait(), until - now)
         except TimeoutError:
-            return False
+            return spot.event.is_set()
         finally:
             self._parking.unpark(spot)
             spot.parked_for += self._clock.monotonic() - now
@@ -228,7 +230,7 @@ class Exchanger:
             if first and request.outcomes:
                 settled = await settle(connection, request.worker_id, request.outcomes, self._random)
                 reply.acked = len(request.outcomes)
-                reply.fenced = reply.fenced + settled.fenced
+                reply.fenced = settled.fenced
                 requeued = settled.requeued
                 metrics.fenced.inc(len(settled.fenced))
                 _count_outcomes(request.outcomes)

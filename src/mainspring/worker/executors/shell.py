@@ -93,13 +93,14 @@ class ShellExecutor:
             ward = await self._watchdog.spawn(spawn_order, output=output.writer)
             output.close_writer()
             await self._until_gone(ward, attempt, news)
+            stopped = attempt.stopping is not None  # from here on it is over, however long its log takes
             await output.finish()
         except (OSError, ValueError) as error:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
         log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
-        return _ending(attempt, ward, output)
+        return _ending(attempt, ward, output, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
@@ -160,9 +161,9 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, ward: Ward, output: Output) -> Ending:
+def _ending(attempt: Attempt, ward: Ward, output: Output, *, stopped: bool) -> Ending:
     text = output.text
-    if attempt.stopping is not None:
+    if stopped:
         return ending_after_stop(attempt, text)
     if ward.exit_code == 0 and ward.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
