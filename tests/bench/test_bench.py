@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, output, overhead, schedules, submit
+from mainspring.bench import failover, output, overhead, process_tasks, schedules, submit
 from mainspring.bench.cron_stream import check_seconds
 from mainspring.bench.recorded import check_one_run_each, ended_once
 from mainspring.bench.schedules import check_fires
@@ -41,6 +41,12 @@ async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     assert figures["mb"] == 12
     assert number(figures["mb_per_s"]) > 0 and number(figures["capped_mb_per_s"]) > 0
     assert number(figures["worker_rss_mb"]) > 10 and number(figures["server_rss_mb"]) > 10
+
+
+async def test_process_measures_jobs_that_all_ran_in_child_interpreters() -> None:
+    figures = await process_tasks.run(200)
+    assert figures["jobs"] == 200
+    assert number(figures["jobs_per_s"]) > 0
 
 
 async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_jobs() -> None:

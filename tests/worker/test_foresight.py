@@ -33,6 +33,16 @@ def test_runs_of_a_steady_task_are_seen_to_end() -> None:
     assert foresight.ask_at(active, NOW, covered=3) == float("inf")
 
 
+def test_where_exchanges_take_long_they_are_asked_for_earlier() -> None:
+    foresight = learned(*[1.0] * 20)
+    for _ in range(50):
+        foresight.heard(0.030)
+    assert abs(foresight.ask_at(started(NOW), NOW, covered=0) - (NOW + 1.0 - 0.075)) < 1e-3
+    for _ in range(50):
+        foresight.heard(5.0)
+    assert abs(foresight.ask_at(started(NOW), NOW, covered=0) - (NOW + 1.0 - 0.1)) < 1e-3
+
+
 def test_a_task_that_takes_now_this_now_that_is_not_foreseen() -> None:
     foresight = learned(*[0.5, 1.5] * 20)
     assert foresight.soon(started(NOW - 1.0), NOW) == 0

@@ -15,7 +15,7 @@ from mainspring.bench.arena import Arena, empty_arena, fresh_postgres
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import ended_once, until_recorded
 
-JOBS = 1000
+JOBS = 2000
 SLOTS = 200
 SECONDS = 1.0
 

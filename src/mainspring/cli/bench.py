@@ -33,9 +33,9 @@ def throughput(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     raise typer.Exit(main(jobs, as_json))
 
 
-@app.command(epilog="Example: mainspring bench overhead --jobs 2000")
+@app.command(epilog="Example: mainspring bench overhead --json")
 def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How much longer than the jobs themselves it all takes: 1,000 jobs that sleep for 1 s, on 200 slots."""
+    """How much longer than the jobs themselves it all takes: 2,000 jobs that sleep for 1 s, on 200 slots."""
     from mainspring.bench.overhead import main
 
     raise typer.Exit(main(jobs, as_json))

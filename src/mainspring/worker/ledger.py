@@ -189,6 +189,8 @@ class Ledger:
     def landed(self, flight: Flight, reply: ExchangeReply, now: float) -> Landing:
         """Settle what the answer settles, and say what is new in it. Runs are taken whatever the answer's place."""
         self.flights.remove(flight)
+        if not flight.parked:
+            self.foresight.heard(now - flight.sent)
         outcomes = flight.request.outcomes
         if not reply.superseded or reply.acked >= len(outcomes) > 0:
             self._settle(outcomes)
