@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,10 +15,12 @@ import uvloop
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
 from mainspring.worker.executors.process import ProcessExecutor
+from mainspring.worker.executors.process_child import WarmChild
 from mainspring.worker.watchdog_link import WatchdogLink
 
 from .exchange_server import an_order
 from .process_app import app
+from .processes import ended_within
 
 APP = "tests.worker.process_app:app"
 KILL_GRACE = 0.4
@@ -50,6 +54,19 @@ class Sink:
         self.finished = True
 
 
+class SlowSink(Sink):
+    """It is `finishing`, and not done before it is `stored`."""
+
+    def __init__(self) -> None:
+        super().__init__(64 * 1024)
+        self.finishing = asyncio.Event()
+        self.stored = asyncio.Event()
+
+    async def finish(self) -> None:
+        self.finishing.set()
+        await self.stored.wait()
+
+
 class Executor(ProcessExecutor):
     """Remembers what it was told about its runs."""
 
@@ -69,6 +86,18 @@ class Executor(ProcessExecutor):
     @property
     def size(self) -> int:
         return self._pool.size
+
+    def children_die_young(self) -> None:
+        """From now on each is killed as soon as it is ready, and given out before anybody knows."""
+        start = self._pool._start
+
+        async def start_and_kill() -> WarmChild:
+            child = await start()
+            os.kill(child.ward.pid, signal.SIGKILL)
+            assert ended_within(child.ward.pid, 5.0)
+            return child
+
+        self._pool._start = start_and_kill
 
     async def run(self, task: str, payload: object = None, **fields: Any) -> Ending:
         return await self.execute(an_attempt(task, payload, **fields))

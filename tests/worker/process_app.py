@@ -194,6 +194,18 @@ def takes(size: int) -> int:
 
 
 @process
+def burns(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+@process
+def echoes(text: str) -> int:
+    return len(text)
+
+
+@process
 def opens_files() -> int:
     return len([open("/dev/null") for _ in range(100)])
 

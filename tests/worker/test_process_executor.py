@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -15,9 +16,10 @@ from mainspring.sdk.app import Mainspring
 from mainspring.wire.execution import Cause, Limits, RunSetup
 from mainspring.worker.attempt import Stop
 from mainspring.worker.executors.process import ProcessExecutor, children_environment
+from mainspring.worker.watchdog.limits import LOOK_EVERY
 from mainspring.worker.watchdog_link import WatchdogLink
 
-from .a_process_executor import KILL_GRACE, Executor, an_attempt, result, stop, with_an_executor
+from .a_process_executor import KILL_GRACE, Executor, SlowSink, an_attempt, result, stop, with_an_executor
 from .processes import alive, ended_soon, written
 
 ENVIRON = {"PATH": "/bin", "LC_ALL": "C.UTF-8"}
@@ -335,8 +337,91 @@ def test_an_idle_child_that_dies_is_replaced() -> None:
         pid = await executor.result("pid")
         os.kill(pid, signal.SIGKILL)
         assert await ended_soon(pid)
-        while (ending := await executor.run("pid")).status != "SUCCESS":  # it was given out before we knew
-            assert "SIGKILL" in (ending.error or "")
+        assert await executor.result("pid") != pid
+
+    with_an_executor(test)
+
+
+@pytest.mark.parametrize("size", [10, 2_000_000])
+def test_a_run_that_its_child_did_not_live_to_read_goes_to_another(size: int) -> None:
+    async def test(executor: Executor) -> None:
+        pid = await executor.result("pid")
+        os.kill(pid, signal.SIGSTOP)
+        attempt, running = executor.begin("echoes", {"text": "x" * size})
+        await asyncio.sleep(0.05)  # it is in the child's socket, and nobody reads it
+        os.kill(pid, signal.SIGKILL)
+        assert result(await running) == size
+        assert attempt.stopping is None
+
+    with_an_executor(test)
+
+
+def test_a_run_that_finds_no_living_child_goes_back_to_the_server() -> None:
+    async def test(executor: Executor) -> None:
+        executor.children_die_young()
+        assert (await executor.run("pid")).status == "RETURNED"
+
+    with_an_executor(test)
+
+
+def test_a_run_that_has_begun_is_never_given_to_another_child(tmp_path: Path) -> None:
+    async def test(executor: Executor) -> None:
+        _, running = executor.begin("holds_the_interpreter", {"path": f"{tmp_path}/pid"})
+        (pid,) = map(int, await written(tmp_path / "pid"))
+        os.kill(pid, signal.SIGKILL)
+        assert (await running).error == "the task's process ended with SIGKILL"
+
+    with_an_executor(test)
+
+
+def test_a_cancel_that_comes_while_the_log_is_stored_does_not_hit_the_next_run(tmp_path: Path) -> None:
+    async def test(executor: Executor) -> None:
+        attempt, running = executor.begin("prints", {"lines": 1})
+        attempt.log = sink = SlowSink()
+        await sink.finishing.wait()
+        following, other = executor.begin("spins", {"path": f"{tmp_path}/pid"})
+        await written(tmp_path / "pid")
+        attempt.stopping = Stop.CANCEL
+        if attempt.on_stop is not None:
+            attempt.on_stop()
+        await asyncio.sleep(2 * KILL_GRACE)
+        assert not other.done()
+        sink.stored.set()
+        await running
+        stop(following)
+        assert (await other).status == "CANCELLED"
+
+    with_an_executor(test)
+
+
+def test_a_breach_as_a_run_ends_costs_the_child_and_not_the_next_run() -> None:
+    async def test(executor: Executor) -> None:
+        tight = RunSetup(limits=Limits(cpu=0.02))
+        for _ in range(10):
+            await executor.run("burns", {"seconds": LOOK_EVERY}, setup=tight)
+            assert await executor.result("pid")
+
+    with_an_executor(test)
+
+
+def test_no_descriptors_left_means_a_failed_run_and_nothing_left_behind() -> None:
+    async def test(executor: Executor) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for spare in range(6):
+            lowest = os.dup(0)
+            os.close(lowest)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+            try:
+                ending = await executor.run("pid")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            if ending.status == "SUCCESS":
+                break
+            assert "could not be started" in (ending.error or "")
+            assert len(os.listdir("/proc/self/fd")) == before
+        assert spare > 1
+        assert await executor.result("pid")
 
     with_an_executor(test)
 

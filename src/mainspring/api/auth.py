@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from mainspring.api.parameters import check_parameters
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
 from mainspring.store import tokens
@@ -69,6 +70,7 @@ class Gate:
             return
         scope["principal"] = await self._authenticate(headers)
         _check_address(scope)
+        check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):
             _check_json(headers)
 

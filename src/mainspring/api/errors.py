@@ -30,7 +30,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.Unavailable: 503,
     errors.MainspringError: 500,
 }
-_LONGEST_PATH = 200  # in an answer
+_LONGEST_TEXT = 200  # of a path or a value, in an answer
 _STATUS_BY_CODE = {"invalid_json": 400}
 _encode = msgspec.json.Encoder().encode
 
@@ -77,7 +77,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
         return on_mainspring_error(request, _body_too_large())
     detail, field, problems = error.detail, None, []
     if error.status_code == 404:
-        detail = f"there is no {request.url.path[:_LONGEST_PATH]}"
+        detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         problems = [
             FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
@@ -120,17 +120,21 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
             request,
             errors.Unavailable("another change was in the way; nothing was stored", code="busy", hint="try again"),
         )
+    # A value that the driver itself cannot send, such as a number that is too large, is no outage either, although the
+    # driver counts it among the errors of its connection.
+    if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError) or (
+        isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    ):
+        return on_mainspring_error(
+            request,
+            errors.InvalidInput(
+                f"a value cannot be stored: {_first_line(error)}", code="unstorable_value", hint="check the payload"
+            ),
+        )
     if isinstance(error, AWAY):
         log.warning("the database is away", path=request.url.path, error=repr(error))
         away = errors.Unavailable("the database is away", code="store_down", hint="try again shortly")
         return on_mainspring_error(request, away)
-    if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError):
-        return on_mainspring_error(
-            request,
-            errors.InvalidInput(
-                f"a value cannot be stored: {error}", code="unstorable_value", hint="check the payload"
-            ),
-        )
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
     return respond(
         Problem(
@@ -141,3 +145,9 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
             detail="something went wrong on our side; the server's log has it",
         )
     )
+
+
+def _first_line(error: Exception) -> str:
+    """What is wrong, at a length that fits into an answer: the driver shows the whole value."""
+    line = str(error).partition("\n")[0]
+    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}..."

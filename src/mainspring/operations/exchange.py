@@ -118,7 +118,7 @@ class Exchanger:
         arrived = self._clock.monotonic()
         known = await self._know(tenant, request)
         # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
-        stale = await self._note_progress(request) if request.progress else []
+        stale = await self._note_progress(tenant, request) if request.progress else []
         spot = self._parking.arrive(request.worker_id)
         metrics.parked.set(len(self._parking))
         try:
@@ -200,10 +200,10 @@ class Exchanger:
         async with self._store.hot.acquire() as connection:
             return bool(await self._claimer.ready_lanes(connection, spot.lanes))
 
-    async def _note_progress(self, request: ExchangeRequest) -> list[UUID]:
+    async def _note_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
         """Keep it at once, whatever becomes of the rest of the exchange; gives the runs that have changed hands."""
         async with self._store.hot.acquire() as connection:
-            return await workers.note_progress(connection, request.worker_id, request.progress)
+            return await workers.note_progress(connection, tenant, request.worker_id, request.progress)
 
     async def poll(self) -> int:
         """Back up the hints: look once for everybody parked here; returns how many lanes had something."""

@@ -61,7 +61,9 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
 
 
-async def note_progress(connection: Connection, worker_id: UUID, words: Sequence[Progress]) -> list[UUID]:
+async def note_progress(
+    connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress]
+) -> list[UUID]:
     """Keep how far these runs have come; gives those that are not this worker's any more."""
     rows = await connection.fetch(
         _SQL["note_progress"],
@@ -69,7 +71,8 @@ async def note_progress(connection: Connection, worker_id: UUID, words: Sequence
         [word.run_id for word in words],
         [word.fence for word in words],
         [word.fraction for word in words],
-        [word.message for word in words],
+        [None if word.message is None else word.message.replace("\x00", "\ufffd") for word in words],
+        tenant,
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]

@@ -60,6 +60,8 @@ class Ward:
         self._on_news: Callable[[], None] | None = None
         self._keeper = 0
         self._insisting: asyncio.TimerHandle | None = None
+        self._unheard_limits = 0
+        self._limited = asyncio.Event()
         limits = _as_dict(self._limits)
         what = {"argv": order.argv, "env": order.env, "cwd": order.cwd, "wrapper": order.wrapper, "limits": limits}
         line.start(what, descriptors, self)
@@ -80,9 +82,15 @@ class Ward:
         """Hold the whole tree to these from now on (CPU seconds count from now), or to none. Limits on single processes
         are set once, by the order."""
         self._limits = limits or _NO_LIMITS
-        self.breach = None
         if self._line is not None:
+            self._unheard_limits += 1
+            self._limited.clear()
             self._line.say("limits", _as_dict(self._limits))
+
+    async def limited(self) -> None:
+        """Returns when the keeper goes by what it was told last; a breach that it saw before is known by then."""
+        if self._unheard_limits and self._line is not None:
+            await self._limited.wait()
 
     def on_news(self, callback: Callable[[], None] | None) -> None:
         """Have `callback` called when the command has exited, and when all is gone."""
@@ -109,6 +117,10 @@ class Ward:
                 self.exit_code = int(value)
                 self.exited.set()
                 self._tell()
+            case "limited":
+                self._unheard_limits -= 1
+                if not self._unheard_limits:
+                    self._limited.set()
             case "breach":
                 self.breach = self.breach or _breach(value, self._limits)
             case "gone":
@@ -122,7 +134,7 @@ class Ward:
             self._insisting.cancel()
         if self.exit_code is None:
             self.exit_code = -signal.SIGKILL  # with its keeper
-        for event in (self.started, self.exited, self.gone):
+        for event in (self.started, self.exited, self.gone, self._limited):
             event.set()
         self._tell()
 

@@ -84,9 +84,8 @@ insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
      payload, spec, fired_at)
 select replay_id, $1, lane_id, 1, max_attempts, exclusive or coalesce(spec ->> 'delivery' = 'at_most_once', false),
-       scheduled_for, (select clock_timestamp()), coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload,
-       spec, (select clock_timestamp())
-from taken
+       scheduled_for, t.now, coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload, spec, t.now
+from taken, (select clock_timestamp() as now) as t
 returning run_id, lane_id
 
 -- name: repeat
@@ -105,9 +104,8 @@ insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
      payload, spec, fired_at)
 select $3, $1, lane_id, 1, max_attempts, $7 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for,
-       (select clock_timestamp()), coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload, spec,
-       (select clock_timestamp())
-from source
+       t.now, coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload, spec, t.now
+from source, (select clock_timestamp() as now) as t
 returning run_id, lane_id
 
 -- name: discard

@@ -52,9 +52,9 @@ with lease as materialized (
         (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
          payload, spec, node_id, fired_at)
     select run_id, tenant_id, lane_id, 1, max_attempts,
-           coalesce(spec ->> 'delivery' = 'at_most_once', false), next_fire_at, (select clock_timestamp()),
-           case when id_generated then null else job_id end, 'at', name, payload, spec, $1, (select clock_timestamp())
-    from gone
+           coalesce(spec ->> 'delivery' = 'at_most_once', false), next_fire_at, t.now,
+           case when id_generated then null else job_id end, 'at', name, payload, spec, $1, t.now
+    from gone, (select clock_timestamp() as now) as t
     returning lane_id
 )
 select born.lane_id, count(*)::int as born from born group by born.lane_id
@@ -116,17 +116,17 @@ with lease as materialized (
          spec, node_id, fired_at)
     select run_id, tenant_id, lane_id, 1, max_attempts,
            overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for,
-           (select clock_timestamp()), job_id, name, payload, spec, $1, (select clock_timestamp())
-    from wanted
+           t.now, job_id, name, payload, spec, $1, t.now
+    from wanted, (select clock_timestamp() as now) as t
     where not skipped
     returning lane_id
 ), skips as (
     insert into mainspring.run_history
         (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ended_at, job_id, name,
          reason, payload, spec, node_id, fired_at)
-    select run_id, tenant_id, lane_id, 13, 0, max_attempts, 0, scheduled_for, (select clock_timestamp()), job_id, name,
-           'overlap: an earlier run of this job was still alive', payload, spec, $1, (select clock_timestamp())
-    from wanted
+    select run_id, tenant_id, lane_id, 13, 0, max_attempts, 0, scheduled_for, t.now, job_id, name,
+           'overlap: an earlier run of this job was still alive', payload, spec, $1, t.now
+    from wanted, (select clock_timestamp() as now) as t
     where skipped
 ), missed as (
     insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
@@ -150,19 +150,18 @@ with source as (
         (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
          payload, spec, fired_at)
     select $3, tenant_id, lane_id, 1, max_attempts,
-           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), (select clock_timestamp()),
-           (select clock_timestamp()), job_id, $4, name, payload, spec, (select clock_timestamp())
-    from source
+           overlap = 0 or coalesce(spec ->> 'delivery' = 'at_most_once', false), t.now,
+           t.now, job_id, $4, name, payload, spec, t.now
+    from source, (select clock_timestamp() as now) as t
     where not skipped
     returning lane_id
 ), skips as (
     insert into mainspring.run_history
         (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ended_at, job_id, trigger,
          name, reason, payload, spec, fired_at)
-    select $3, tenant_id, lane_id, 13, 0, max_attempts, 0, (select clock_timestamp()), (select clock_timestamp()),
-           job_id, $4, name, 'overlap: an earlier run of this job was still alive', payload, spec,
-           (select clock_timestamp())
-    from source
+    select $3, tenant_id, lane_id, 13, 0, max_attempts, 0, t.now, t.now,
+           job_id, $4, name, 'overlap: an earlier run of this job was still alive', payload, spec, t.now
+    from source, (select clock_timestamp() as now) as t
     where skipped
 )
 select s.lane_id, s.skipped from source s

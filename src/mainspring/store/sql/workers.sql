@@ -41,7 +41,7 @@ with word as materialized (
     select r.run_id, r.fence, w.fraction, w.message
     from mainspring.runs r
     join word w on r.run_id = w.run_id and r.fence = w.fence
-    where r.worker_id = $1 and r.state + 0 = 2
+    where r.worker_id = $1 and r.tenant_id = $6 and r.state + 0 = 2
     order by r.run_id
     for no key update of r
 )

@@ -17,6 +17,7 @@ from mainspring.sdk.task import Task
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, Limits
 from mainspring.worker.attempt import (
+    RETURNED,
     Attempt,
     Ending,
     Execute,
@@ -34,6 +35,8 @@ from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.work_folders import WorkFolders
 
 PASS_ENV = "MAINSPRING_PASS_ENV"
+# A run that finds one child after the other dead goes back to the server: nothing good happens on this machine.
+_MOST_CHILDREN = 5
 
 log = get_logger("process")
 
@@ -99,24 +102,31 @@ class ProcessExecutor:
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot be boxed in", retry=False)
-        child = self._pool.take_idle()
-        if child is None:
-            waiting = self._pool.wait_for_one()
-            attempt.on_stop = partial(_give_up, waiting)
-            try:
-                child = await waiting
-            except Unfit as error:
-                return failed(str(error))
-            except asyncio.CancelledError:
-                if attempt.stopping is None:
-                    raise
+        ending = None
+        for _ in range(_MOST_CHILDREN):
+            child = self._pool.take_idle()
+            if child is None:
+                waiting = self._pool.wait_for_one()
+                attempt.on_stop = partial(_give_up, waiting)
+                try:
+                    child = await waiting
+                except Unfit as error:
+                    return failed(str(error))
+                except asyncio.CancelledError:
+                    if attempt.stopping is None:
+                        raise
+                    return ending_after_stop(attempt)
+            if attempt.stopping is not None or attempt.fenced:
+                self._pool.give_back(child, fit=True)
                 return ending_after_stop(attempt)
-        if attempt.stopping is not None or attempt.fenced:
-            self._pool.give_back(child, fit=True)
-            return ending_after_stop(attempt)
-        return await self._run_in(child, attempt)
+            if (ending := await self._run_in(child, attempt)) is not None:
+                break
+        if attempt.log is not None:
+            await attempt.log.finish()
+        return RETURNED if ending is None else ending
 
-    async def _run_in(self, child: WarmChild, attempt: Attempt) -> Ending:
+    async def _run_in(self, child: WarmChild, attempt: Attempt) -> Ending | None:
+        """None when the child was dead before it had read the run, which then has not begun."""
         order = attempt.order
         begin = _begin(order, child)
         attempt.kill = child.ward.kill
@@ -128,23 +138,26 @@ class ProcessExecutor:
         try:
             ended = await child.begin(begin, attempt)
             fit = ended is not None and ended.unfit is None
+            if fit and begin.limits is not None:
+                child.ward.limit(None)
+                await child.ward.limited()
+                fit = child.ward.breach is None  # else it is being killed, and not for the next run to see
             if not fit:
                 await self._bury(child, begin, ended)
-            elif begin.limits is not None:
-                child.ward.limit(None)
         finally:
             stopping.over()
-            attempt.kill = None
+            attempt.kill = attempt.on_stop = None  # the child is another run's from here on
             child.end_run()
             self._pool.give_back(child, fit=fit)
-        ending = _ending(attempt, begin, child, ended)
-        if attempt.log is not None:
-            await attempt.log.finish()
-        return ending
+        if ended is None and child.unheard and attempt.stopping is None:
+            log.warning("a child interpreter was dead when it was given a run", pid=child.ward.pid, run=begin.run_id)
+            return None
+        return _ending(attempt, begin, child, ended)
 
     async def _bury(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
         if ended is not None:
-            log.info("a child interpreter is replaced", run=begin.run_id, task=begin.task, reason=ended.unfit)
+            reason = ended.unfit or child.ward.breach
+            log.info("a child interpreter is replaced", run=begin.run_id, task=begin.task, reason=reason)
         await child.bury()
 
 
@@ -165,6 +178,7 @@ class _Stopping:
         self._timer: asyncio.TimerHandle | None = None
 
     def ask(self) -> None:
+        """Once; not to be called after `over`."""
         if self._timer is None:
             self._child.halt(self._run_id)
             self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.ward.kill)

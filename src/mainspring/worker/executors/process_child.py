@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -49,23 +49,28 @@ class Origin(msgspec.Struct, frozen=True):
 
 async def start_child(origin: Origin) -> WarmChild:
     """Returns when the application is loaded; raises Unfit with the reason when it cannot be."""
-    ours, theirs = socket.socketpair()
-    output, output_in = os.pipe()
     try:
-        ward = await origin.watchdog.spawn(_order(origin), output=output_in, channel=theirs.fileno())
-    except BaseException as error:
-        ours.close()
-        os.close(output)
-        if isinstance(error, OSError):
-            raise Unfit(f"a child interpreter could not be started: {error}") from error
-        raise
-    finally:
-        theirs.close()
-        os.close(output_in)
+        child = await _spawned(origin)
+    except OSError as error:
+        raise Unfit(f"a child interpreter could not be started: {error}") from error
+    await child.loaded(origin.hello)
+    return child
+
+
+async def _spawned(origin: Origin) -> WarmChild:
+    ours, theirs = socket.socketpair()
+    with theirs, ExitStack() as undo:
+        undo.callback(ours.close)
+        output, output_in = os.pipe()
+        undo.callback(os.close, output)
+        try:
+            ward = await origin.watchdog.spawn(_order(origin), output=output_in, channel=theirs.fileno())
+        finally:
+            os.close(output_in)
+        undo.pop_all()
     ours.setblocking(False)
     child = WarmChild(ward, output, origin)
     await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
-    await child.loaded(origin.hello)
     return child
 
 
@@ -78,13 +83,14 @@ def _order(origin: Origin) -> SpawnOrder:
 
 class WarmChild(asyncio.Protocol):
     """`runs` counts what it was given, `memory` is what it had in use before the first. `on_lost` is called when it is
-    gone; its exit code is known once it is buried."""
+    gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run."""
 
     def __init__(self, ward: Ward, output: int, origin: Origin) -> None:
         self.ward = ward
         self.runs = 0
         self.memory = 0
         self.lost = False
+        self.unheard = False
         self.on_lost: Callable[[WarmChild], None] | None = None
         self._origin = origin
         self._output = output
@@ -144,6 +150,7 @@ class WarmChild(asyncio.Protocol):
             self._read_on()
         self._ended = self._loop.create_future()
         if self.lost:
+            self.unheard = True
             self._ended.set_result(None)
         else:
             self._send(framed(begin))
@@ -188,9 +195,12 @@ class WarmChild(asyncio.Protocol):
                     if not self._ready.done():
                         self._ready.set_result(word)
 
-    def connection_lost(self, _error: Exception | None) -> None:
-        """The kernel closes the channel when the last process that holds it is gone, and not before."""
+    def connection_lost(self, error: Exception | None) -> None:
+        """The kernel closes the channel when the last process that holds it is gone, and not before. It says
+        "connection reset" then, and not "end of file", if something was not read: the last thing that we sent, which
+        is the run unless that was told to stop. So nobody need acknowledge what has been read."""
         self.lost = True
+        self.unheard = error is not None
         for future in (self._ready, self._ended):
             if future is not None and not future.done():
                 future.set_result(None)

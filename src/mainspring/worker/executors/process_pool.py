@@ -139,10 +139,10 @@ class ProcessPool:
         assert task is not None
         try:
             child = await self._start()
-        except Unfit as error:
+        except Exception as error:  # also a mistake of ours: who waits must not wait for ever
             self._starting.discard(task)
-            log.error("no child interpreter", error=str(error))
-            self._refuse_all(error)
+            log.error("no child interpreter", error=str(error), exc_info=None if isinstance(error, Unfit) else error)
+            self._refuse_all(error if isinstance(error, Unfit) else Unfit(repr(error)))
             return
         finally:
             self._starting.discard(task)

@@ -3,11 +3,11 @@
 On its control socket it hears frames, four bytes of length and a marshalled (word, value):
 
     start ORDER      argv, env, cwd, limits, wrapper; with one descriptor or two: output, channel
-    limits LIMITS    hold the tree to these from now on
+    limits LIMITS    hold the tree to these from now on, and say that it is so
     term, kill       a signal for every process of the tree
     (the end)        the worker is gone, or wants no more of it: kill, and leave
 
-and says lines: `started PID KEEPERS_PID`, `exited CODE` (of the command itself), `breach LIMIT`, and
+and says lines: `started PID KEEPERS_PID`, `exited CODE` (of the command itself), `breach LIMIT`, `limited`, and
 `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is no more; then it is ready for another command.
 """
 
@@ -97,6 +97,7 @@ class Keeper:
             return  # said before the news of its end had been read
         elif word == "limits":
             self._charge.limit(value)
+            self._say("limited")
         elif word == "term":
             self._charge.terminate()
         elif word == "kill":
