@@ -56,6 +56,21 @@ WRONG_METHODS = [
 ]  # fmt: skip
 
 
+UNKNOWN_PARAMETERS = [
+    ("GET", "/v1/jobs?statsu=paused", "statsu", "did you mean 'status'?"),
+    ("GET", "/jobs?label=a:b&Queue=x", "Queue", "did you mean 'queue'?"),
+    ("GET", "/v1/runs?jobs=j", "jobs", "did you mean 'job'?"),
+    ("GET", "/v1/dead-letters?erorr=x", "erorr", "did you mean 'error'?"),
+    ("GET", "/v1/jobs/j/runs?n=1", "n", "known are: cursor, limit"),
+    ("GET", "/v1/jobs/j?job_id=k", "job_id", "this route takes no parameters"),
+    ("PATCH", "/v1/jobs/j?if_match=1", "if_match", "this route takes no parameters"),
+    ("POST", "/v1/jobs?dry_run=1", "dry_run", "this route takes no parameters"),
+    ("POST", "/v1/dead-letters:discard?job=x", "job", "this route takes no parameters"),
+    ("GET", "/v1/runs/0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11/logs?folow=true", "folow", "did you mean 'follow'?"),
+    ("GET", "/v1/workers?" + "x" * 3000 + "=", "x" * 100, "this route takes no parameters"),
+]
+
+
 @pytest.fixture
 async def some_job(api: httpx.AsyncClient) -> None:
     assert (await api.post("/v1/jobs", json={"job_id": "j", "task": "noop", "schedule": "@daily"})).is_success
@@ -109,3 +124,15 @@ async def test_odd_bytes_in_an_address_never_break_anything(api: httpx.AsyncClie
             assert (await api.get(url)).status_code < 500, url
         assert (await api.post(f"/v1/jobs/{odd}:runNow")).status_code < 500
         assert (await api.delete(f"/v1/jobs/{odd}")).status_code < 500
+
+
+async def test_a_parameter_that_a_route_does_not_have_is_refused_with_the_nearest_it_has(
+    api: httpx.AsyncClient, some_job: None
+) -> None:
+    for method, url, name, hint in UNKNOWN_PARAMETERS:
+        refused = problem(await api.request(method, url))
+        assert (refused["status"], refused["code"]) == (422, "unknown_parameter"), url
+        assert (refused["field"], refused["hint"]) == (name, hint), url
+    assert (await api.get("/v1/jobs?status=paused&limit=5&q=")).status_code == 200
+    assert (await api.get("/schema/openapi.json?v=1")).status_code == 200
+    assert (await api.get("/healthz?at=now")).status_code == 200

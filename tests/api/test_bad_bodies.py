@@ -122,3 +122,17 @@ async def test_what_is_just_within_the_limits_is_taken(api: httpx.AsyncClient) -
         shown = await api.get(f"/v1/jobs/{made.json()['job_id']}")
         assert shown.status_code == 200
     assert shown.json()["task"] == "tâsk 👩‍💻" and shown.json()["labels"] == {"ä": "ö"}
+
+
+async def test_a_number_that_the_database_cannot_hold_is_the_senders_fault_and_no_outage(
+    api: httpx.AsyncClient,
+) -> None:
+    run_id = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
+    chunk = {"run_id": run_id, "fence": 2**40, "attempt": 1, "offset": 0, "data": ""}
+    for url, body in (
+        ("/v1/exchange/logs", {"worker_id": run_id, "chunks": [chunk]}),
+        ("/v1/exchange", {"worker_id": run_id, "seq": 2**62, "outcomes": [{"run_id": run_id, "fence": 2**40}],
+                          "hello": {"name": "w", "queues": ["q"], "tasks": ["t"], "slots": 1}}),
+    ):  # fmt: skip
+        refused = problem(await api.post(url, json=body))
+        assert (refused["status"], refused["code"]) == (422, "unstorable_value"), refused

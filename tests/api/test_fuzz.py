@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import httpx
@@ -123,3 +125,126 @@ async def test_any_bytes_at_the_exchange_are_refused_and_leave_no_row(
     answer = await api.post("/v1/exchange", content=body, headers=JSON)
     assert problem(answer)["status"] < 500
     assert await rows(connection) == before
+
+
+# Routes that act on runs, dead letters, workers and logs.
+
+RUN_ID = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
+run_ids = st.just(RUN_ID) | st.uuids().map(str) | texts
+payloads = st.dictionaries(texts, anything, max_size=3) | anything
+CHOICE: dict[str, st.SearchStrategy[Any]] = {
+    "job": words, "task": words, "queue": words, "error": words, "since": times, "until": times, "all": st.booleans(),
+    "limit": counts, "payload": payloads,
+}  # fmt: skip
+choices = (
+    some_of(CHOICE, 4) | some_of(CHOICE, 4) | st.dictionaries(st.sampled_from(sorted(CHOICE)), anything) | anything
+)
+CHUNK: dict[str, st.SearchStrategy[Any]] = {
+    "run_id": run_ids, "fence": counts, "attempt": counts, "offset": counts,
+    "data": st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode()) | texts,
+    "truncated": st.booleans(), "end": st.booleans(),
+}  # fmt: skip
+chunks = st.fixed_dictionaries(CHUNK) | some_of(CHUNK, 7)
+WORD: dict[str, st.SearchStrategy[Any]] = {
+    "run_id": run_ids, "fence": counts, "fraction": st.floats(0, 1) | numbers, "message": texts,
+}  # fmt: skip
+PORTION: dict[str, st.SearchStrategy[Any]] = {
+    "most": counts, "queue": words, "keep_for": st.lists(words, max_size=2)
+}  # fmt: skip
+HELLO: dict[str, st.SearchStrategy[Any]] = {
+    "name": words, "queues": st.lists(words, max_size=2), "tasks": st.lists(words, max_size=2),
+    "slots": st.integers(1, 5) | counts,
+}  # fmt: skip
+EXCHANGE: dict[str, st.SearchStrategy[Any]] = {
+    "free": counts, "progress": st.lists(st.fixed_dictionaries(WORD), max_size=2), "unstarted": counts,
+    "portions": st.lists(st.fixed_dictionaries(PORTION), max_size=2), "room": st.dictionaries(words, counts),
+    "hello": st.fixed_dictionaries(
+        HELLO,
+        optional={"signatures": st.dictionaries(words, anything, max_size=2), "labels": st.dictionaries(words, words)},
+    ),
+}  # fmt: skip
+_NO_PATH = str.maketrans({"/": "", "?": "", "#": "", "%": ""})
+
+
+async def answered(api: httpx.AsyncClient, url: str, body: Any) -> httpx.Response:
+    """The answer, which is either what was asked for or a problem document that takes the blame off us."""
+    answer = await api.post(url, content=json.dumps(body), headers=JSON)
+    if not answer.is_success:
+        assert problem(answer)["status"] < 500
+    return answer
+
+
+@few
+@given(body=choices, verb=st.sampled_from(["replay", "discard"]))
+async def test_any_choice_of_dead_letters_is_answered_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any, verb: str
+) -> None:
+    before = await rows(connection)
+    await answered(api, f"/v1/dead-letters:{verb}", body)
+    assert await rows(connection) == before, "there is none to choose"
+
+
+@few
+@given(
+    body=some_of({"payload": payloads}, 1) | anything,
+    url=st.sampled_from(["dead-letters/{}:replay", "dead-letters/{}:discard", "runs/{}:retry", "runs/{}:cancel"]),
+    alive=st.booleans(),
+)
+async def test_any_body_of_a_verb_is_answered_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any, url: str, alive: bool
+) -> None:
+    task = "noop" if alive else "shell"
+    job_id = (await api.post("/v1/jobs", json={"task": task, "payload": {"command": "true"}})).json()["job_id"]
+    if not alive:
+        await api.post(f"/v1/runs/{job_id}:cancel")
+    before = await rows(connection)
+    answer = await answered(api, "/v1/" + url.format(job_id), body)
+    if not answer.is_success:
+        assert await rows(connection) == before
+
+
+@few
+@given(worker=st.just(RUN_ID) | texts, items=st.lists(chunks, max_size=3), wild=anything)
+async def test_any_shipment_of_output_is_answered_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, worker: str, items: Any, wild: Any
+) -> None:
+    before = await connection.fetchval("select count(*) from mainspring.run_logs")
+    await answered(api, "/v1/exchange/logs", {"worker_id": worker, "chunks": items})
+    await answered(api, "/v1/exchange/logs", wild)
+    assert await connection.fetchval("select count(*) from mainspring.run_logs") == before
+
+
+@few
+@given(body=some_of(EXCHANGE, 4), seq=st.integers(1, 9) | counts)
+async def test_any_exchange_is_answered_for(api: httpx.AsyncClient, body: dict[str, Any], seq: int) -> None:
+    await answered(api, "/v1/exchange", {"worker_id": RUN_ID, "seq": seq} | body)
+
+
+@few
+@given(
+    attempt=st.none() | counts.map(str) | texts,
+    follow=st.none() | st.sampled_from(["true", "1", "no", ""]) | texts,
+    mark=st.none() | st.sampled_from(["1:0", "99999:1", "0:999999999999999", "1:", ":", "-1:2"]),
+)
+async def test_any_way_to_ask_for_a_log_is_answered_for(
+    api: httpx.AsyncClient, attempt: str | None, follow: str | None, mark: str | None
+) -> None:
+    job_id = (await api.post("/v1/jobs", json={"task": "noop"})).json()["job_id"]
+    await api.post(f"/v1/runs/{job_id}:cancel")
+    given = {"attempt": attempt, "follow": follow}
+    params = {name: value.encode("utf-8", "replace") for name, value in given.items() if value is not None}
+    headers = {} if mark is None else {"Last-Event-ID": mark}
+    answer = await api.get(f"/v1/runs/{job_id}/logs", params=params, headers=headers)
+    if not answer.is_success:
+        assert problem(answer)["status"] < 500
+
+
+@few
+@given(name=texts)
+async def test_any_name_of_a_run_a_letter_or_a_worker_is_answered_for(api: httpx.AsyncClient, name: str) -> None:
+    some = name.encode("utf-8", "replace").decode().translate(_NO_PATH)
+    for url in ("runs/{}", "runs/{}/timeline", "runs/{}/why", "runs/{}/logs", "dead-letters/{}", "workers/{}"):
+        answer = await api.get(httpx.URL("/v1/" + url.format(quote(some, safe=""))))
+        assert answer.status_code < 500, url
+    for url in ("runs/{}:retry", "dead-letters/{}:replay", "dead-letters/{}:discard", "workers/{}:drain"):
+        assert problem(await api.post("/v1/" + url.format(quote(some, safe=""))))["status"] == 404

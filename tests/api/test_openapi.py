@@ -28,6 +28,9 @@ ROUTES = {
     "/v1/queues": {"get"},
     "/v1/queues/{name}": {"get"},
     "/v1/workers": {"get"},
+    "/v1/workers/{worker_id}": {"get"},
+    "/v1/workers/{worker_and_verb}": {"post"},
+    "/v1/tasks": {"get"},
     "/v1/dead-letters": {"get"},
     "/v1/dead-letters/{run_id}": {"get"},
     "/v1/dead-letters:replay": {"post"},
@@ -51,6 +54,7 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
     for path, methods in ROUTES.items():
         assert path in paths, path
         assert methods <= paths[path].keys(), path
+    assert list(paths["/v1/runs/{run_id}/logs"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
 
     bodies = {
         ("/v1/jobs", "post"): JobRequest.__struct_fields__,

@@ -130,7 +130,8 @@ async def test_a_task_that_nobody_offers_stays_queued_with_that_reason_and_never
     assert (await worker.exchange(free=10)).runs == []
     for job_id in ("missing", "shell", "elsewhere"):
         run = await run_of(api, job_id)
-        assert (run["status"], run["reason"]) == ("QUEUED", f"no worker offers task {tasks[job_id]}")
+        place = " of queue heavy" if job_id == "elsewhere" else ""
+        assert (run["status"], run["reason"]) == ("QUEUED", f"no worker{place} offers task {tasks[job_id]}")
     assert await found(api, "status=success") == []
 
 
@@ -196,6 +197,9 @@ async def test_why_tells_of_labels_that_no_worker_has(api: httpx.AsyncClient) ->
     await worker.hello()
     lacking = 'no worker that offers task noop has the required labels {"gpu":"yes","zone":"b"}'
     assert await why(api, run_id) == f"It is queued: {lacking}."
+    await make(api, "elsewhere", queue="far")
+    far = (await run_of(api, "elsewhere"))["run_id"]
+    assert await why(api, far) == "It is queued: no worker of queue far offers task noop."
     assert (await api.get("/v1/runs?job=trained")).json()["runs"][0]["reason"] == lacking
     able = HandWorker(api)
     able.card.labels = {"zone": "b", "gpu": "yes", "more": "x"}

@@ -125,3 +125,10 @@ def test_timeline_is_a_table_of_what_happened(server: CannedServer, call: Call) 
     assert "traceback" not in out
     code, out, _ = call("timeline", RUN_ID, "--json")
     assert [entry["state"] for entry in json.loads(out)] == ["FIRED", "RUNNING", "FAILED"]
+
+
+def test_a_jobs_id_stands_for_its_latest_run(server: CannedServer, call: Call) -> None:
+    latest = run(run_id=RUN_ID, status="FAILED")
+    server.says("GET /v1/jobs/report/status", {"job_id": "report", "status": "COMPLETED", "latest_run": latest})
+    server.says(f"POST /v1/runs/{RUN_ID}:retry", run(run_id=NEW_ID, status="QUEUED"), status=202)
+    assert call("retry", "report")[:2] == (0, f"{NEW_ID}\n")

@@ -32,4 +32,4 @@ def test_a_job_that_has_not_run_and_one_that_is_not_there_are_told_apart(server:
     assert "job report has not run yet" in err
     code, out, err = call("logs", "nothing", "-f")
     assert (code != 0, out) == (True, "")
-    assert "no /v1/jobs/nothing/status" in err
+    assert "there is no run and no job 'nothing'" in err

@@ -177,3 +177,25 @@ def test_a_refusal_of_the_server_is_two_lines(server: CannedServer, call: Call) 
     code, out, err = call("submit", "t", "--cron", "61 * * * *")
     assert (code, out) == (2, "")
     assert err == "error: schedule.cron: '61 * * * *' is not a cron expression\nhint: @daily\n"
+
+
+def test_retry_rules_and_delivery(accepting: CannedServer, call: Call) -> None:
+    rules = '{"base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]}'
+    assert call("submit", "--command", "x", "--retry", rules, "--delivery", "at_most_once")[0] == 0
+    assert sent(accepting) == {
+        "command": "x",
+        "delivery": "at_most_once",
+        "retry": {"base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]},
+    }
+    code, _, err = call("submit", "--command", "x", "--retry", "5")
+    assert code == 2
+    assert err.startswith("error: --retry is not a JSON object") and "max_attempts" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "example"), [("--require", "gpu=a100"), ("--env", "REGION=eu"), ("--limit", "memory=")]
+)
+def test_a_pair_without_its_mark_gets_an_example_of_its_kind(call: Call, option: str, example: str) -> None:
+    code, _, err = call("submit", "--command", "x", option, "oops")
+    assert code == 2
+    assert f"hint: such as {example}" in err

@@ -102,13 +102,38 @@ def test_cancel_tries_the_run_first(server: CannedServer, call: Call) -> None:
 
 def test_cancel_turns_to_the_job_when_there_is_no_such_run(server: CannedServer, call: Call) -> None:
     server.says(f"DELETE /v1/jobs/{RUN_ID}", job(job_id=RUN_ID, status="CANCELLED"))
+    server.says(f"GET /v1/jobs/{RUN_ID}/status", {"job_id": RUN_ID, "status": "CANCELLED", "latest_run": None})
     assert call("cancel", RUN_ID)[:2] == (0, f"job {RUN_ID} is CANCELLED\n")
 
 
 def test_cancel_of_a_chosen_id_goes_to_the_job_at_once(server: CannedServer, call: Call) -> None:
     server.says("DELETE /v1/jobs/report", job(status="CANCELLED"))
-    assert call("cancel", "report")[:2] == (0, "job report is CANCELLED\n")
-    assert len(server.asked) == 1
+    server.says(
+        "GET /v1/jobs/report/status",
+        {"job_id": "report", "status": "CANCELLED", "latest_run": run(status="RUNNING", end_time=None)},
+    )
+    code, out, err = call("cancel", "report")
+    assert (code, out) == (0, "job report is CANCELLED\n")
+    assert server.asked[0][0] == "DELETE /v1/jobs/report"
+    assert f"run {RUN_ID} is asked to stop (RUNNING); it counts as cancelled when it is gone" in err
+
+
+def test_a_long_error_is_shown_by_its_beginning_and_its_end(server: CannedServer, call: Call) -> None:
+    error = "\n".join(["exit code 3: begin", *(f"line {n}" for n in range(200)), "the cause"])
+    server.says(f"GET /v1/runs/{RUN_ID}", run(status="FAILED", error_message=error, result=None))
+    _, out, _ = call("run", RUN_ID)
+    assert "exit code 3: begin" in out and "the cause" in out and "... 182 more lines ..." in out
+    assert out.count("\n") < 40
+
+
+def test_watching_tells_a_reason_that_the_error_does_not(server: CannedServer, call: Call) -> None:
+    ended = {"status": "FAILED", "error_message": "exit code 3", "result": None}
+    server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="timed out after 4s in all (run_timeout)"))
+    assert "error: exit code 3\ntimed out after 4s in all (run_timeout)\n" in call("run", RUN_ID, "--watch")[2]
+    server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="failed with exit code 3: rule retry.rules[0] gives up"))
+    assert call("run", RUN_ID, "--watch")[2].endswith("rule retry.rules[0] gives up\n")
+    server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="failed 1 time(s), no tries left"))
+    assert call("run", RUN_ID, "--watch")[2].endswith("error: exit code 3\n")
 
 
 def test_pause_and_resume(server: CannedServer, call: Call) -> None:

@@ -215,18 +215,19 @@ async def test_bytes_that_the_store_lost_are_told_and_not_skipped_over(worker: H
 async def test_logs_expire_with_their_run_and_those_of_live_runs_stay(
     assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection, tmp_path: Path
 ) -> None:
-    orders = [await a_run(worker) for _ in range(3)]
+    orders = [await a_run(worker) for _ in range(4)]
     for order in orders:
         await ship(worker, chunk(order, 0, b"one\n"), chunk(order, 4, b"two\n"))
-    old, living, fresh = orders
-    await worker.report(outcome(old), outcome(fresh))
+    old, living, fresh, quiet = orders
+    await worker.report(outcome(old), outcome(fresh), outcome(quiet))
+    await connection.execute("delete from mainspring.run_history where run_id = $1", old.run_id)
     await connection.execute(
         "update mainspring.run_logs set created_at = created_at - interval '31 d', "
         "updated_at = updated_at - interval '31 d' where run_id = any ($1)",
-        [old.run_id, living.run_id],
+        [old.run_id, living.run_id, quiet.run_id],
     )
     await HistoryPruner(assembly.store, 30, open_log_files(tmp_path / "logs")).run_once()
     left = {row["run_id"] for row in await connection.fetch("select run_id from mainspring.run_logs")}
-    assert left == {living.run_id, fresh.run_id}
-    assert {path.name for path in (tmp_path / "logs" / "1").iterdir()} == {str(living.run_id), str(fresh.run_id)}
+    assert left == {living.run_id, fresh.run_id, quiet.run_id}, "quiet printed early, and ended within the retention"
+    assert {path.name for path in (tmp_path / "logs" / "1").iterdir()} == {str(run_id) for run_id in left}
     assert await text(worker.api, living.run_id) == "one\ntwo\n"

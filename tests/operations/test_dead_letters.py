@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.report import settle
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dead_letters, fires, jobs
 from mainspring.store.embedded import EmbeddedPostgres
@@ -409,3 +410,48 @@ async def test_dead_letters_from_before_replays_can_be_replayed(postgres: Embedd
     await connection.close()
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()
+
+
+async def test_a_payload_that_fits_some_is_given_to_those_and_the_others_are_left(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    orders = [await die(api, payload={"n": 1}, error="e") for _ in range(2)]
+    await api.post("/v1/jobs", json={"task": "typed", "max_retries": 0})
+    worker = HandWorker(api, tasks=["typed"])
+    [strict] = await worker.claim()
+    await worker.report(outcome(strict, "FAILED", error="e"))
+    schema = b'{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+    worker.card = msgspec.structs.replace(worker.card, signatures={"typed": msgspec.Raw(schema)})
+    await worker.hello()
+    before = await rows(connection)
+    refused = problem(await api.post("/v1/dead-letters:replay", json={"task": "typed", "payload": {"n": "x"}}))
+    assert (refused["status"], refused["code"], refused["field"]) == (422, "bad_payload", "payload.n")
+    assert problem(await api.post("/v1/dead-letters:replay", json={"all": True, "payload": []}))["status"] == 422
+    assert await rows(connection) == before
+    done = (await api.post("/v1/dead-letters:replay", json={"error": "e", "payload": {"n": "x"}})).json()
+    assert (done["replayed"], list(done["left"].values())) == (len(orders), [1])
+    assert "typed" in next(iter(done["left"]))
+    assert await letters(api) == [str(strict.run_id)]
+
+
+async def test_a_run_that_dies_while_somebody_retries_it_leaves_no_dead_letter_behind(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
+) -> None:
+    worker, order = await claimed(api, max_retries=0)
+    observer = await asyncpg.connect(database_url)
+    async with connection.transaction():
+        await connection.execute("lock table mainspring.runs in access exclusive mode")
+        asked = asyncio.create_task(api.post(f"/v1/runs/{order.run_id}:retry"))
+        await until_blocking(observer, connection.get_server_pid())
+        await settle(connection, worker.worker_id, [outcome(order, "FAILED", error="x")], lambda: 0.5)
+    assert (await asked).status_code == 202
+    assert await letters(api) == []
+    await observer.close()
+
+
+async def test_verbs_that_have_no_use_for_a_payload_refuse_one(api: httpx.AsyncClient) -> None:
+    order = await die(api)
+    for address in (f"/v1/dead-letters/{order.run_id}:discard", f"/v1/runs/{order.run_id}:cancel"):
+        refused = problem(await api.post(address, json={"payload": {}}))
+        assert (refused["status"], refused["field"]) == (422, "payload")
+    assert await letters(api) == [str(order.run_id)]

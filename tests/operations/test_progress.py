@@ -87,3 +87,12 @@ async def test_a_share_is_from_0_to_1(api: httpx.AsyncClient, fraction: float) -
     worker = HandWorker(api)
     [order] = await worker.claim()
     assert (await worker.ask(progress=[Progress(order.run_id, order.fence, fraction)])).status_code == 422
+
+
+async def test_words_that_cannot_be_stored_do_not_cost_the_worker_its_exchange(api: httpx.AsyncClient) -> None:
+    [job_id] = await submit(api)
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.5, "a\0b")])
+    assert reply.fenced == []
+    assert await progress(api, job_id) == {"fraction": 0.5, "message": "a\ufffdb"}

@@ -139,3 +139,31 @@ async def test_a_replay_and_what_it_repeats_point_to_each_other(api: httpx.Async
 async def test_a_run_that_is_not_there_has_no_timeline(api: httpx.AsyncClient) -> None:
     for run_id in ("0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11", "nope"):
         assert problem(await api.get(f"/v1/runs/{run_id}/timeline"))["status"] == 404
+
+
+async def test_a_moment_told_by_a_servers_clock_is_put_where_it_belongs(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    worker, order = await claimed(api, max_retries=0)
+    await worker.report(outcome(order, "FAILED", error="x"))
+    await api.post(f"/v1/runs/{order.run_id}:retry")
+    # As if the database's clock were ahead of the server's, which made the new run's id.
+    await connection.execute(
+        "update mainspring.run_history set ended_at = ended_at + interval '1 s' where run_id = $1", order.run_id
+    )
+    assert (await timeline(api, order.run_id))[-1]["state"] == "REPLAYED"
+
+
+async def test_a_cancel_that_came_before_the_attempt_began_is_told_first(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    worker, order = await claimed(api)
+    await connection.execute(
+        "update mainspring.runs "
+        "set scheduled_for = scheduled_for - interval '20 s', claimed_at = claimed_at - interval '10 s'"
+    )
+    await api.post(f"/v1/runs/{order.run_id}:cancel")
+    await connection.execute("update mainspring.runs set cancel_requested_at = claimed_at + interval '1 s'")
+    await worker.report(outcome(order, "CANCELLED", held_ms=2000.0))
+    entries = await timeline(api, order.run_id)
+    assert states(entries)[-3:] == [("CANCEL_REQUESTED", 1), ("RUNNING", 1), ("CANCELLED", 1)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import InvalidInput, Mainspring
 
 
 def test_tasks_are_registered_under_their_names() -> None:
@@ -43,6 +43,25 @@ def test_how_a_task_is_run_is_no_part_of_its_jobs() -> None:
 def test_a_way_to_run_that_there_is_not_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Mainspring().task("x", **options)(lambda: None)
+
+
+def test_an_option_that_there_is_not_is_refused_at_once() -> None:
+    options: Any = {"retires": 3}
+    with pytest.raises(ValueError, match="retires: not an option of a task; known are: "):
+        Mainspring().task("x", **options)(lambda: None)
+
+
+def test_a_task_may_have_limits_and_environment() -> None:
+    app = Mainspring()
+    task = app.task("x", executor="process", limits={"memory": "1GB"}, env={"A": "b"}, run_timeout="1h")(lambda: None)
+    assert task.defaults == {"limits": {"memory": "1GB"}, "env": {"A": "b"}, "run_timeout": "1h"}
+
+
+def test_the_advice_of_an_error_stands_below_it_in_a_traceback() -> None:
+    task = Mainspring().task("x")(lambda: None)
+    with pytest.raises(InvalidInput) as caught:
+        task.submit(env={"A": "b"})
+    assert caught.value.__notes__ == ["payload.env: use x.options(env=...) for options of the job"]
 
 
 def test_cron_and_every_stand_over_task() -> None:

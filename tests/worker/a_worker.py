@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ HELD = "while :; do sleep 0.05; done"
 
 app = Mainspring()
 ran: Counter[str] = Counter()
+release = {"ordinary": threading.Event(), "exclusive": threading.Event()}
 
 
 @app.task
@@ -41,6 +43,12 @@ async def counted(name: str) -> str:
 @app.task
 async def sleeps(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+@app.task
+def blocks(name: str) -> None:
+    ran[name] += 1
+    release[name].wait(10)
 
 
 @app.task

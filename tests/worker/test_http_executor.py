@@ -18,6 +18,7 @@ from mainspring.wire.execution import Cause, Limits, SuccessRule
 from mainspring.worker.attempt import Attempt, Ending, Stop
 from mainspring.worker.executors.http_answer import retry_after, same
 
+from .a_process_executor import SlowSink
 from .exchange_server import an_order
 from .http_service import Caller, Writer, a_service, an_http_order, answer, run
 
@@ -395,6 +396,22 @@ class Lines:
 
     async def finish(self) -> None:
         self.finished = True
+
+
+def test_a_call_that_has_succeeded_does_not_time_out_while_its_log_is_stored() -> None:
+    sink = SlowSink()
+
+    def open_log(attempt: Attempt) -> SlowSink:
+        attempt.log = sink
+        return sink
+
+    async def test() -> None:
+        async with a_service(answer(200)) as service:
+            _, ending = Caller(open_log=open_log).start(an_http_order(service.url(), order={"timeout": 0.3}))
+            assert (await ending).status == "SUCCESS"
+            assert sink.finishing.is_set()
+
+    run(test)
 
 
 def test_each_request_is_a_line_in_the_log_without_its_secrets() -> None:

@@ -16,20 +16,24 @@ import uvloop
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.context import Context
 from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import RunSetup
 from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
 from mainspring.worker.executors.python import PythonExecutor
 from mainspring.worker.runner import Runner
 
+from .a_process_executor import SlowSink
 from .exchange_server import an_order
 
 app = Mainspring()
 colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 release = threading.Event()
+deeds: list[str] = []
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_waits_for_ever() -> Iterator[None]:
     release.clear()
+    deeds.clear()
     yield
     release.set()
 
@@ -106,6 +110,29 @@ async def ignores_cancellation() -> None:
 @app.task
 def blocks() -> None:
     release.wait(30)
+
+
+@app.task
+def spins(ctx: Context) -> None:
+    ctx.add_cleanup(deeds.append, "cleaned up")
+    try:
+        while not ctx.cancelled:
+            pass
+        deeds.append("flag True")
+        while True:
+            pass
+    finally:
+        deeds.append("finally")
+
+
+@app.task
+def swallows() -> None:
+    for _ in range(2):
+        try:
+            while True:
+                pass
+        except BaseException as error:  # noqa: BLE001 - as careless code does
+            deeds.append(f"swallowed {type(error).__name__}")
 
 
 @app.task
@@ -366,7 +393,77 @@ def test_each_run_has_its_own_timeout() -> None:
     on_a_bench(test)
 
 
-def test_a_thread_that_takes_too_long_is_reported_at_once_and_keeps_its_slot() -> None:
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_thread_that_takes_too_long_is_broken_off_after_the_grace(exclusive: bool) -> None:
+    async def test(bench: Bench) -> None:
+        order, following = (
+            an_order("spins", timeout=0.05, exclusive=exclusive),
+            an_order("add_in_thread", payload={"a": 1}),
+        )
+        bench.take(order, following)
+        began = time.monotonic()
+        assert (await bench.ending(order)).error == "timed out after 50ms"
+        assert time.monotonic() - began >= 0.15
+        assert result(await bench.ending(following))["sum"] == 2
+        assert bench.runner.holding == 0
+        assert deeds == ["flag True", "finally", "cleaned up"]
+
+    on_a_bench(test, slots=1)
+
+
+def test_a_thread_that_swallows_everything_is_broken_off_again() -> None:
+    async def test(bench: Bench) -> None:
+        order = an_order("swallows", timeout=0.05)
+        bench.take(order)
+        await bench.ending(order)
+        await bench.until(lambda: bench.runner.holding == 0)
+        assert deeds == ["swallowed Halted"] * 2
+        assert bench.reports == 1
+
+    on_a_bench(test, slots=1)
+
+
+def test_a_job_may_ask_for_a_grace_of_its_own() -> None:
+    async def test(bench: Bench) -> None:
+        order = an_order("spins", timeout=0.05, setup=RunSetup(kill_grace=0.5))
+        bench.take(order)
+        began = time.monotonic()
+        await bench.ending(order)
+        assert time.monotonic() - began >= 0.55
+
+    on_a_bench(test, slots=1)
+
+
+@pytest.mark.parametrize("task", ["add", "add_in_thread"])
+def test_a_run_that_has_succeeded_does_not_time_out_while_its_log_is_stored(task: str) -> None:
+    async def test(bench: Bench) -> None:
+        order, sink = an_order(task, payload={"a": 1}, timeout=0.05), SlowSink()
+        attempt = Attempt(order, key_of(order), time.monotonic(), log=sink)
+        bench.runner.take([attempt])
+        await sink.finishing.wait()
+        await asyncio.sleep(0.4)
+        assert attempt.stopping is Stop.TIMEOUT
+        sink.stored.set()
+        assert (await bench.ending(order)).status == "SUCCESS"
+
+    on_a_bench(test)
+
+
+def test_an_exclusive_thread_that_cannot_be_broken_off_is_not_reported_before_it_has_returned() -> None:
+    async def test(bench: Bench) -> None:
+        order = an_order("blocks", timeout=0.05, exclusive=True)
+        bench.take(order)
+        await asyncio.sleep(0.4)
+        assert not bench.endings
+        bench.runner.abandon_all("worker stopped")
+        assert not bench.endings
+        release.set()
+        assert (await bench.ending(order)).error == "timed out after 50ms"
+
+    on_a_bench(test, slots=1)
+
+
+def test_a_thread_that_cannot_be_broken_off_is_reported_after_the_grace_and_keeps_its_slot() -> None:
     async def test(bench: Bench) -> None:
         order, following = an_order("blocks", timeout=0.05), an_order("noop")
         bench.take(order)

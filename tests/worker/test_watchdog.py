@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import pytest
 import uvloop
 
 from mainspring.worker.ward import SpawnOrder, Ward
@@ -221,5 +223,51 @@ def test_a_killed_keepers_orphans_are_killed_before_their_ward_counts_as_gone(tm
         assert not alive(hidden)
         other = await sleeper(link)  # the watchdog has not suffered
         assert alive(other.pid)
+
+    with_a_link(test)
+
+
+def test_a_command_that_its_keeper_did_not_live_to_read_goes_to_another() -> None:
+    async def test(link: WatchdogLink) -> None:
+        ward = await sleeper(link, "exit 0")
+        await ward.gone.wait()
+        os.kill(ward._keeper, signal.SIGSTOP)
+        starting = asyncio.create_task(sleeper(link))
+        await asyncio.sleep(0.05)  # it is in the keeper's socket, and nobody reads it
+        os.kill(ward._keeper, signal.SIGKILL)
+        assert alive((await starting).pid)
+
+    with_a_link(test)
+
+
+def test_commands_that_come_as_the_watchdog_dies_are_started_by_the_next() -> None:
+    async def test(link: WatchdogLink) -> None:
+        for ward in await asyncio.gather(*(sleeper(link, "sleep 0.05") for _ in range(4))):
+            await ward.gone.wait()
+        assert link.pid is not None
+        os.kill(link.pid, signal.SIGKILL)
+        wards = await asyncio.gather(*(sleeper(link) for _ in range(4)))
+        assert all(alive(ward.pid) for ward in wards)
+
+    with_a_link(test)
+
+
+def test_no_descriptors_left_means_an_error_and_nothing_left_behind() -> None:
+    async def test(link: WatchdogLink) -> None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        before = os.listdir("/proc/self/fd")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        for spare in range(2):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+            try:
+                with pytest.raises(OSError, match="Too many open files"):
+                    await link.spawn(SpawnOrder(["true"], dict(os.environ), "/"), output=nothing)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert os.listdir("/proc/self/fd") == before
+        os.close(nothing)
+        assert alive((await sleeper(link)).pid)
 
     with_a_link(test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from mainspring.kernel.config import Timing
 from mainspring.worker.worker import Worker
 
-from .a_worker import HELD, QUICK, against_a_server, ran
+from .a_worker import HELD, QUICK, against_a_server, ran, release
 from .exchange_server import ExchangeServer, Fault, an_order
 from .processes import ended_soon, written
 
@@ -238,6 +239,25 @@ def test_a_drain_that_takes_too_long_stops_what_still_runs(tmp_path: Path) -> No
             assert (outcome.status, outcome.retry) == ("FAILED", True)
             assert (outcome.error or "").startswith("worker stopped")
         assert await ended_soon(pid, 0)
+        await server.until(lambda: server.requests[-1].stopped)
+
+    against_a_server(test)
+
+
+def test_a_drain_does_not_report_an_exclusive_run_that_lives_on() -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        ordinary = an_order("blocks", payload={"name": "ordinary"})
+        exclusive = an_order("blocks", payload={"name": "exclusive"}, exclusive=True)
+        server.submit(ordinary, exclusive)
+        await server.until(lambda: ran.total() == 2)
+        worker.stop()
+        assert (await server.outcome_of(ordinary)).status == "FAILED"
+        release["ordinary"].set()
+        await asyncio.sleep(0.3)  # the farewell is said by now
+        assert exclusive.run_id not in server.outcomes
+        assert not any(request.stopped for request in server.requests)
+        release["exclusive"].set()
+        assert (await server.outcome_of(exclusive)).error == "worker stopped"
         await server.until(lambda: server.requests[-1].stopped)
 
     against_a_server(test)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from litestar.constants import RESERVED_KWARGS
+from litestar.params import HeaderParameter
 
 from mainspring.domain.errors import InvalidInput
 
@@ -31,7 +32,7 @@ def _taken(handler: Any) -> tuple[str, ...]:
     return tuple(
         name
         for name, field in handler.parsed_fn_signature.parameters.items()
-        if name not in RESERVED_KWARGS and not getattr(field.kwarg_definition, "header", None)
+        if name not in RESERVED_KWARGS and not isinstance(field.kwarg_definition, HeaderParameter)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import show_json, show_line
+from mainspring.cli.screen import say, show_json, show_line
 
 if TYPE_CHECKING:
     from mainspring.sdk.client import Client
@@ -33,10 +33,13 @@ def command(
                 show_line(_words(run))
             return
         job = client.cancel_job(any_id)
+        last = None if as_json else client.job_status(job.job_id).latest_run
     if as_json:
         show_json(job)
-    else:
-        show_line(f"job {job.job_id} is {job.status}")
+        return
+    show_line(f"job {job.job_id} is {job.status}")
+    if last is not None and last.end_time is None:
+        say(_words(last))
 
 
 def _cancelled_run(client: Client, any_id: str) -> RunView | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
+from mainspring.cli.which_run import RunOrJob, of_run
 from mainspring.cli.wording import both, local
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ EXAMPLES = ("mainspring dead-letter 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
 
 
 def command(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_or_job: RunOrJob,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -26,7 +25,7 @@ def command(
 ) -> None:
     """Show a dead letter: its payload, and the error of every try."""
     with connect(url, token_file, data) as client:
-        letter = client.dead_letter(run_id)
+        letter = of_run(client, run_or_job, client.dead_letter)
     if as_json:
         show_json(letter)
     else:

@@ -71,7 +71,15 @@ def command(
 
 
 def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -> Replayed:
+    from mainspring.domain.errors import MainspringError
     from mainspring.wire.runs import Replayed
 
-    new = [client.replay(run_id, payload).run_id for run_id in run_ids]
+    new: list[str] = []
+    try:
+        for run_id in run_ids:
+            new.append(client.replay(run_id, payload).run_id)  # noqa: PERF401 - what is done is kept on an error
+    except MainspringError:
+        if new:  # the error is about the next one: these run already
+            say(f"{len(new)} replayed before that: {', '.join(new)}")
+        raise
     return Replayed(len(new), new)

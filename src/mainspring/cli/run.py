@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.waiting import wait_and_show
+from mainspring.cli.waiting import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, of_run
 from mainspring.cli.wording import both, span
 
@@ -59,7 +59,7 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("worker", run.executor_id),
-        ("error", run.error_message),
+        ("error", brief(run.error_message) if run.error_message else None),
         ("result", msgspec.json.encode(run.result).decode() if run.result is not None else None),
         ("payload", msgspec.json.encode(run.payload).decode() if run.payload else None),
         ("log", run.log_url),

@@ -20,6 +20,14 @@ _WHEN = "When"
 _HOW = "How"
 _CALL = "An HTTP call"
 _CONFINED = "Where, and with what"
+_PAIRS = {
+    "payload": "name=you",
+    "labels": "team=billing",
+    "env": "REGION=eu",
+    "limits": "memory=512MB",
+    "required_labels": "gpu=a100",
+    "headers": "'Authorization: Bearer x'",
+}
 
 
 def command(
@@ -89,6 +97,19 @@ def command(
     retries: Annotated[
         int | None, typer.Option("--retries", metavar="N", help="After the first attempt.", rich_help_panel=_HOW)
     ] = None,
+    retry: Annotated[
+        str | None,
+        typer.Option(
+            "--retry",
+            metavar="JSON",
+            help='{"backoff": "linear", "base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]}',
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    delivery: Annotated[
+        str | None,
+        typer.Option("--delivery", metavar="D", help="at_least_once or at_most_once.", rich_help_panel=_HOW),
+    ] = None,
     job_id: Annotated[
         str | None, typer.Option("--job-id", metavar="ID", help="An id of your choice.", rich_help_panel=_HOW)
     ] = None,
@@ -157,6 +178,8 @@ def command(
         "timeout": timeout,
         "run_timeout": run_timeout,
         "retries": retries,
+        "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
+        "delivery": delivery,
         "job_id": job_id,
         "idempotency_key": idempotency_key,
         "labels": pairs_of(label or [], "labels"),
@@ -180,8 +203,6 @@ def command(
 
 def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
     """The payload from --payload or from key=value pairs."""
-    import msgspec
-
     from mainspring.domain.errors import InvalidInput
 
     if text is None:
@@ -189,11 +210,19 @@ def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
         return {key: _value(value) for key, value in pairs} or None
     if params:
         raise InvalidInput("--payload and key=value both give parameters", field="payload", hint="use one of them")
+    return _object(text, "payload", '{"region": "eu"}')
+
+
+def _object(text: str, field: str, example: str) -> dict[str, Any]:
+    import msgspec
+
+    from mainspring.domain.errors import InvalidInput
+
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise InvalidInput(
-            f"--payload is not a JSON object: {error}", field="payload", hint="""such as '{"region": "eu"}'"""
+            f"--{field} is not a JSON object: {error}", field=field, hint=f"such as '{example}'"
         ) from None
 
 
@@ -230,8 +259,7 @@ def _pair(text: str, field: str, mark: str = "=") -> tuple[str, str]:
 
     key, found, value = text.partition(mark)
     if not found or not key:
-        example = "such as name=you" if mark == "=" else "such as 'Authorization: Bearer x'"
-        raise InvalidInput(f"{text!r} is not key{mark}value", field=field, hint=example)
+        raise InvalidInput(f"{text!r} is not key{mark}value", field=field, hint=f"such as {_PAIRS[field]}")
     return key, value
 
 

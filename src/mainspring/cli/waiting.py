@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import JobStatus, RunView
 
 _BAR_WIDTH = 30
+_ERROR_LINES = 20
+_TRIES_ARE_OVER = "no tries left"  # "failed 4 time(s), no tries left": the line above says as much
 _PATIENCE = 60.0  # a server that restarts while we wait is no reason to stop waiting
 
 
@@ -49,8 +51,21 @@ def show_end(run: RunView) -> None:
     say(f"{run.status}{took}{tries} (run {run.run_id})")
     if run.status == "SUCCESS":
         show_result(run)
-    elif run.error_message or run.reason:
-        say(f"error: {run.error_message or run.reason}")
+        return
+    error = brief(run.error_message or "")
+    if run.reason and not run.reason.endswith(_TRIES_ARE_OVER):
+        error = f"{error}\n{run.reason}".strip()
+    if error:
+        say(f"error: {error}")
+
+
+def brief(error: str) -> str:
+    """An error with a screenful of a command's output at most: its beginning says what happened, its end mostly why."""
+    lines = error.rstrip().split("\n")
+    if len(lines) <= _ERROR_LINES:
+        return error.rstrip()
+    kept = _ERROR_LINES // 2
+    return "\n".join([*lines[:kept], f"... {len(lines) - 2 * kept} more lines ...", *lines[-kept:]])
 
 
 def show_result(run: RunView) -> None:

@@ -41,6 +41,10 @@ class MainspringError(Exception):
         self.hint = hint
         if code is not None:
             self.code = code
+        advice = [f"expected {expected}"] if expected else []
+        advice += [hint] if hint else []
+        if advice:  # a traceback shows it below the message
+            self.add_note(f"{field}: {'; '.join(advice)}" if field else "; ".join(advice))
 
     def as_field_problem(self, index: int | None = None) -> FieldProblem:
         field = self.field or "$"

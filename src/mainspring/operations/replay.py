@@ -16,7 +16,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
+from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
 from mainspring.domain.intake import amend, parse_time
 from mainspring.domain.job import JobDefinition, Priority, spec_from_text, spec_to_text
 from mainspring.domain.texts import check_prose
@@ -46,11 +46,13 @@ Changed = tuple[str | None, str | None]
 
 
 class _Batch(msgspec.Struct):
-    """What became of some letters: the new runs by lane, and why others were left."""
+    """What became of some letters: the new runs by lane, and why others were left; `refusal` is the first error of a
+    payload that does not fit."""
 
     replayed: list[UUID] = []
     born: Counter[int] = msgspec.field(default_factory=Counter)
     left: Counter[str] = msgspec.field(default_factory=Counter)
+    refusal: MainspringError | None = None
 
 
 class Replayer:
@@ -73,10 +75,12 @@ class Replayer:
     async def replay(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat one dead letter, with another payload if one is given; the id of the new run."""
         async with self._store.reads.acquire() as connection, connection.transaction():
-            letters = await dead_letters.lock(connection, tenant, [run_id])
+            letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
             if not letters:
                 raise await _gone(connection, tenant, run_id)
             done = await self._replay(connection, tenant, letters, payload)
+        if done.refusal is not None:
+            raise done.refusal
         for reason in done.left:
             raise _refused(run_id, reason)
         self._signals.ready(done.born)
@@ -85,12 +89,16 @@ class Replayer:
     async def retry_run(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat any run that ended without success; if it is a dead letter, that one is taken away."""
         async with self._store.reads.acquire() as connection:
+            # In this order: a run that ends meanwhile becomes a dead letter in the same statement.
+            if await history.live_run(connection, tenant, run_id) is not None:
+                raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
                 return await self._repeat(connection, tenant, run_id, payload)
         return await self.replay(tenant, run_id, payload)
 
     async def replay_all(self, tenant: TenantId, choice: DeadLetterChoice) -> Replayed:
-        """Repeat the dead letters that are chosen, in batches, each a transaction of its own."""
+        """Repeat the dead letters that are chosen, in batches, each a transaction of its own. Those that a changed
+        payload does not fit are left; when it fits none, that is an error."""
         chosen, most = await self._chosen(tenant, choice)
         total, after = _Batch(), None
         begun = await self._begun()
@@ -100,13 +108,16 @@ class Replayer:
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, room))
                 if not run_ids:
                     break
-                letters = await dead_letters.lock(connection, tenant, run_ids)
+                letters = await dead_letters.lock(connection, tenant, run_ids, whole=bool(memoryview(choice.payload)))
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
             self._signals.ready(batch.born)
             total.replayed += batch.replayed
             total.left += batch.left
+            total.refusal = total.refusal or batch.refusal
             after = run_ids[-1]
+        if total.refusal is not None and not total.replayed:
+            raise total.refusal
         ids = [str(replay_id) for replay_id in total.replayed[:_IDS_SHOWN]]
         return Replayed(len(total.replayed), ids, dict(total.left), more=await self._more(tenant, chosen, after, begun))
 
@@ -149,8 +160,13 @@ class Replayer:
             if reason is not None:
                 done.left[reason] += 1
                 continue
+            try:
+                changed = await self._changed(connection, tenant, letter, payload)
+            except (InvalidInput, PayloadTooLarge) as error:
+                done.left[error.detail] += 1
+                done.refusal = done.refusal or error
+                continue
             begun.add(job_id)
-            changed = await self._changed(connection, tenant, letter, payload)
             one_at_a_time = job is not None and job["one_at_a_time"]
             items.append(dead_letters.Replay(letter["run_id"], replay_id, one_at_a_time, changed))
         if items:
@@ -184,11 +200,6 @@ class Replayer:
         return replay_id
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
-        live = await history.live_run(connection, tenant, run_id)
-        if live is not None:
-            raise Conflict(
-                f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait for its own retries"
-            )
         row = await history.ended_run(connection, tenant, run_id)
         if row is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
@@ -271,6 +282,12 @@ async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> Mains
     if replay_id is not None:
         return _repeated(run_id, replay_id)
     return NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+
+
+def _alive(run_id: UUID) -> Conflict:
+    return Conflict(
+        f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait for its own retries"
+    )
 
 
 def _refused(run_id: UUID, reason: str) -> Conflict:

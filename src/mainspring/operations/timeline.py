@@ -59,7 +59,10 @@ def life_of(row: Record, tries: Sequence[Record], names: Names, replay_id: UUID 
         entries += _try(one, names, told_until)
     entries += _end(row, names) if ended else _present(row, names)
     if replay_id is not None:
-        entries.append(TimelineEntry(uuid7_time(replay_id), "REPLAYED", reason=f"as run {replay_id}"))
+        # An id tells its moment by a server's clock and to the millisecond; all other moments are the database's.
+        replayed_at = max(uuid7_time(replay_id), told_until)
+        entries.append(TimelineEntry(replayed_at, "REPLAYED", reason=f"as run {replay_id}"))
+    entries.sort(key=lambda entry: entry.at)  # a cancel may have been asked for before its attempt began
     return entries
 
 
@@ -69,7 +72,8 @@ def _birth(row: Record) -> Iterator[TimelineEntry]:
         yield TimelineEntry(row["scheduled_for"], "SUBMITTED", reason="to run at once")
     else:
         if trigger == "at" and row["job_id"] is None:  # the run bears the id that its job got when it was submitted
-            yield TimelineEntry(uuid7_time(row["run_id"]), "SUBMITTED", reason=f"to run at {_stamp(row)}")
+            submitted_at = min(uuid7_time(row["run_id"]), fired_at)
+            yield TimelineEntry(submitted_at, "SUBMITTED", reason=f"to run at {_stamp(row)}")
         yield TimelineEntry(fired_at, "FIRED", node_id=_text(row["node_id"]), reason=_trigger_in_words(row))
     if row["state"] != StoredState.SKIPPED:
         yield TimelineEntry(fired_at or row["scheduled_for"], RunState.QUEUED)

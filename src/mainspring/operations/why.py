@@ -17,7 +17,12 @@ def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
     """What is missing for a run of this lane to be taken by somebody; None when some living worker can take it."""
     able = [offer for offer in offers if lane.queue in offer.queues and lane.task in offer.tasks]
     if not able:
-        return f"no worker offers task {lane.task}"
+        elsewhere = any(lane.task in offer.tasks for offer in offers)
+        return (
+            f"no worker of queue {lane.queue} offers task {lane.task}"
+            if elsewhere
+            else f"no worker offers task {lane.task}"
+        )
     required = lane.required_labels
     if required is None or any(required.items() <= offer.labels.items() for offer in able):
         return None

@@ -132,7 +132,7 @@ async def _start(
     supervisor.start(server_program(options, database_url))
     await _until_healthy(options.url)
     supervisor.start(worker_program(options))
-    for line in _welcome(options):
+    for line in _welcome(options, database_url):
         console.print(line)
 
 
@@ -254,11 +254,12 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
             loop.remove_signal_handler(number)
 
 
-def _welcome(options: UpOptions) -> list[str]:
+def _welcome(options: UpOptions, database_url: str) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
-    database = "your own (--database-url)" if options.database_url else f"PostgreSQL in {options.folder / 'postgres'}"
+    # Ours has no password: who may open its socket is a matter of the data folder's rights.
+    database = "your own (--database-url)" if options.database_url else database_url
     return [
         f"Mainspring is up at {options.url}",
         f"  token     {options.token_file} (the CLI finds it)",

@@ -48,9 +48,14 @@ class TaskOptions(TypedDict, total=False):
     queue: str
     priority: str | int
     timeout: Duration
+    run_timeout: Duration
+    kill_grace: Duration
     retries: int
     retry: dict[str, Any]
     delivery: str
+    env: dict[str, str]
+    limits: dict[str, Any]
+    required_labels: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,10 @@ class Mainspring:
         return client
 
     def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+        unknown = options.keys() - TaskOptions.__annotations__.keys()
+        if unknown:
+            known = ", ".join(TaskOptions.__annotations__)
+            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task; known are: {known}")
         defaults = options.copy()
         executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
         task: Task[Any, Any] = Task(

@@ -82,9 +82,9 @@ async def count(connection: Connection, tenant: TenantId) -> int:
     return number
 
 
-async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> list[Record]:
-    """The letters that are (still) there, locked."""
-    rows: list[Record] = await connection.fetch(_SQL["lock"], tenant, run_ids)
+async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[Record]:
+    """The letters that are (still) there, locked; with payload and spec only when `whole`."""
+    rows: list[Record] = await connection.fetch(_SQL["lock"], tenant, run_ids, whole)
     return rows
 
 

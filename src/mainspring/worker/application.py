@@ -22,7 +22,7 @@ def load_app(name: str) -> Mainspring:
     try:
         module = import_module(module_name)
     except Exception as error:  # the module is the user's code, and may raise anything
-        frames = traceback.format_tb(error.__traceback__, limit=-3)
+        frames = _own_frames(error)
         raise InvalidInput(
             f"app: cannot import {module_name}: {type(error).__name__}: {error}\n{''.join(frames)}".rstrip(),
             field="app",
@@ -35,3 +35,10 @@ def load_app(name: str) -> Mainspring:
             f"app: {name} is {found}, not a Mainspring application", field="app", hint="app = Mainspring()"
         )
     return app
+
+
+def _own_frames(error: Exception) -> list[str]:
+    """Where in the user's code it happened: the last steps, without those of the import machinery."""
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if not step.filename.startswith("<frozen")]
+    own = [step for step in steps if step.filename != __file__ and "/importlib/" not in step.filename]
+    return traceback.format_list(own[-3:])

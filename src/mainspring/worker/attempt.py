@@ -12,6 +12,7 @@ import msgspec
 from mainspring.domain.durations import format_duration
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
 from mainspring.wire.execution import Cause
+from mainspring.worker.interruption import Interruption
 
 ERROR_BYTES = 8 * 1024
 
@@ -32,7 +33,7 @@ class Heeds(StrEnum):
 
     CANCELLATION = "cancellation"  # the task that carries it is cancelled
     REQUEST = "request"  # nothing else is needed: its executor ends it for certain
-    NOTHING = "nothing"  # a thread: the request may go unheard
+    NOTHING = "nothing"  # a thread: the request may go unheard, and so may `kill`, which comes after its grace
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -80,6 +81,7 @@ class Attempt(msgspec.Struct, eq=False):
     """A run that was handed to us, from its receipt until its outcome is acknowledged.
 
     `on_stop` is how its executor is told that it is to stop; `kill` ends it at once, where that is possible.
+    `interruption` is there for one that runs in a thread.
     `fenced` means that the server no longer takes it for ours: whatever becomes of it is not reported.
     """
 
@@ -97,6 +99,7 @@ class Attempt(msgspec.Struct, eq=False):
     fenced: bool = False
     log: LogSink | None = None
     progress: Progressed | None = None
+    interruption: Interruption | None = None
 
 
 OpenLog = Callable[[Attempt], LogSink]
@@ -125,6 +128,11 @@ class Executor(Protocol):
 def key_of(order: RunOrder) -> Key:
     # The integer, because hashing a UUID calls back into Python: 0.3 µs for insert and delete against 0.7 µs.
     return (order.run_id.int, order.fence)
+
+
+def grace_of(order: RunOrder, usual: float) -> float:
+    """How long a run that is told to stop may take, before it is ended by force."""
+    return usual if order.setup is None or order.setup.kill_grace is None else order.setup.kill_grace
 
 
 def failed(error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None) -> Ending:

@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TextIO, cast
 
@@ -21,6 +21,8 @@ from mainspring.worker.attempt import Attempt, OpenLog
 
 current: ContextVar[Attempt | None] = ContextVar("mainspring_attempt", default=None)
 """The attempt that this task or thread works for."""
+
+_NO_SHIELD = nullcontext()
 
 Write = Callable[[Attempt, bytes], None]
 
@@ -35,11 +37,18 @@ class Voice:
         self._thread = threading.get_ident()
 
     def write(self, attempt: Attempt, data: bytes) -> None:
-        sink = attempt.log or self._open_log(attempt)
+        with shielded(attempt):
+            sink = attempt.log or self._open_log(attempt)
         if sink.full and threading.get_ident() != self._thread:
             with suppress(RuntimeError):  # the loop is closed: the process ends
                 asyncio.run_coroutine_threadsafe(sink.room(), self._loop).result()
-        sink.write(data)
+        with shielded(attempt):
+            sink.write(data)
+
+
+def shielded(attempt: Attempt) -> AbstractContextManager[None]:
+    """What a thread does in here is not broken off in the middle: it is the worker's, and not only the attempt's."""
+    return _NO_SHIELD if attempt.interruption is None else attempt.interruption.shield()
 
 
 @contextmanager

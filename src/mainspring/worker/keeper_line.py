@@ -15,8 +15,8 @@ class Listener(Protocol):
     def hear(self, word: str, value: str) -> None:
         """News of the command: started, exited, breach, gone."""
 
-    def lose(self) -> None:
-        """The keeper is no more, and neither is anything it kept."""
+    def lose(self, *, unheard: bool = False) -> None:
+        """The keeper is no more, and neither is anything it kept; `unheard` when it did not read what it was told."""
 
 
 class KeeperLine:
@@ -54,7 +54,7 @@ class KeeperLine:
             self._outbox += _frame(word, value)
             self._write()
 
-    def close(self) -> None:
+    def close(self, *, unheard: bool = False) -> None:
         """Want no more of it: it kills what it runs, and leaves."""
         if self._control.fileno() < 0:
             return
@@ -63,16 +63,17 @@ class KeeperLine:
         self._control.close()
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.lose()
+            listener.lose(unheard=unheard)
         self._when_lost(self)
 
     def _read(self) -> None:
+        unheard = False
         try:
             chunk = self._control.recv(_CHUNK)
         except BlockingIOError:
             return
-        except ConnectionResetError:
-            chunk = b""
+        except ConnectionResetError:  # how the kernel says that something was not read
+            chunk, unheard = b"", True
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         for line in lines:
             word, _, value = line.decode().partition(" ")
@@ -82,7 +83,7 @@ class KeeperLine:
                 self._listener = None
                 self._when_free(self)
         if not chunk:
-            self.close()
+            self.close(unheard=unheard)
 
     def _write(self) -> None:
         """As much as the socket takes now, and the rest when it takes more: an environment can be large."""

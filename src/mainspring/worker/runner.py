@@ -32,6 +32,7 @@ from mainspring.worker.attempt import (
     Stop,
     ending_after_stop,
     failed,
+    grace_of,
 )
 from mainspring.worker.task_limits import TaskLimits
 
@@ -39,6 +40,8 @@ _SLICE_SECONDS = 0.003
 _SLICE_RUNS = 250
 _BLOCKED_SECONDS = 0.5
 _LONGEST_TIMER = 86400.0
+_LEAST_GRACE = 0.05
+_MOMENT = 0.05  # so long an exception may take to unwind a thread
 _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 _CUT_SHORT = failed("the worker's loop was closed")
@@ -147,9 +150,11 @@ class Runner:
             executor.kill_all()
 
     def abandon_all(self, error: str) -> None:
-        """Report all that still runs as failed: the process is about to end, and they with it."""
+        """Report all that still runs as failed: the process is about to end, and they with it. What must never overlap
+        another attempt is left to the rescue of a lost worker's runs, which comes when the process is gone."""
         for attempt in self.active:
-            self._report_early(attempt, failed(error))
+            if not attempt.order.exclusive:
+                self._report_early(attempt, failed(error))
 
     def fence_off(self) -> bool:
         """Kill all runs and report none of them. False when some can only be ended by ending the process."""
@@ -297,30 +302,42 @@ class Runner:
             case Heeds.REQUEST:
                 pass
             case Heeds.NOTHING:
-                if why is Stop.TIMEOUT:
-                    self._abandon(attempt)
+                self._insist_later(attempt)
             case _:
                 assert_never(attempt.heeds)
 
     def _cancel(self, attempt: Attempt) -> None:
         if attempt.carrier is not None:
             attempt.carrier.cancel()
-        asyncio.get_running_loop().call_later(self._kill_grace, self._insist, attempt)
+        self._insist_later(attempt)
+
+    def _insist_later(self, attempt: Attempt) -> None:
+        grace = max(_LEAST_GRACE, grace_of(attempt.order, self._kill_grace))
+        asyncio.get_running_loop().call_later(grace, self._insist, attempt)
 
     def _insist(self, attempt: Attempt) -> None:
-        """A coroutine caught its cancellation and went on: ask again, and do not let it hide a timeout."""
-        if attempt not in self.active or attempt.fenced:
+        """A coroutine caught its cancellation and went on, or a thread did not look at its flag: ask again, a thread by
+        an exception, and do not let it hide a timeout."""
+        if attempt not in self.active or attempt.fenced or attempt.heeds is Heeds.REQUEST:
             return
         log.warning("a task ignores its cancellation", task=attempt.order.task, run=str(attempt.order.run_id))
-        if attempt.stopping is Stop.TIMEOUT:
-            self._abandon(attempt)
-        self._cancel(attempt)
+        if attempt.heeds is Heeds.CANCELLATION:
+            self._cancel(attempt)
+        else:
+            if attempt.kill is not None:
+                attempt.kill()
+            self._insist_later(attempt)
+        if attempt.stopping is Stop.TIMEOUT and not attempt.reported:
+            asyncio.get_running_loop().call_later(_MOMENT, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
-        """A timed-out run goes on regardless: report it now; its slot stays taken until it returns."""
-        if not attempt.reported:
-            order = attempt.order
-            log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
+        """A timed-out run goes on regardless: report it now; its slot stays taken until it returns. One that must never
+        overlap another attempt is not reported before."""
+        if attempt.reported or attempt not in self.active:
+            return
+        order = attempt.order
+        log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
+        if not order.exclusive:
             self._report_early(attempt, ending_after_stop(attempt))
             self._tell()
 

@@ -43,7 +43,8 @@ class Ward:
     """`exited` is set when the command itself has ended; what it left behind is then killed, unless it was told to
     terminate before. `gone` is set when the last process of the tree is no more, and not a moment before: it is what an
     attempt waits for. `exit_code` is that of the command, -N when signal N ended it. `breach` tells of a limit that was
-    exceeded; the tree is being killed for it.
+    exceeded; the tree is being killed for it. `unheard` means that the keeper was gone before it had read all that it
+    was told.
     """
 
     def __init__(self, line: KeeperLine, order: SpawnOrder, descriptors: list[int]) -> None:
@@ -51,6 +52,7 @@ class Ward:
         self.pid = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
+        self.unheard = False
         self.usage: Usage | None = None
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
@@ -128,7 +130,8 @@ class Ward:
                 self.usage = Usage(float(cpu), int(peak))
                 self.lose()
 
-    def lose(self) -> None:
+    def lose(self, *, unheard: bool = False) -> None:
+        self.unheard = unheard
         self._line = None
         if self._insisting is not None:
             self._insisting.cancel()

@@ -27,6 +27,8 @@ _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_STARTING = 32
 # Keepers that have nothing to do, and spare the next command a fork and two turns of the watchdog.
 _MOST_FREE = 32
+# A keeper that was about to leave, or died with the watchdog, may be handed a command that it never reads.
+_MOST_TRIES = 3
 # It takes milliseconds. One that has not come about for so long is a sign that the watchdog is stopped, and guards
 # nothing any more: it is replaced, although that costs what runs.
 _LONGEST_START = 30.0
@@ -79,21 +81,29 @@ class WatchdogLink:
         """
         descriptors = [output] if channel is None else [output, channel]
         async with self._starting:
-            anew = not self._free
-            ward = self._hand_over(order, descriptors)
-            try:
-                async with asyncio.timeout(_LONGEST_START):
-                    await ward.started.wait()
-            except TimeoutError:
-                ward.close()
-                if anew:
-                    self._restart("does not answer")
-                raise OSError("no process could be started in time") from None
-            except BaseException:
-                ward.close()
-                raise
-        if not ward.pid:
-            raise OSError("no process could be started")
+            for _ in range(_MOST_TRIES):
+                ward = await self._started(order, descriptors)
+                if ward.pid:
+                    return ward
+                if not ward.unheard:
+                    break
+        raise OSError("no process could be started")
+
+    async def _started(self, order: SpawnOrder, descriptors: list[int]) -> Ward:
+        """With a pid, or gone already."""
+        anew = not self._free
+        ward = self._hand_over(order, descriptors)
+        try:
+            async with asyncio.timeout(_LONGEST_START):
+                await ward.started.wait()
+        except TimeoutError:
+            ward.close()
+            if anew:
+                self._restart("does not answer")
+            raise OSError("no process could be started in time") from None
+        except BaseException:
+            ward.close()
+            raise
         return ward
 
     def set_deadline(self, deadline: float | None) -> None:
@@ -121,7 +131,12 @@ class WatchdogLink:
                 return Ward(line, order, descriptors)
             except OSError:  # it was killed, and we have not heard of it yet
                 line.close()
-        return Ward(self._new_line(), order, descriptors)
+        line = self._new_line()
+        try:
+            return Ward(line, order, descriptors)
+        except BaseException:
+            line.close()
+            raise
 
     def _new_line(self) -> KeeperLine:
         ours, theirs = socket.socketpair()

@@ -176,7 +176,8 @@ class Worker:
             hands=self._runner.hands(),
             wait_ms=self._wait_ms,
             draining=self._draining is not None,
-            stopping=self._leaving,
+            # Who says that he has stopped has nothing in his hands.
+            stopping=self._leaving and not self._runner.holds_exclusive(),
         )
         flight.request.unstarted = self._runner.unstarted
         if self._progress.due() <= now:

@@ -9,7 +9,7 @@ from litestar.params import QueryParameter
 
 from mainspring.api.bodies import ChoiceBody, ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
-from mainspring.api.routes.runs import run_id_of
+from mainspring.api.routes.runs import refuse_payload, run_id_of
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake import parse_time
@@ -94,6 +94,7 @@ async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Re
             replay_id = await services.replayer.replay(tenant, run_id_of(run_id), data.payload)
             return Response(await services.reader.run(tenant, replay_id), status_code=202)
         case "discard":
+            refuse_payload(data, "a discard")
             return Response(await services.replayer.discard(tenant, run_id_of(run_id)), status_code=200)
         case _:
             raise NotFound(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import MediaType, Request, Response, get, post
+from litestar.openapi import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
@@ -27,6 +28,7 @@ _encode = msgspec.json.Encoder().encode
     "/v1/runs/{run_id:str}/logs",
     summary="What an attempt printed: text, or with follow=true server-sent events to the end of the run",
     tags=["runs"],
+    responses={200: ResponseSpec(str, description="The output", media_type=MediaType.TEXT, generate_examples=False)},
 )
 async def get_logs(
     request: Http,

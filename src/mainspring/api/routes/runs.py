@@ -11,7 +11,7 @@ from litestar.params import QueryParameter
 from mainspring.api.bodies import ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import services_of, tenant_of
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.intake import parse_time
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.reader import RunQuery
@@ -72,6 +72,7 @@ async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | Non
     run_id, _, verb = run_and_verb.rpartition(":")
     match verb:
         case "cancel":
+            refuse_payload(data, "a cancel")
             return await _cancel(request, run_id)
         case "retry":
             return await _retry(request, run_id, data or ReplayRequest())
@@ -117,6 +118,12 @@ async def _cancel(request: Http, run_id: str) -> RunView:
 async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
     services, tenant = services_of(request), tenant_of(request)
     return await services.reader.run(tenant, await services.replayer.retry_run(tenant, run_id_of(run_id), data.payload))
+
+
+def refuse_payload(data: ReplayRequest | None, verb: str) -> None:
+    """A field that is accepted has an effect."""
+    if data is not None and memoryview(data.payload):
+        raise InvalidInput(f"{verb} has no use for a payload", field="payload", hint="leave it out")
 
 
 def run_id_of(text: str) -> UUID:

@@ -39,8 +39,10 @@ where d.tenant_id = $1 and d.run_id = $2
 select count(*)::int from mainspring.dead_letters where tenant_id = $1
 
 -- name: lock
--- In key order, and before their jobs.
-select d.run_id, d.job_id, d.lane_id, d.name, d.payload::text as payload_text, d.spec::text as spec_text
+-- In key order, and before their jobs. $3: whether the definition is looked at, or only goes over into the new run; of
+-- 500 letters, the payloads may be 128 MiB.
+select d.run_id, d.job_id, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
+       case when $3 then d.spec::text end as spec_text
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = any ($2::uuid[])
 order by d.run_id

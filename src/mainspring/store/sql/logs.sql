@@ -62,12 +62,14 @@ where tenant_id = $1 and run_id = $2
 order by attempt, fence desc
 
 -- name: expired
--- Logs that nobody has written to since the history of that day was dropped.
+-- Logs that nobody has written to since the history of that day was dropped, of runs that have gone with it: one that
+-- printed early and ended days later is still there.
 select g.run_id, g.attempt, g.fence, g.tenant_id
 from mainspring.run_logs g
 where g.created_at < (select clock_timestamp()) - make_interval(days => $1)
   and g.updated_at < (select clock_timestamp()) - make_interval(days => $1)
   and not exists (select from mainspring.runs r where r.run_id = g.run_id)
+  and not exists (select from mainspring.run_history h where h.run_id = g.run_id)
 limit $2
 
 -- name: forget

@@ -59,13 +59,15 @@ class HttpExecutor:
                 ending = await self._call(attempt)
             except asyncio.CancelledError:
                 ending = failed("the call was broken off by its worker")
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
             if attempt.log is not None and not attempt.fenced:
                 with suppress(asyncio.CancelledError):  # asked again, more urgently: then the log stays as it is
                     await attempt.log.finish()
         finally:
             attempt.kill = None
             self._calls.discard(task)
-        return ending if attempt.stopping is None else ending_after_stop(attempt)
+        return ending
 
     async def _call(self, attempt: Attempt) -> Ending:
         order = attempt.order

@@ -26,6 +26,7 @@ from mainspring.worker.attempt import (
     OpenLog,
     ending_after_stop,
     failed,
+    grace_of,
 )
 from mainspring.worker.executors.process_child import Origin, Unfit, WarmChild, in_words, start_child
 from mainspring.worker.executors.process_pool import RUNS_EACH, ProcessPool
@@ -130,7 +131,7 @@ class ProcessExecutor:
         order = attempt.order
         begin = _begin(order, child)
         attempt.kill = child.ward.kill
-        stopping = _Stopping(child, begin.run_id, _grace(order, self._kill_grace))
+        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace))
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
             child.ward.limit(_for_the_tree(begin.limits, child))
@@ -206,10 +207,6 @@ def _begin(order: RunOrder, child: WarmChild) -> Begin:
 
 def _give_up(waiting: asyncio.Future[WarmChild]) -> None:
     waiting.cancel()
-
-
-def _grace(order: RunOrder, usual: float) -> float:
-    return usual if order.setup is None or order.setup.kill_grace is None else order.setup.kill_grace
 
 
 def _for_the_tree(limits: Limits, child: WarmChild) -> Limits:

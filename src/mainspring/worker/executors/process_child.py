@@ -69,7 +69,7 @@ async def _spawned(origin: Origin) -> WarmChild:
             os.close(output_in)
         undo.pop_all()
     ours.setblocking(False)
-    child = WarmChild(ward, output, origin)
+    child = WarmChild(ward, ours.fileno(), output, origin)
     await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
     return child
 
@@ -85,7 +85,7 @@ class WarmChild(asyncio.Protocol):
     """`runs` counts what it was given, `memory` is what it had in use before the first. `on_lost` is called when it is
     gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run."""
 
-    def __init__(self, ward: Ward, output: int, origin: Origin) -> None:
+    def __init__(self, ward: Ward, channel: int, output: int, origin: Origin) -> None:
         self.ward = ward
         self.runs = 0
         self.memory = 0
@@ -93,6 +93,7 @@ class WarmChild(asyncio.Protocol):
         self.unheard = False
         self.on_lost: Callable[[WarmChild], None] | None = None
         self._origin = origin
+        self._channel = channel
         self._output = output
         self._words = words()
         self._transport: asyncio.WriteTransport | None = None
@@ -149,11 +150,9 @@ class WarmChild(asyncio.Protocol):
             self._pausing.cancel()
             self._read_on()
         self._ended = self._loop.create_future()
+        self.unheard = not self._send(framed(begin))
         if self.lost:
-            self.unheard = True
             self._ended.set_result(None)
-        else:
-            self._send(framed(begin))
         return self._ended
 
     def halt(self, run_id: str) -> None:
@@ -200,16 +199,28 @@ class WarmChild(asyncio.Protocol):
         "connection reset" then, and not "end of file", if something was not read: the last thing that we sent, which
         is the run unless that was told to stop. So nobody need acknowledge what has been read."""
         self.lost = True
-        self.unheard = error is not None
+        self.unheard = self.unheard or error is not None
         for future in (self._ready, self._ended):
             if future is not None and not future.done():
                 future.set_result(None)
         if self.on_lost is not None:
             self.on_lost(self)
 
-    def _send(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+    def _send(self, data: bytes) -> bool:
+        """False when the child is gone. Past the transport where that can be done, which would not tell."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        sent = 0
+        if not self._transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._channel, data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return False  # we are about to read that it is gone
+        if sent < len(data):
+            self._transport.write(data[sent:])
+        return True
 
     # -- its output
 

@@ -22,10 +22,12 @@ from mainspring.worker.attempt import (
     ending_after_stop,
     failed,
 )
-from mainspring.worker.capture import Voice, current
+from mainspring.worker.capture import Voice, current, shielded
 from mainspring.worker.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.executors.threads import ThreadPool
+from mainspring.worker.interruption import Interruption
 
+_BROKEN_OFF = failed("the task was broken off by its worker")
 _set_current = current.set
 
 
@@ -84,6 +86,7 @@ class PythonExecutor:
                 ending = ending_after_stop(attempt)
             if context is not None:
                 await _clean_up(context)
+                attempt.on_stop = None  # or it would take the garbage collector to free the two
             if attempt.log is not None:
                 await _finish_log(attempt)
             return ending
@@ -100,9 +103,12 @@ class PythonExecutor:
                 call = task.bind_json(attempt.order.payload, context)
             except Exception as error:  # noqa: BLE001 - annotations are the user's code too
                 return ending_of_error(error)
-            attempt.on_stop = context.cancel
+            interruption = attempt.interruption = Interruption()
+            attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt
             attempt.heeds = Heeds.NOTHING
-            ending = await self._threads.run(partial(_called, call, context))
+            ending = await self._threads.run(partial(_called, call, context, interruption))
+            attempt.on_stop = attempt.kill = None
+            attempt.heeds = Heeds.REQUEST  # it is over, however long its log takes
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None:
@@ -138,7 +144,9 @@ class _Channel:
         self._note_progress = note_progress
 
     def progress(self, fraction: float | None, message: str | None) -> None:
-        if self._note_progress is not None:
+        if self._note_progress is None:
+            return
+        with shielded(self._attempt):
             self._note_progress(self._attempt, fraction, message)
 
     def log(self, text: str) -> None:
@@ -146,9 +154,9 @@ class _Channel:
             self._voice.write(self._attempt, text.encode("utf-8", "backslashreplace"))
 
 
-def _called(call: Callable[[], Any], context: Context) -> Ending:
-    """In the thread: the task, and what it wants done after it."""
-    ending = ending_of_call(call)
+def _called(call: Callable[[], Any], context: Context, interruption: Interruption) -> Ending:
+    """In the thread: the task, and what it wants done after it, which is not broken off."""
+    ending = interruption.run(partial(ending_of_call, call), _BROKEN_OFF)
     for clean_up in context.take_cleanups():
         try:
             if inspect.iscoroutine(left := clean_up()):

@@ -21,7 +21,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.sdk.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
-from mainspring.worker.attempt import Attempt, Ending, Execute, Heeds, OpenLog, ending_after_stop, failed
+from mainspring.worker.attempt import Attempt, Ending, Execute, Heeds, OpenLog, ending_after_stop, failed, grace_of
 from mainspring.worker.executors.output import OUTPUT_KEPT, Output
 from mainspring.worker.executors.sandbox import WRAPPER, NoSandbox, in_bubblewrap
 from mainspring.worker.ward import SpawnOrder, Ward
@@ -128,7 +128,7 @@ class ShellExecutor:
             if not ward.exited.is_set():
                 ward.terminate()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._grace(attempt)):
+                    async with asyncio.timeout(grace_of(attempt.order, self._kill_grace)):
                         await ward.gone.wait()
                 ward.kill()
             await ward.gone.wait()
@@ -136,10 +136,6 @@ class ShellExecutor:
             ward.close()
             attempt.kill = None
             self._wards.discard(ward)
-
-    def _grace(self, attempt: Attempt) -> float:
-        setup = attempt.order.setup
-        return self._kill_grace if setup is None or setup.kill_grace is None else setup.kill_grace
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from mainspring.sdk.context import Context
 from mainspring.sdk.task import Task
 from mainspring.worker.attempt import SUCCEEDED, Ending, failed
 from mainspring.worker.endings import ending_of_call, ending_of_error, ending_of_result
+from mainspring.worker.interruption import Halted
 from mainspring.worker.warm.confines import Confines
 from mainspring.worker.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
 from mainspring.worker.warm.leftovers import Leftovers
@@ -39,10 +40,6 @@ _CHUNK = 256 * 1024
 _EXIT_FORKED = 70
 # How long the flag may take to go up in the thread that raises it; it waits only for code that holds the flag's lock.
 _FLAG = 0.05
-
-
-class Halted(BaseException):
-    """Raised in a plain function whose run is to end. No Exception, so that `except Exception` does not swallow it."""
 
 
 class Interpreter:
