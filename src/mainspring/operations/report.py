@@ -132,7 +132,8 @@ def _decide(
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
-        ending = runs.Ending(run_id, fence, int(state), reason, error, before, outcome.ran_ms, outcome.held_ms, attempt)
+        ran_ms = None if lost else outcome.ran_ms  # nobody knows when a lost attempt ended
+        ending = runs.Ending(run_id, fence, int(state), reason, error, before, ran_ms, outcome.held_ms, attempt)
         following.endings.append(ending)
 
     def again(how: str, delay: float, given_back: int = 0) -> None:

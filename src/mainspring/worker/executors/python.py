@@ -207,6 +207,8 @@ def _without_effect(attempt: Attempt) -> Ending | None:
     }
     for name, value in asked.items():
         if value:
+            if name == "sandbox":
+                return failed("sandbox has an effect only on shell commands", retry=False)
             return failed(
                 f"{name} has an effect only on shell and process tasks: declare the task with executor='process'",
                 retry=False,
