@@ -322,7 +322,8 @@ def test_a_setting_that_needs_a_process_fails_for_good(task: str, setup: RunSetu
         scene.take(order)
         ending = await scene.ending(order)
         assert (ending.status, ending.retry) == ("FAILED", False)
-        assert (ending.error or "").startswith(f"{name} has an effect only on shell and process tasks")
+        kinds = "shell commands" if name == "sandbox" else "shell and process tasks"
+        assert (ending.error or "").startswith(f"{name} has an effect only on {kinds}")
 
     on_a_scene(test)
 
