@@ -9,22 +9,21 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority, spec_from_text
-from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
+from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.store.jobs import definition_of
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Record
 from mainspring.store.workers import WorkerState
-from mainspring.wire.execution import RunSetup
-from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunView, WorkerView
 
 
 def job_view(row: Record, lane: Lane) -> JobView:
     """A job that has a jobs row."""
     definition = definition_of(row, lane)
-    return _job_view(
+    return show_job(
         definition,
         job_id=row["job_id"],
         status=JobStatus(StoredJobStatus(row["status"]).name),
@@ -58,7 +57,7 @@ def fired_job_view(row: Record, lane: Lane) -> JobView:
         spec=spec_from_text(row["spec_text"]),
         required_labels=lane.required_labels,
     )
-    return _job_view(
+    return show_job(
         definition,
         job_id=job_id_of(row),
         status=status,
@@ -69,68 +68,6 @@ def fired_job_view(row: Record, lane: Lane) -> JobView:
         created_at=created,
         updated_at=row["ended_at"] if ended else (row["claimed_at"] or row["ready_at"]),
     )
-
-
-def _job_view(
-    definition: JobDefinition,
-    *,
-    job_id: str,
-    status: JobStatus,
-    next_fire_at: datetime | None,
-    last_fired_for: datetime | None,
-    shard: int | None,
-    version: int,
-    created_at: datetime,
-    updated_at: datetime,
-) -> JobView:
-    spec, schedule = definition.spec, definition.schedule
-    setup = spec.setup or RunSetup()
-    return JobView(
-        job_id=job_id,
-        name=definition.name or definition.task,
-        task=definition.task,
-        command=spec.command,
-        http=setup.http,
-        schedule_type=schedule.kind.value,
-        schedule=schedule.words(),
-        status=status.value,
-        schedule_time=schedule.at,
-        cron_expression=schedule.cron,
-        timezone=schedule.timezone if schedule.kind is ScheduleKind.CRON else None,
-        every=schedule.every,
-        payload=raw(definition.payload),
-        max_retries=spec.retry.max_attempts - 1,
-        retry=_retry_view(spec.retry),
-        timeout=spec.timeout,
-        run_timeout=spec.run_timeout,
-        kill_grace=setup.kill_grace,
-        env=setup.env or {},
-        limits=setup.limits,
-        sandbox=setup.sandbox,
-        required_labels=definition.required_labels or {},
-        misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
-        overlap=definition.overlap.word,
-        delivery=spec.delivery.value,
-        idempotency_key=spec.idempotency_key,
-        owner=spec.owner,
-        description=spec.description,
-        labels=spec.labels or {},
-        queue=definition.queue,
-        priority=Priority(definition.priority).word,
-        next_fire_at=next_fire_at,
-        last_fired_for=last_fired_for,
-        shard_id=shard,
-        version=version,
-        created_at=created_at,
-        updated_at=updated_at,
-    )
-
-
-def _retry_view(retry: RetryPolicy) -> RetryView:
-    rules = [
-        RetryRuleView(rule.then, rule.errors, rule.exit_codes, rule.http_statuses, rule.after) for rule in retry.rules
-    ]
-    return RetryView(retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, rules)
 
 
 def run_view(row: Record, lane: Lane, *, lacking: str | None = None) -> RunView:

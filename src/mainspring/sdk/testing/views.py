@@ -8,58 +8,22 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.job import Priority
-from mainspring.domain.schedule import ScheduleKind
+from mainspring.domain.showing import show_job
 from mainspring.sdk.testing.records import BoxJob, BoxRun
-from mainspring.wire.execution import RunSetup
-from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import DeadLetterView, ProgressView, RunView
 
 WORKER = "box"
 
 
 def job_view(job: BoxJob) -> JobView:
-    definition = job.definition
-    spec, schedule = definition.spec, definition.schedule
-    setup = spec.setup or RunSetup()
-    retry = spec.retry
-    rules = [
-        RetryRuleView(rule.then, rule.errors, rule.exit_codes, rule.http_statuses, rule.after) for rule in retry.rules
-    ]
-    return JobView(
+    return show_job(
+        job.definition,
         job_id=job.job_id,
-        name=definition.name or definition.task,
-        task=definition.task,
-        command=spec.command,
-        http=setup.http,
-        schedule_type=schedule.kind.value,
-        schedule=schedule.words(),
-        status=job.status.value,
-        schedule_time=schedule.at,
-        cron_expression=schedule.cron,
-        timezone=schedule.timezone if schedule.kind is ScheduleKind.CRON else None,
-        every=schedule.every,
-        payload=_raw(definition.payload),
-        max_retries=retry.max_attempts - 1,
-        retry=RetryView(retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, rules),
-        timeout=spec.timeout,
-        run_timeout=spec.run_timeout,
-        kill_grace=setup.kill_grace,
-        env=setup.env or {},
-        limits=setup.limits,
-        sandbox=setup.sandbox,
-        required_labels=definition.required_labels or {},
-        misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
-        overlap=definition.overlap.word,
-        delivery=spec.delivery.value,
-        idempotency_key=spec.idempotency_key,
-        owner=spec.owner,
-        description=spec.description,
-        labels=spec.labels or {},
-        queue=definition.queue,
-        priority=Priority(definition.priority).word,
+        status=job.status,
         next_fire_at=job.next_fire,
         last_fired_for=job.last_fired_for,
-        shard_id=None,
+        shard=None,
         version=job.version,
         created_at=job.created_at,
         updated_at=job.updated_at,

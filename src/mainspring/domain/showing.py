@@ -1,0 +1,77 @@
+"""A job as clients see it, from its definition. One place for the server and for a box in a test."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.retry import RetryPolicy
+from mainspring.domain.schedule import ScheduleKind
+from mainspring.domain.transitions import JobStatus
+from mainspring.wire.execution import RunSetup
+from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+
+
+def show_job(
+    definition: JobDefinition,
+    *,
+    job_id: str,
+    status: JobStatus,
+    next_fire_at: datetime | None,
+    last_fired_for: datetime | None,
+    shard: int | None,
+    version: int,
+    created_at: datetime,
+    updated_at: datetime,
+) -> JobView:
+    """The definition with what has become of it so far."""
+    spec, schedule = definition.spec, definition.schedule
+    setup = spec.setup or RunSetup()
+    return JobView(
+        job_id=job_id,
+        name=definition.name or definition.task,
+        task=definition.task,
+        command=spec.command,
+        http=setup.http,
+        schedule_type=schedule.kind.value,
+        schedule=schedule.words(),
+        status=status.value,
+        schedule_time=schedule.at,
+        cron_expression=schedule.cron,
+        timezone=schedule.timezone if schedule.kind is ScheduleKind.CRON else None,
+        every=schedule.every,
+        payload=None if definition.payload is None else msgspec.Raw(definition.payload),
+        max_retries=spec.retry.max_attempts - 1,
+        retry=_retry_view(spec.retry),
+        timeout=spec.timeout,
+        run_timeout=spec.run_timeout,
+        kill_grace=setup.kill_grace,
+        env=setup.env or {},
+        limits=setup.limits,
+        sandbox=setup.sandbox,
+        required_labels=definition.required_labels or {},
+        misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
+        overlap=definition.overlap.word,
+        delivery=spec.delivery.value,
+        idempotency_key=spec.idempotency_key,
+        owner=spec.owner,
+        description=spec.description,
+        labels=spec.labels or {},
+        queue=definition.queue,
+        priority=Priority(definition.priority).word,
+        next_fire_at=next_fire_at,
+        last_fired_for=last_fired_for,
+        shard_id=shard,
+        version=version,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def _retry_view(retry: RetryPolicy) -> RetryView:
+    rules = [
+        RetryRuleView(rule.then, rule.errors, rule.exit_codes, rule.http_statuses, rule.after) for rule in retry.rules
+    ]
+    return RetryView(retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, rules)
