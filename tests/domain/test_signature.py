@@ -244,6 +244,16 @@ def test_what_is_no_schema_is_no_signature(schema: object) -> None:
     assert read_signature("odd", schema) is None
 
 
+def test_a_refusal_names_the_choices() -> None:
+    signature = read_signature(
+        "paint", {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
+    )
+    assert signature is not None
+    with pytest.raises(InvalidInput) as refused:
+        signature.check('{"colour": "green"}')
+    assert (refused.value.field, refused.value.expected) == ("payload.colour", "red or blue")
+
+
 def test_patterns_are_left_to_the_worker() -> None:
     """One that backtracks would hold up everybody else's submissions."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x+)+y$"}}}

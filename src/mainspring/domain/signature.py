@@ -48,15 +48,18 @@ Schema = Mapping[str, Any]
 class Signature:
     """What one task takes. `check` raises InvalidInput (bad_payload) that names the parameter."""
 
-    __slots__ = ("_decode", "_optional", "_required", "_task")
+    __slots__ = ("_choices", "_decode", "_optional", "_required", "_task")
 
     def __init__(self, task: str, schema: Schema) -> None:
         self._task = task
         self._decode = msgspec.json.Decoder(_Translation(schema).whole()).decode
-        resolved = _Translation(schema).resolved(schema)
+        translation = _Translation(schema)
+        resolved = translation.resolved(schema)
         properties, required = _properties(resolved), _names(resolved.get("required"))
         self._required = [name for name in properties if name in required]
         self._optional = [name for name in properties if name not in required]
+        schemas = {name: translation.resolved(of) for name, of in properties.items() if isinstance(of, dict)}
+        self._choices = {name: _choices(of) for name, of in schemas.items()}
 
     def check(self, payload: str | None) -> None:
         """Refuse a payload (JSON text; None is an empty one) that does not fit."""
@@ -82,6 +85,7 @@ class Signature:
             return self._refusal(f"{self._task} has no parameter {name}", name, hint=hint)
         words = words.replace("`", "")
         expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
+        expected = expected or self._choices.get(path)
         what = f"the parameter {path}" if path else "the payload"
         return self._refusal(f"{what} does not fit {self._task}: {words[:1].lower()}{words[1:]}", path, expected)
 
@@ -249,6 +253,12 @@ def _reference(schema: Schema) -> str | None:
 def _properties(schema: Schema) -> dict[str, Any]:
     found = schema.get("properties")
     return found if isinstance(found, dict) else {}
+
+
+def _choices(schema: Schema) -> str | None:
+    """The values that a parameter may have, in words, when they are few."""
+    values = schema.get("enum")
+    return " or ".join(map(str, values)) if isinstance(values, list) and len(values) <= _SHOWN_NAMES else None
 
 
 def _names(value: object) -> list[str]:
