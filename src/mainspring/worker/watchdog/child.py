@@ -12,8 +12,9 @@ from .tree import signal_at_parents_death
 
 _CHANNEL = 3
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-# Python ignores the first two and the watchdog the others; what is ignored stays so through exec.
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What is ignored stays so through exec: by Python (SIGPIPE), by the watchdog, or by whoever started the worker (a shell
+# starts what runs in its background without SIGINT and SIGQUIT).
+_RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def become(order: dict[str, Any], output: int, channel: int | None, group: str | None) -> NoReturn:
@@ -29,8 +30,9 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
         if channel is not None:
             os.dup2(channel, _CHANNEL)
             os.set_inheritable(_CHANNEL, True)  # dup2 does not when it is in its place already
-        for number in _IGNORED:
-            signal.signal(number, signal.SIG_DFL)
+        for number in _RESETTABLE:
+            if signal.getsignal(number) != signal.SIG_DFL:
+                signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if group is not None:
             cgroup.enter(group)
