@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from pathlib import Path
 
@@ -62,6 +63,12 @@ async def test_what_is_no_store_is_refused_with_what_would_be(where: str) -> Non
         await open_log_files(where).check()
     assert refused.value.field == "log_store"
     assert "s3://bucket/prefix" in (refused.value.expected or "")
+
+
+async def test_servers_that_start_together_do_not_take_each_others_probe(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    await asyncio.gather(*(open_log_files(place).check() for _ in range(200)))
+    assert list(place.iterdir()) == []
 
 
 async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

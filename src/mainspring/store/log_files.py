@@ -17,6 +17,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, MemoryStore, from_url
 
 from mainspring.domain.errors import InvalidInput, Unavailable
+from mainspring.kernel.ids import uuid7
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _SCHEMES = ("s3", "gs", "az")
 _EXPECTED = "a folder, or s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix"
 _FAILURES = (BaseError, OSError)
-_PROBE = "probe"
 _DELETED_AT_ONCE = 500
 
 
@@ -46,10 +46,11 @@ class LogFiles:
         return cls(MemoryStore(), "memory")
 
     async def check(self) -> None:
-        """Write and remove something; raises InvalidInput when that cannot be done."""
+        """Write and remove something of our own; raises InvalidInput when that cannot be done."""
+        probe = f"probe-{uuid7()}"
         try:
-            await obstore.put_async(self._objects, _PROBE, b"mainspring", use_multipart=False)
-            await obstore.delete_async(self._objects, _PROBE)
+            await obstore.put_async(self._objects, probe, b"mainspring", use_multipart=False)
+            await obstore.delete_async(self._objects, probe)
         except _FAILURES as error:
             raise _unusable(self.where, error) from error
 
