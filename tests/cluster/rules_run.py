@@ -45,7 +45,7 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
         case (2, 2):  # a cancel was asked for, or it says how far it is; whose it is does not change
             kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
             asked = old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
-            told = _without_progress(old) == _without_progress(new)  # a word may come twice, and says the same then
+            told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
             legal = kept and (asked or told)
         case _:
             legal = False
@@ -53,8 +53,13 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
         yield f"run {run}: {_step(event)} is not legal"
 
 
+def _progress(row: Row) -> int:
+    """The number of the last word that was taken."""
+    return int(row.get("progress_number") or 0)
+
+
 def _without_progress(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in ("progress", "progress_text")}
+    return {name: value for name, value in row.items() if not name.startswith("progress")}
 
 
 def _legal_end(run: str, history: History, event: Event) -> Iterator[str]:

@@ -30,7 +30,7 @@ async def test_it_is_seen_while_the_exchange_that_brought_it_is_parked(
     worker = HandWorker(api)
     [order] = await worker.claim()
     assert await progress(api, job_id) is None
-    said = Progress(order.run_id, order.fence, 0.5, "page 50 of 100")
+    said = Progress(order.run_id, order.fence, 1, 0.5, "page 50 of 100")
     parked = await park(assembly, worker, progress=[said])
 
     async def seen() -> bool:
@@ -38,7 +38,7 @@ async def test_it_is_seen_while_the_exchange_that_brought_it_is_parked(
 
     await until(seen)
     assert not parked.done()
-    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, None, "nearly there")])
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 2, None, "nearly there")])
     assert reply.fenced == [] and (await parked).superseded
     assert await progress(api, job_id) == {"fraction": None, "message": "nearly there"}
 
@@ -47,7 +47,7 @@ async def test_it_goes_along_with_outcomes_of_others(api: httpx.AsyncClient) -> 
     await submit(api, 2)
     worker = HandWorker(api)
     first, second = await worker.claim(2)
-    said = Progress(second.run_id, second.fence, 0.25)
+    said = Progress(second.run_id, second.fence, 1, 0.25)
     reply = await worker.exchange(outcomes=[outcome(first)], progress=[said])
     assert (reply.acked, reply.fenced) == (1, [])
     assert await progress(api, second.job_id) == {"fraction": 0.25, "message": None}
@@ -57,7 +57,7 @@ async def test_a_new_attempt_begins_without_it(api: httpx.AsyncClient, connectio
     await submit(api, retry={"base": 0})
     worker = HandWorker(api)
     [order] = await worker.claim()
-    await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.9, "almost")])
+    await worker.exchange(progress=[Progress(order.run_id, order.fence, 1, 0.9, "almost")])
     await worker.report(outcome(order, "FAILED", error="no"))
     row = await connection.fetchrow("select progress, progress_text from mainspring.runs")
     assert tuple(row) == (None, None)
@@ -71,14 +71,29 @@ async def test_a_stale_one_is_fenced_and_changes_nothing(
     [order] = await worker.claim()
     await other.hello()
     for whoever, fence in ((worker, order.fence + 1), (worker, order.fence - 1), (other, order.fence)):
-        reply = await whoever.exchange(progress=[Progress(order.run_id, fence, 0.9, "mine")])
+        reply = await whoever.exchange(progress=[Progress(order.run_id, fence, 1, 0.9, "mine")])
         assert reply.fenced == [order.run_id]
     assert await progress(api, job_id) is None
     await worker.report(outcome(order))
     before = [tuple(row) for row in await connection.fetch("select * from mainspring.run_history")]
-    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.9, "still")])
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 1, 0.9, "still")])
     assert reply.fenced == [order.run_id]
     assert [tuple(row) for row in await connection.fetch("select * from mainspring.run_history")] == before
+
+
+async def test_an_earlier_word_that_comes_late_or_twice_is_acknowledged_and_changes_nothing(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    [job_id] = await submit(api)
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    early, late = (Progress(order.run_id, order.fence, number, number / 10, "said") for number in (1, 2))
+    await worker.exchange(progress=[early, late])
+    kept = await connection.fetchrow("select xmin, * from mainspring.runs")
+    for again in ([early], [late], [late, early]):
+        assert (await worker.exchange(progress=again)).fenced == []
+    assert await connection.fetchrow("select xmin, * from mainspring.runs") == kept
+    assert await progress(api, job_id) == {"fraction": pytest.approx(0.2), "message": "said"}
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1])
@@ -86,13 +101,13 @@ async def test_a_share_is_from_0_to_1(api: httpx.AsyncClient, fraction: float) -
     await submit(api)
     worker = HandWorker(api)
     [order] = await worker.claim()
-    assert (await worker.ask(progress=[Progress(order.run_id, order.fence, fraction)])).status_code == 422
+    assert (await worker.ask(progress=[Progress(order.run_id, order.fence, 1, fraction)])).status_code == 422
 
 
 async def test_words_that_cannot_be_stored_do_not_cost_the_worker_its_exchange(api: httpx.AsyncClient) -> None:
     [job_id] = await submit(api)
     worker = HandWorker(api)
     [order] = await worker.claim()
-    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 0.5, "a\0b")])
+    reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 1, 0.5, "a\0b")])
     assert reply.fenced == []
     assert await progress(api, job_id) == {"fraction": 0.5, "message": "a\ufffdb"}

@@ -64,12 +64,14 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
 async def note_progress(
     connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress]
 ) -> list[UUID]:
-    """Keep how far these runs have come; gives those that are not this worker's any more."""
+    """Keep how far these runs have come, unless a later word is known; gives those that are not this worker's any
+    more."""
     rows = await connection.fetch(
         _SQL["note_progress"],
         worker_id,
         [word.run_id for word in words],
         [word.fence for word in words],
+        [word.number for word in words],
         [word.fraction for word in words],
         [None if word.message is None else word.message.replace("\x00", "\ufffd") for word in words],
         tenant,

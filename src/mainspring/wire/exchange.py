@@ -56,10 +56,12 @@ class Held(msgspec.Struct, array_like=True):
 
 
 class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How far a running attempt has come: a share from 0 to 1, and words."""
+    """How far a running attempt has come: a share from 0 to 1, and words. `number` rises from word to word of an
+    attempt: one that comes late, or twice, changes nothing."""
 
     run_id: UUID
     fence: int
+    number: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
     message: Annotated[str, Meta(max_length=1000)] | None = None
 

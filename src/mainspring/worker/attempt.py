@@ -82,6 +82,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     `on_stop` is how its executor is told that it is to stop; `kill` ends it at once, where that is possible.
     `interruption` is there for one that runs in a thread.
+    `words_sent` counts the words of progress that were sent.
     `fenced` means that the server no longer takes it for ours: whatever becomes of it is not reported.
     """
 
@@ -99,6 +100,7 @@ class Attempt(msgspec.Struct, eq=False):
     fenced: bool = False
     log: LogSink | None = None
     progress: Progressed | None = None
+    words_sent: int = 0
     interruption: Interruption | None = None
 
 

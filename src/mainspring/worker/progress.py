@@ -63,7 +63,8 @@ class ProgressBook:
             self._not_before[key] = now + EVERY
             if (said := attempt.progress) is not None:
                 order = attempt.order
-                taken.append(Progress(order.run_id, order.fence, said.fraction, said.message))
+                attempt.words_sent += 1
+                taken.append(Progress(order.run_id, order.fence, attempt.words_sent, said.fraction, said.message))
         return taken
 
     def put_back(self, lost: Iterable[Attempt]) -> None:

@@ -154,7 +154,8 @@ for no key update of r
 -- guard: fence and RUNNING; the row is locked by the caller.
 update mainspring.runs r
 set state = 1, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
-    claimed_at = null, last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null,
+    claimed_at = null, last_error = coalesce(o.error, r.last_error),
+    progress = null, progress_text = null, progress_number = null,
     ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[])
          as o (run_id, fence, delay, given_back, error)

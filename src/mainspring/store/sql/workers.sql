@@ -33,23 +33,27 @@ returning worker_id
 
 -- name: note_progress
 -- How far attempts have come. The rows are locked in key order first, as everywhere.
--- guard: run, fence, worker incarnation and RUNNING; the caller compares what came back with what it sent.
+-- guard: run, fence, worker incarnation, RUNNING and a number above the last one's; the caller compares what came
+-- back with what it sent: it is every run that is still this worker's, also where the word was an old one.
 with word as materialized (
     select distinct on (w.run_id, w.fence) w.*
-    from unnest($2::uuid[], $3::int[], $4::real[], $5::text[]) as w (run_id, fence, fraction, message)
+    from unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
+        as w (run_id, fence, number, fraction, message)
+    order by w.run_id, w.fence, w.number desc
 ), locked as materialized (
-    select r.run_id, r.fence, w.fraction, w.message
+    select r.run_id, r.fence, w.number, w.fraction, w.message
     from mainspring.runs r
     join word w on r.run_id = w.run_id and r.fence = w.fence
-    where r.worker_id = $1 and r.tenant_id = $6 and r.state + 0 = 2
+    where r.worker_id = $1 and r.tenant_id = $7 and r.state + 0 = 2
     order by r.run_id
     for no key update of r
+), told as (
+    update mainspring.runs r
+    set progress = l.fraction, progress_text = l.message, progress_number = l.number
+    from locked l
+    where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = 2 and l.number > coalesce(r.progress_number, 0)
 )
-update mainspring.runs r
-set progress = l.fraction, progress_text = l.message
-from locked l
-where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = 2
-returning r.run_id
+select run_id from locked
 
 -- name: beat_0
 -- unguarded: append-only.
