@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-import mainspring.testing
 from mainspring import (
     Conflict,
     Context,
-    GiveUp,
     InvalidBatch,
     InvalidInput,
     Mainspring,
     NotFound,
     NotSupportedYet,
-    Retry,
     RunFailed,
 )
-from mainspring.testing import Box
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def boxed(app: Mainspring, **settings: Any) -> Box:
-    return mainspring.testing.run(app, start=BEGIN, **settings)
-
-
-def app_that(function: Any, **options: Any) -> tuple[Mainspring, Any]:
-    app = Mainspring()
-    return app, app.task("task", **options)(function)
+from .a_box import BEGIN, always, app_that, boxed
 
 
 def test_a_result_is_what_a_client_would_get() -> None:
@@ -60,134 +47,6 @@ def test_async_tasks_and_process_tasks_run_too() -> None:
     with boxed(app):
         assert awaited.submit(1).result() == 2
         assert apart.submit(1).result() == 3
-
-
-def test_a_failing_task_is_tried_again_on_the_boxs_clock() -> None:
-    moments: list[datetime] = []
-    app = Mainspring()
-
-    @app.task(retry={"max_attempts": 4, "base": "1h", "cap": "1d", "jitter": 0})
-    def flaky(ctx: Context) -> int:
-        moments.append(box.now)
-        if ctx.attempt < 4:
-            raise ValueError(f"attempt {ctx.attempt}")
-        return ctx.attempt
-
-    with boxed(app) as box:
-        handle = flaky.submit()
-        box.run_pending()
-        run = box.runs[0]
-        assert (run.status, run.attempt, run.reason) == ("SCHEDULED", 1, "backing off after attempt 1 of 4")
-        assert run.ready_at == BEGIN + timedelta(hours=1)
-        assert handle.result(timeout=8 * 3600) == 4
-    assert [moment - BEGIN for moment in moments] == [timedelta(hours=hours) for hours in (0, 1, 3, 7)]
-    assert run.errors == ["ValueError: attempt 1", "ValueError: attempt 2", "ValueError: attempt 3"]
-    assert (run.error, run.ended_at) == (None, BEGIN + timedelta(hours=7))
-
-
-def test_jitter_is_the_same_each_time_and_another_with_another_seed() -> None:
-    def ends(seed: int) -> datetime | None:
-        app, task = app_that(_always("no"), retries=5)
-        with boxed(app, seed=seed) as box:
-            task.submit()
-            [run] = box.settle()
-        return run.ended_at
-
-    assert ends(seed=1) == ends(seed=1) != ends(seed=2)
-
-
-def test_a_task_may_say_when_it_wants_to_be_tried_again() -> None:
-    def limited(ctx: Context) -> str:
-        if ctx.attempt == 1:
-            raise Retry("rate limited", after=3600)
-        return "done"
-
-    app, task = app_that(limited)
-    with boxed(app) as box:
-        handle = task.submit()
-        box.advance("59m59s")
-        assert handle.status() == "SCHEDULED"
-        box.advance("1s")
-        assert handle.result() == "done"
-        assert box.runs[0].errors == ["Retry: rate limited"]
-
-
-def test_a_task_that_gives_up_is_a_dead_letter_at_once() -> None:
-    def hopeless() -> None:
-        raise GiveUp("no such account")
-
-    app, task = app_that(hopeless)
-    with boxed(app) as box:
-        handle = task.submit()
-        with pytest.raises(RunFailed, match="no such account") as caught:
-            handle.result()
-        assert caught.value.status == "FAILED"
-        [run] = box.dead_letters
-        assert (run.attempt, run.reason) == (1, "failed and asked not to be retried")
-
-
-def test_retry_rules_decide_by_the_class_of_the_error() -> None:
-    def declined() -> None:
-        raise KeyError("card")
-
-    rules = {"max_attempts": 3, "base": 1, "rules": [{"error": "LookupError", "then": "give_up"}]}
-    app, task = app_that(declined, retry=rules)
-    with boxed(app) as box:
-        task.submit()
-        [run] = box.settle()
-    assert (run.status, run.attempt) == ("FAILED", 1)
-    assert "rule retry.rules[0] gives up" in (run.reason or "")
-
-
-def test_a_run_without_tries_left_is_a_dead_letter_and_can_be_replayed() -> None:
-    keys: list[str] = []
-
-    def fussy(ctx: Context, good: bool = False) -> str:
-        keys.append(ctx.idempotency_key)
-        if not good:
-            raise ValueError("bad")
-        return "good"
-
-    app, task = app_that(fussy, retries=1)
-    with boxed(app) as box:
-        handle = task.submit()
-        box.settle()
-        [dead] = box.dead_letters
-        assert (dead.attempt, dead.reason) == (2, "failed 2 time(s), no tries left")
-        [letter] = box.client.dead_letters().dead_letters
-        assert (letter.run_id, letter.attempts, letter.error_message) == (dead.run_id, 2, "ValueError: bad")
-        again = box.client.replay(dead.run_id, {"good": True})
-        assert again.replay_of == dead.run_id
-        assert box.client.handle(handle.job_id, again.run_id).result() == "good"
-        assert box.dead_letters == []
-        with pytest.raises(Conflict, match="was repeated as run"):
-            box.client.replay(dead.run_id)
-    assert len(set(keys)) == 1  # what exactly_once goes by
-
-
-def test_what_ended_without_success_is_repeated_as_far_as_its_job_allows() -> None:
-    app = Mainspring()
-
-    @app.cron("@hourly")
-    @app.task(retries=0)
-    def shaky(ctx: Context) -> None:
-        if ctx.scheduled_for.hour < 3:
-            raise ValueError("too early")
-
-    with boxed(app) as box:
-        box.advance("3h")
-        first, second, good = box.runs
-        box.client.retry_run(first.run_id)
-        with pytest.raises(Conflict, match="a run of its job is alive"):
-            box.client.retry_run(second.run_id)
-        with pytest.raises(Conflict, match="has succeeded"):
-            box.client.retry_run(good.run_id)
-        assert box.client.discard(second.run_id).discarded == 1
-        box.run_pending()
-        assert [run.replay_of for run in box.dead_letters] == [first.run_id]
-        box.client.cancel_job("shaky")
-        with pytest.raises(Conflict, match="its job is CANCELLED"):
-            box.client.retry_run(box.dead_letters[0].run_id)
 
 
 def test_a_payload_that_does_not_fit_is_refused_when_it_is_submitted() -> None:
@@ -339,7 +198,7 @@ def test_what_a_task_logs_and_how_far_it_came_is_kept() -> None:
 
 
 def test_errors_are_kept_with_the_run_and_raised_if_wanted() -> None:
-    app, task = app_that(_always("broken"), retries=0)
+    app, task = app_that(always("broken"), retries=0)
     with boxed(app) as box:
         task.submit()
         [run] = box.run_pending()
@@ -404,7 +263,7 @@ def test_a_task_that_nobody_offers_waits_for_ever() -> None:
 
 
 def test_settle_says_what_does_not_end_in_time() -> None:
-    app, task = app_that(_always("no"), retry={"base": "20h", "cap": "1d", "max_attempts": 4})
+    app, task = app_that(always("no"), retry={"base": "20h", "cap": "1d", "max_attempts": 4})
     with boxed(app) as box:
         task.submit()
         with pytest.raises(TimeoutError, match="still alive"):
@@ -503,10 +362,3 @@ async def test_in_an_async_test_tasks_share_its_loop() -> None:
 
 
 async def _async_nothing() -> None: ...
-
-
-def _always(words: str) -> Any:
-    def fails() -> None:
-        raise ValueError(words)
-
-    return fails
