@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.worker import Worker
@@ -18,17 +20,20 @@ def sleeper(seconds: float = 60) -> RunOrder:
     return an_order("sleeps", payload={"seconds": seconds})
 
 
-def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again() -> None:
+def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)  # it does not hand back without being asked
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(*[an_order() for _ in range(3000)], *[sleeper() for _ in range(500)])
         await server.until(lambda: server.requests[-1].unstarted >= 5 and server.requests[-1].wait_ms)
-        begun, returned = time.monotonic(), 0
+        returned = 0
         while not returned:  # at first it trusts its pace; then it sees that no slot becomes free
             seen = len(server.requests)
             server.ask_back(3)
             await server.until(lambda: len(server.requests) > seen)  # noqa: B023
             returned = sum(outcome.status == "RETURNED" for outcome in server.outcomes.values())
-        assert time.monotonic() - begun < 0.45, "before the tidying that does it without being asked"
         assert returned == 3
         assert server.requests[-1].free == 0
 
@@ -48,21 +53,22 @@ def test_told_to_drain_it_finishes_and_leaves() -> None:
     against_a_server(test, timing=SLOW_BEATS)
 
 
-def test_progress_is_told_within_a_second_at_most_twice_a_second_and_the_parked_poll_goes_on() -> None:
+def test_progress_is_told_at_once_and_then_at_most_twice_a_second_and_the_parked_poll_goes_on() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         order = an_order("tells", payload={"steps": 140, "pause": 0.01})
         begun = time.monotonic()
         server.submit(order)
         await server.until(lambda: any(request.progress for request in server.requests))
-        assert time.monotonic() - begun < 1.0
+        assert order.run_id not in server.outcomes
         assert (await server.outcome_of(order)).status == "SUCCESS"
         told = [word for request in server.requests for word in request.progress]
-        assert 2 <= len(told) <= 4
+        assert 2 <= len(told) <= 2 + (time.monotonic() - begun) / 0.5
+        assert [word.number for word in told] == list(range(1, len(told) + 1))
         shares = [word.fraction or 0 for word in told]
         assert shares == sorted(shares) and told[-1].message
         other = an_order()
         server.submit(other)  # the worker still asks for work
-        await server.outcome_of(other, timeout=1.0)
+        await server.outcome_of(other)
 
     against_a_server(test, timing=SLOW_BEATS)
 
