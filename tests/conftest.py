@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -20,10 +21,15 @@ from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
-from mainspring.store.pool import Store, open_store
+from mainspring.store.pool import HOT_SETTINGS, Store, open_store
 
-settings.register_profile("mainspring", deadline=None, print_blob=True)
-settings.load_profile("mainspring")
+# The same examples each time, so that a change fails for what it changed. HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile("mainspring", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("search", deadline=None, print_blob=True, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "mainspring"))
+
+# A machine that stands still must not end a test's transaction. In production two seconds are all that others can wait.
+HOT_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
 
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"

@@ -54,7 +54,10 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
     for path, methods in ROUTES.items():
         assert path in paths, path
         assert methods <= paths[path].keys(), path
-    assert list(paths["/v1/runs/{run_id}/logs"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
+    log = paths["/v1/runs/{run_id}/logs"]["get"]
+    assert list(log["responses"]["200"]["content"]) == ["text/plain", "text/event-stream"]
+    assert [parameter["name"] for parameter in log["parameters"]] == ["run_id", "attempt", "follow", "Last-Event-ID"]
+    assert not [path for path in paths if path.startswith("/jobs")]  # these are the same, under a shorter name
 
     bodies = {
         ("/v1/jobs", "post"): JobRequest.__struct_fields__,
@@ -74,6 +77,36 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
         "oneOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]
     }
     assert all(operation.get("summary") for path in paths.values() for operation in path.values())
+
+
+async def test_refusals_and_the_token_are_in_the_schema_as_they_are(api: httpx.AsyncClient) -> None:
+    schema = (await api.get("/schema/openapi.json")).json()
+    assert schema["security"] == [{"token": []}]
+    assert schema["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    refused = await api.post("/v1/jobs:batch", json=[{"task": "a", "timeout": "x"}])
+    problem = resolved(schema, {"$ref": "#/components/schemas/Problem"})
+    assert set(refused.json()) <= set(problem["properties"]) and set(problem["required"]) <= set(refused.json())
+    assert set(refused.json()["errors"][0]) <= set(
+        resolved(schema, problem["properties"]["errors"]["items"])["properties"]
+    )
+    for path, item in schema["paths"].items():
+        for operation in item.values():
+            if path in ("/healthz", "/readyz"):
+                assert operation["security"] == []
+            else:
+                assert "400" not in operation["responses"] and "security" not in operation, path
+                [(media_type, content)] = operation["responses"]["default"]["content"].items()
+                assert (media_type, content["schema"]["$ref"]) == (
+                    refused.headers["content-type"], "#/components/schemas/Problem",
+                )  # fmt: skip
+    assert set(schema["paths"]["/v1/jobs"]["post"]["responses"]) == {"200", "201", "default"}
+    assert set(schema["paths"]["/v1/dead-letters/{run_id}/{verb}"]["post"]["responses"]) == {"200", "202", "default"}
+
+
+async def test_no_page_with_scripts_from_elsewhere_is_served(api: httpx.AsyncClient) -> None:
+    for page in ("swagger", "redoc", "elements", "rapidoc", "scalar"):
+        assert "cdn" not in (await api.get(f"/schema/{page}")).text
+    assert (await api.get("/schema")).json()["openapi"].startswith("3.1")
 
 
 def resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

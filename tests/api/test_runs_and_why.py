@@ -39,6 +39,7 @@ async def run_of(api: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
 async def one_of_each(api: httpx.AsyncClient) -> HandWorker:
     """A run in every state, called like it."""
     worker = HandWorker(api, queues=["default", "heavy"])
+    worker.card.slots = 1  # which it will use
     await make(api, "success", queue="heavy")
     await make(api, "dead", max_retries=0)
     await make(api, "cancelled")
@@ -205,3 +206,30 @@ async def test_why_tells_of_labels_that_no_worker_has(api: httpx.AsyncClient) ->
     able.card.labels = {"zone": "b", "gpu": "yes", "more": "x"}
     await able.hello()
     assert await why(api, run_id) == "It is queued: waiting for a free slot."
+    await able.exchange(draining=True)
+    assert await why(api, run_id) == "It is queued: every worker that could take it is draining."
+
+
+async def test_why_tells_of_a_tasks_concurrency_and_of_slots_that_are_kept(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    for job_id in ("one", "two", "three"):
+        await make(api, job_id)
+    await connection.execute("update mainspring.runs set ready_at = ready_at - interval '1 minute'")
+    full, able = HandWorker(api), HandWorker(api)
+    full.card.slots = able.card.slots = 1
+    await full.claim()
+    await able.claim()
+    [run_id] = [run["run_id"] for run in (await api.get("/v1/runs?status=queued")).json()["runs"]]
+    assert await why(api, run_id) == "It is queued: waiting for a free slot."
+    able.card.slots = 4
+    await able.hello()
+    narrow = "the worker with free slots runs 1 of task noop, as many as its concurrency allows on one worker"
+    assert await why(api, run_id) == f"It is queued: {narrow}."
+    able.card.queues = ["default", "a", "b", "c"]
+    await able.hello()
+    kept = "the free slots are kept for other queues (weights)"
+    assert await why(api, run_id) == f"It is queued: {narrow}, or {kept}."
+    idle = HandWorker(api)
+    await idle.hello()
+    assert await why(api, run_id) == "It is queued: waiting for a free slot.", "it is about to be fetched"

@@ -15,10 +15,10 @@ from tests.api.bookkeeping import problem, rows
 pytestmark = pytest.mark.anyio
 
 JSON = {"Content-Type": "application/json"}
-EMAIL = """{"job_type": "email_send", "schedule_time": "2026-12-31T23:59:59Z", "payload": {"user_id": 123, "body": "..."}, "retries": 3}"""  # noqa: E501
+EMAIL = """{"job_type": "email_send", "schedule_time": "2036-12-31T23:59:59Z", "payload": {"user_id": 123, "body": "..."}, "retries": 3}"""  # noqa: E501
 CLEANUP = """{"name": "Daily Data Cleanup", "schedule_type": "CRON", "cron_expression": "0 0 * * *",
  "payload": {"cleanup_target": "old_logs", "retention_days": 30}, "max_retries": 2}"""
-ONE_SHOT = """{"name": "One shot", "schedule_type": "FUTURE", "schedule_time": "2026-12-25T10:00:00Z", "payload": {}}"""
+ONE_SHOT = """{"name": "One shot", "schedule_type": "FUTURE", "schedule_time": "2036-12-25T10:00:00Z", "payload": {}}"""
 RIGHT_AWAY = """{"name": "Right away", "schedule_type": "IMMEDIATE", "payload": {}}"""
 REPORT = """{"job_id": "daily_report", "schedule": "0 0 * * *", "command": "python generate_report.py",
  "dependencies": ["data_ingestion"], "max_retries": 3, "timeout": 3600}"""
@@ -44,23 +44,24 @@ async def test_the_short_request_with_a_job_type_and_a_time(api: httpx.AsyncClie
     job = await create(api, EMAIL)
     assert (job["task"], job["name"], job["max_retries"]) == ("email_send", "email_send", 3)
     assert (job["schedule_type"], job["status"]) == ("FUTURE", "SCHEDULED")
-    assert job["schedule_time"] == job["next_fire_at"] == "2026-12-31T23:59:59Z"
+    assert job["schedule_time"] == job["next_fire_at"] == "2036-12-31T23:59:59Z"
     assert job["payload"] == {"user_id": 123, "body": "..."}
 
 
 async def test_the_short_request_with_a_cron_expression(api: httpx.AsyncClient) -> None:
+    before = datetime.now(UTC)
     job = await create(api, CLEANUP)
     assert (job["task"], job["name"], job["max_retries"]) == ("Daily Data Cleanup", "Daily Data Cleanup", 2)
     assert (job["schedule_type"], job["cron_expression"], job["timezone"]) == ("CRON", "0 0 * * *", "UTC")
     assert job["payload"] == {"cleanup_target": "old_logs", "retention_days": 30}
     next_fire = datetime.fromisoformat(job["next_fire_at"])
     assert (next_fire.hour, next_fire.minute) == (0, 0)
-    assert timedelta(0) < next_fire - datetime.now(UTC) <= timedelta(days=1)
+    assert timedelta(0) < next_fire - before <= timedelta(days=1, minutes=1)
 
 
 async def test_the_short_request_for_a_later_time(api: httpx.AsyncClient) -> None:
     job = await create(api, ONE_SHOT)
-    assert (job["schedule_type"], job["schedule_time"], job["payload"]) == ("FUTURE", "2026-12-25T10:00:00Z", {})
+    assert (job["schedule_type"], job["schedule_time"], job["payload"]) == ("FUTURE", "2036-12-25T10:00:00Z", {})
 
 
 async def test_the_short_request_for_right_away_is_a_run_at_once(api: httpx.AsyncClient) -> None:

@@ -164,8 +164,9 @@ async def test_tasks_are_listed_with_what_they_take(api: httpx.AsyncClient) -> N
                 "required": ["account"],
                 "additionalProperties": False,
             },
+            "options": None,
         },
-        {"task": "shell", "queues": ["default"], "workers": 2, "payload_schema": None},
+        {"task": "shell", "queues": ["default"], "workers": 2, "payload_schema": None, "options": None},
     ]
     await worker.exchange(stopped=True)
     assert [item["workers"] for item in (await api.get("/v1/tasks")).json()["tasks"]] == [1, 1]

@@ -11,8 +11,9 @@ import pytest
 VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
+    "logs", "tasks", "drain",
 )  # fmt: skip
-BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "failover")
+BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover")
 
 
 @pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)

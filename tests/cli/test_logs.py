@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from tests.sdk.wire_samples import run
@@ -17,6 +18,13 @@ def test_a_run_is_shown_as_it_printed(server: CannedServer, call: Call) -> None:
     server.says(f"GET /v1/runs/{RUN_ID}/logs", "printed")
     assert call("logs", RUN_ID, "--attempt", "2") == (0, '"printed"', "")
     assert server.asked[-1][:2] == (f"GET /v1/runs/{RUN_ID}/logs", "attempt=2")
+
+
+def test_as_json_it_is_one_object(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run())
+    server.says(f"GET /v1/runs/{RUN_ID}/logs", "printed")
+    code, out, err = call("logs", RUN_ID, "--json")
+    assert (code, json.loads(out), err) == (0, {"run_id": RUN_ID, "attempt": None, "text": '"printed"'}, "")
 
 
 def test_a_job_stands_for_its_latest_run(server: CannedServer, call: Call) -> None:

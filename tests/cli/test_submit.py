@@ -199,3 +199,15 @@ def test_a_pair_without_its_mark_gets_an_example_of_its_kind(call: Call, option:
     code, _, err = call("submit", "--command", "x", option, "oops")
     assert code == 2
     assert f"hint: such as {example}" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(("--timeout-wait", "5s"), "--wait"), (("--wait", "--timeout-wait", "x"), "'x'")]
+)
+@pytest.mark.parametrize("verb", [("submit", "hello"), ("run-now", "hello")])
+def test_a_bad_wait_is_refused_before_anything_is_submitted(
+    verb: tuple[str, ...], arguments: tuple[str, ...], words: str, server: CannedServer, call: Callable[..., Any]
+) -> None:
+    code, out, err = call(*verb, *arguments)
+    assert (code, out, server.asked) == (2, "", [])
+    assert words in err

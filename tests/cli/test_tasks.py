@@ -38,8 +38,29 @@ def test_parameters_are_shown_with_their_types_and_optional_ones_in_brackets(ser
     assert "nothing" in words
 
 
+def test_options_are_shown_as_one_would_write_them(server: CannedServer, call: Call) -> None:
+    rules = [{"error": ["ValueError"], "then": "give_up"}]
+    options = {
+        "queue": "heavy", "timeout": 300.0, "retry": {"max_attempts": 5, "base": 90.0, "rules": rules},
+        "env": {"REGION": "eu"}, "limits": {"memory": 512_000_000},
+    }  # fmt: skip
+    tasks = [
+        {"task": "report", "queues": ["heavy"], "workers": 2, "payload_schema": None, "options": options},
+        {"task": "old", "queues": ["default"], "workers": 1, "payload_schema": None},  # an older server says nothing
+    ]
+    server.says("GET /v1/tasks", {"tasks": tasks})
+    code, out, _ = call("tasks")
+    words = " ".join(out.split())
+    assert code == 0
+    for part in ("queue=heavy, timeout=5m, retry.max_attempts=5, retry.base=1m30s,", "env.REGION=eu", "=512MB"):
+        assert part in words, out
+    assert 'retry.rules=[{"error":["ValueError"],"then":"give_up"}]' in words
+
+
 def test_json_is_the_servers_message(server: CannedServer, call: Call) -> None:
-    page = {"tasks": [{"task": "report", "queues": ["default"], "workers": 2, "payload_schema": SCHEMA}]}
+    options = {"queue": "heavy", "retry": {"max_attempts": 5}}
+    task = {"task": "report", "queues": ["default"], "workers": 2, "payload_schema": SCHEMA, "options": options}
+    page = {"tasks": [task]}
     server.says("GET /v1/tasks", page)
     code, out, err = call("tasks", "--json")
     assert (code, err) == (0, "")

@@ -55,11 +55,11 @@ def test_job_shows_definition_fires_and_latest_run(server: CannedServer, call: C
 
 
 def test_runs_shows_how_long_ago_and_the_first_line_of_the_error(server: CannedServer, call: Call) -> None:
-    failed = run(status="FAILED", error_message="boom\ntraceback", scheduled_for=ago(minutes=3, seconds=20))
+    failed = run(status="FAILED", error_message="boom\ntraceback", scheduled_for=ago(hours=3, minutes=20, seconds=5))
     server.says("GET /v1/runs", {"runs": [failed], "next": None})
     code, out, _ = call("runs", "--status", "failed", "--error", "boom", "--limit", "5")
     assert code == 0
-    assert RUN_ID in out and "3m20s ago" in out and "boom" in out and "traceback" not in out
+    assert RUN_ID in out and "3h20m ago" in out and "boom" in out and "traceback" not in out
     assert server.asked[0][1] == "status=failed&error=boom&limit=5"
 
 

@@ -170,7 +170,7 @@ class Arena:
         port = self.database_link(seat).port
         return f"postgresql://postgres@127.0.0.1:{port}/mainspring?sslmode=disable&arena.process={label}"
 
-    async def all_ready(self, within: float = 40.0) -> None:
+    async def all_ready(self, within: float = 120.0) -> None:
         """Wait until every process that should be up is at work."""
 
         async def look() -> bool:

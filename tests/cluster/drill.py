@@ -18,10 +18,11 @@ from tests.cluster.history import FAILED, SUCCESS, History, Violation
 from tests.cluster.load import Clients, Load
 from tests.cluster.recovery import at_rest
 from tests.cluster.rules import judge
+from tests.cluster.stalls import StallWatch
 from tests.cluster.witness import gather
 
 KEPT = Path("/tmp/mainspring-faults")
-_REST = 45.0
+_REST = 120.0
 
 
 @dataclass
@@ -55,7 +56,8 @@ class Outcome:
         return (
             f"calls: {calls['ok']} ok, {calls['refused']} refused, {calls['unknown']} unknown; "
             f"runs: {len(history.births)} born, {ends[SUCCESS]} succeeded, {ends[FAILED]} failed; "
-            f"fires missed: {missed}; ledger lines: {len(history.lines)}; audit: {len(history.events)} events"
+            f"fires missed: {missed}; ledger lines: {len(history.lines)}; audit: {len(history.events)} events; "
+            f"the machine stood still for {sum(over - begin for begin, over in history.stalls):.1f} s"
         )
 
 
@@ -73,6 +75,13 @@ def _longest(seconds: list[float | None]) -> str:
 async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0) -> Outcome:
     """Run the faults, each group at the same time, on a cluster of its own, and judge what happened."""
     chance = random.Random(seed)
+    with StallWatch() as watch:
+        return await _drilled(seed, shape, faults, rate, chance, watch)
+
+
+async def _drilled(
+    seed: int, shape: Shape, faults: Iterable[Sequence[str]], rate: float, chance: random.Random, watch: StallWatch
+) -> Outcome:
     async with Arena(shape) as arena, arena.client() as http:
         clients = Clients(http)
         load = Load(clients, arena.ledger, seed, rate)
@@ -86,6 +95,7 @@ async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rat
         await load.stop()
         rested = await at_rest(arena, _REST)
         history = await gather(arena, clients.calls)
+        history.stalls = list(watch.windows)
         violations = judge(history)
         if not rested and not violations:
             violations.append(Violation("L5", "the cluster did not come to rest"))

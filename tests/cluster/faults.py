@@ -18,7 +18,7 @@ from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually
 
 KILL, RESCUE = 5.0, 7.0  # after these seconds of silence a worker kills what it runs, and the rescuer takes it
-_PATIENCE = 40.0
+_PATIENCE = 120.0
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
 
 
@@ -82,7 +82,7 @@ async def kill_all(injector: Injector) -> None:
         async def gone() -> bool:
             return not any(child.alive for child in children)
 
-        await eventually(gone, 5, "all are dead")
+        await eventually(gone, 60, "all are dead")
         await injector.arena.all_ready()
 
 
@@ -116,7 +116,7 @@ async def pause_worker_with_child(injector: Injector) -> None:
         found[:] = [row["name"] for row in rows]
         return bool(found)
 
-    await eventually(begun, 20, "the shell run has begun")
+    await eventually(begun, 90, "the shell run has begun")
     child = next((seat.child for seat in arena.seats_of(WORKER) if seat.child and seat.child.label == found[0]), None)
     if child is None:
         return

@@ -133,6 +133,7 @@ class History:
     injections: list[Injection] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     logs: list[StoredLog] = field(default_factory=list)
+    stalls: list[tuple[float, float]] = field(default_factory=list)  # from when to when the machine stood still
     live_runs: list[Row] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     offset: float = 0.0
@@ -202,7 +203,7 @@ class History:
 
     @cached_property
     def _excuses(self) -> list[tuple[float, float]]:
-        return sorted(_windows(self.injections))
+        return sorted([*_windows(self.injections), *self.stalls])
 
 
 def _windows(injections: list[Injection]) -> Iterator[tuple[float, float]]:

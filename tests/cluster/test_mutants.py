@@ -29,6 +29,7 @@ from tests.processes.cluster import eventually
 pytestmark = pytest.mark.anyio
 
 CRON = {"job_id": "target", "task": "note", "schedule": "* * * * * *", "overlap": "allow"}
+PATIENCE = 90.0  # ends a test that hangs, and promises nothing
 Scene = Callable[[str | None], Awaitable[History]]
 
 
@@ -37,18 +38,18 @@ async def fire_after_the_shard_has_gone_to_another(mutant: str | None) -> Histor
     async with stage(mutant, Shape(schedulers=2, servers=1, workers=0), before="fire_recurring") as (arena, clients):
         first, second = arena.seats_of(SCHEDULER)
         await clients.submit(CRON)
-        await eventually(lambda: stopped(arena, first.index), 20, "the first node stands before its fire")
+        await eventually(lambda: stopped(arena, first.index), PATIENCE, "the first node stands before its fire")
         hold = Injection("failpoint", "both nodes", time.monotonic(), whole=True)
         arena.injections.append(hold)
         arena.spawn(second)
         await eventually(
-            lambda: stopped(arena, second.index), 20, "the second node owns the shard and is about to fire"
+            lambda: stopped(arena, second.index), PATIENCE, "the second node owns the shard and is about to fire"
         )
         first.child.go_on()
         await rounds(arena, first.child.label, 2)
         second.child.go_on()
         hold.end = time.monotonic()
-        await eventually(lambda: caught_up(arena), 20, "the job is on time again")
+        await eventually(lambda: caught_up(arena), PATIENCE, "the job is on time again")
         await clients.steer("target", "pause")
         return await gather(arena, clients.calls, at_rest=False)
 
@@ -58,7 +59,7 @@ async def fire_after_the_job_was_changed(mutant: str | None) -> History:
     async with stage(mutant, Shape(schedulers=1, servers=1, workers=0), before="fire_recurring") as (arena, clients):
         (node,) = arena.seats_of(SCHEDULER)
         await clients.submit(CRON)
-        await eventually(lambda: stopped(arena, 0), 20, "the node stands before its fire")
+        await eventually(lambda: stopped(arena, 0), PATIENCE, "the node stands before its fire")
         hold = Injection("failpoint", "the node", time.monotonic(), whole=True)
         arena.injections.append(hold)
         rows = await arena.ask("select next_fire_at from mainspring.jobs where job_id = 'target'")
@@ -66,7 +67,7 @@ async def fire_after_the_job_was_changed(mutant: str | None) -> History:
         assert changed.result == "ok", changed
         node.child.go_on()
         hold.end = time.monotonic()
-        await eventually(lambda: gone(arena), 20, "the job has fired")
+        await eventually(lambda: gone(arena), PATIENCE, "the job has fired")
         return await gather(arena, clients.calls, at_rest=False)
 
 
@@ -105,9 +106,9 @@ async def claim_whose_answer_was_lost(mutant: str | None) -> History:
     """The server gives a run to a worker, and the answer that says so is lost after the commit."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
         arena.spawn(arena.seat(WORKER, 0))
-        await eventually(lambda: parked(arena), 20, "the worker is there")
+        await eventually(lambda: parked(arena), PATIENCE, "the worker is there")
         while not await lose_the_answer_to_a_claim(arena, clients):
-            assert await at_rest(arena, 20)  # the answer that was lost was an empty one: once more
+            assert await at_rest(arena, PATIENCE)  # the answer that was lost was an empty one: once more
         await at_rest(arena, 5)
         return await gather(arena, clients.calls)
 
@@ -177,7 +178,7 @@ async def rounds(arena: Arena, label: str, count: int) -> None:
         async def moved(before: Any = before) -> bool:
             return await arena.ask(query, label) != before
 
-        await eventually(moved, 10, f"{label} goes round")
+        await eventually(moved, PATIENCE, f"{label} goes round")
 
 
 async def caught_up(arena: Arena) -> bool:
@@ -234,7 +235,7 @@ async def lose_the_answer_to_a_claim(arena: Arena, clients: Clients) -> bool:
     async def dropped() -> bool:
         return link.dropped > before
 
-    await eventually(dropped, 10, "an answer was dropped")
+    await eventually(dropped, PATIENCE, "an answer was dropped")
     rows = await arena.ask("select state from mainspring.runs where run_id::text = $1", call.answer["job_id"])
     arena.links.heal(link)
     return bool(rows) and rows[0]["state"] == RUNNING

@@ -30,12 +30,12 @@ async def test_an_outage_longer_than_a_workers_lease_costs_no_ordinary_attempt()
         async def both_run() -> bool:
             return len({line.run for line in read_ledger(arena.ledger)}) == 2
 
-        await eventually(both_run, 20, "both jobs run")
+        await eventually(both_run, 90, "both jobs run")
         outage = Injection("PostgreSQL away", f"{OUTAGE:g} s", time.monotonic(), whole=True, cuts=True)
         arena.injections.append(outage)
         await arena.restart_database(OUTAGE)
         outage.end = time.monotonic()
-        assert await at_rest(arena, 40)
+        assert await at_rest(arena, 120)
         history = await gather(arena, clients.calls)
     assert [str(violation) for violation in judge(history)] == []
     ends = [event.new for event in history.of("run_history")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,15 @@ def test_every_link_inside_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@cache
+def all_verbs() -> Any:
+    return typer.main.get_command(build())
+
+
 @each_page
 def test_every_command_line_uses_verbs_and_options_that_exist(page: Path) -> None:
     for words in command_lines(page.read_text()):
-        command: Any = typer.main.get_command(build())
+        command: Any = all_verbs()
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
         assert command.name != "mainspring" or not words or not words[0].islower(), f"no verb {words[0]!r}"

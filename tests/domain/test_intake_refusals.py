@@ -57,6 +57,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "payload": 5}, "invalid_input", "payload"),
     ({"task": "a", "payload": True}, "invalid_input", "payload"),
     ({"task": "a", "payload": {"a": "x" * 262_144}}, "payload_too_large", "payload"),
+    ({"command": "true", "payload": {"a": "x" * 122_880}}, "payload_too_large", "payload"),
+    ({"task": "shell", "payload": {"command": "true", "a": "x" * 122_880}}, "payload_too_large", "payload"),
     # when
     ({"task": "a", "schedule_time": "tomorrow"}, "invalid_time", "schedule_time"),
     ({"task": "a", "schedule_time": ""}, "invalid_time", "schedule_time"),

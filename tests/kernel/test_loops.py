@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.kernel.lifecycle import Loops, backoff
 
-SOON = 5.0  # how long a test waits before it calls something stuck
+SOON = 60.0  # how long a test waits before it calls something stuck
 
 
 class Signalling:

@@ -81,7 +81,7 @@ class Follower:
 
 
 async def claim_soon(worker: HandWorker) -> list[RunOrder]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             if runs := (await worker.exchange(free=1)).runs:
                 return runs

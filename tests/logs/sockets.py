@@ -1,4 +1,4 @@
-"""The server's app on a real socket, for answers that are read while they are being written."""
+"""The server's app on a real socket, for answers that are read while they are being written; with its watch of logs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ from contextlib import asynccontextmanager
 import httpx
 import uvicorn
 
+from mainspring.kernel.lifecycle import Loops
 from mainspring.roles.assembly import Assembly
 from tests.conftest import TOKEN
 
 
 @asynccontextmanager
-async def on_a_socket(assembly: Assembly, token: str = TOKEN) -> AsyncIterator[httpx.AsyncClient]:
+async def on_a_socket(
+    assembly: Assembly, token: str = TOKEN, *, watching: bool = True
+) -> AsyncIterator[httpx.AsyncClient]:
     config = uvicorn.Config(assembly.app, http="httptools", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
+    watch, loops = assembly.services.logs.watch, Loops()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         serving = asyncio.create_task(server.serve(sockets=[listener]))
+        if watching:
+            loops.start(watch)
         try:
-            async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
+            async with httpx.AsyncClient(
+                base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60
+            ) as client:
                 while not server.started:
                     await asyncio.sleep(0.01)
                 yield client
         finally:
-            assembly.services.logs.close()
+            watch.close()
             server.should_exit = True
             await serving
+            await loops.stop()

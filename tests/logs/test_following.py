@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.kernel.clock import SystemClock
+from mainspring.operations.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import LogFiles, open_log_files
 from tests.logs.scene import Follower, a_run, chunk, claim_soon, ship
@@ -31,7 +32,7 @@ async def test_follow_tells_what_is_there_what_comes_and_the_end(assembly: Assem
         await ship(worker, chunk(order, 4, b"two\n"))
         await until(lambda: follower.output == "one\ntwo\n")
         await worker.report(outcome(order))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     assert follower.events[-1] == ("end", "1:8", {"status": "SUCCESS"})
 
@@ -48,7 +49,7 @@ async def test_follow_goes_on_through_a_retry_and_a_named_attempt_ends_with_it(
         (again,) = await claim_soon(worker)
         await ship(worker, chunk(again, 0, b"second\n"))
         await worker.report(outcome(again))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output", "truncated", "attempt", "output", "end"]
     assert follower.events[2][1:] == ("2:0", {"attempt": 2})
@@ -65,7 +66,7 @@ async def test_follow_begins_before_the_run_does(assembly: Assembly, worker: Han
         (order,) = await worker.claim()
         await ship(worker, chunk(order, 0, b"hello\n"))
         await worker.report(outcome(order))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output", "end"]
 
@@ -110,7 +111,7 @@ async def test_output_that_arrived_at_another_server_is_seen(
         await ship(worker, chunk(order, 0, b"elsewhere\n"))
         await until(lambda: follower.output == "elsewhere\n")
         await worker.report(outcome(order))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     await there.store.close()
 
@@ -126,7 +127,7 @@ async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, wor
             tell()
         await ship(worker, chunk(order, 4, b"two\n"))
         await worker.report(outcome(order))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     assert (follower.output, follower.names[-1]) == ("one\ntwo\n", "end")
 
@@ -143,7 +144,7 @@ async def test_a_reader_who_is_slow_does_not_make_the_server_gather(assembly: As
             return await super().get(folder, offset)
 
     files = assembly.services.logs._files
-    assembly.services.logs._files = Counting(files._objects, files.where)
+    assembly.services.logs.bytes = LogBytes(Counting(files._objects, files.where))
     async with on_a_socket(assembly) as api:
         for params in ({"follow": "true"}, {}):
             asked.clear()
@@ -162,10 +163,10 @@ async def test_a_reader_that_goes_away_leaves_nothing_behind(assembly: Assembly,
         await ship(worker, chunk(order, 0, b"one\n"))
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
-        assert assembly.services.logs._listeners
+        assert assembly.services.logs.watch.runs == 1
         reading.cancel()
         await asyncio.wait([reading])
-        await until(lambda: not assembly.services.logs._listeners)
+        await until(lambda: assembly.services.logs.watch.runs == 0)
 
 
 async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: Assembly, worker: HandWorker) -> None:
@@ -176,6 +177,6 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
         assembly.let_go()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output"]

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from mainspring.roles.assembly import Assembly
-from mainspring.wire.exchange import ExchangeReply, Portion
-from tests.operations.hand_worker import HandWorker
+from mainspring.wire.exchange import ExchangeReply, Portion, RunOrder
+from mainspring.worker.portions import Portions
+from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_parking import assembly as assembly
 from tests.operations.test_parking import park
 
@@ -55,6 +56,59 @@ async def test_a_slot_is_left_for_each_named_queue_that_got_nothing(api: httpx.A
     assert queues(await worker.exchange(free=9, portions=both)) == {"heavy": 8}
     await submit(api, 2, queue="light")
     assert queues(await worker.exchange(free=9, portions=both)) == {"light": 2, "heavy": 7}
+
+
+class Sharing:
+    """A worker by hand whose portions are those of a real one."""
+
+    def __init__(self, worker: HandWorker, slots: int, weights: dict[str, int]) -> None:
+        self.worker = worker
+        self.slots = slots
+        self.portions = Portions(slots, weights)
+        self.held: list[RunOrder] = []
+
+    async def fetch(self, *done: RunOrder) -> dict[str, int]:
+        """Report what is done, and give what is held then, by queue."""
+        self.held = [order for order in self.held if order not in done]
+        free = self.slots - len(self.held)
+        division = self.portions.divide(free, Counter(order.queue for order in self.held))
+        outcomes = [outcome(order) for order in done]
+        reply = await self.worker.exchange(free=free, portions=division.portions, outcomes=outcomes)
+        self.held += reply.runs
+        return dict(Counter(order.queue for order in self.held))
+
+
+async def test_nine_slots_run_nine_light_jobs_once_these_are_known_to_be_quick(api: httpx.AsyncClient) -> None:
+    await submit(api, 30, queue="light")
+    sharing = Sharing(await a_worker(api), 9, {"heavy": 1, "light": 8})
+    assert await sharing.fetch() == {"light": 8}
+    sharing.portions.ended("light", 0.2)
+    assert await sharing.fetch(sharing.held[0]) == {"light": 9}
+    await submit(api, 3, queue="heavy")
+    assert await sharing.fetch(sharing.held[0]) == {"light": 8, "heavy": 1}, "it waited for one quick run"
+
+
+async def test_heavy_jobs_leave_a_slot_for_light_ones(api: httpx.AsyncClient) -> None:
+    await submit(api, 30, queue="heavy")
+    sharing = Sharing(await a_worker(api), 9, {"heavy": 8, "light": 1})
+    sharing.portions.ended("heavy", 60.0)
+    sharing.portions.ended("light", 0.1)
+    assert await sharing.fetch() == {"heavy": 8}
+    await submit(api, 5, queue="light")
+    assert await sharing.fetch() == {"heavy": 8, "light": 1}
+    [light] = [order for order in sharing.held if order.queue == "light"]
+    assert await sharing.fetch(light) == {"heavy": 8, "light": 1}
+
+
+async def test_a_worker_that_divides_its_slots_takes_its_part_of_a_burst_only(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    sharing = await a_worker(api)
+    portions = Portions(10, {"heavy": 1, "light": 1}).divide(10, {}).portions
+    parked = [await park(assembly, sharing, free=10, portions=portions)]
+    parked.append(await park(assembly, await a_worker(api), free=10))
+    await submit(api, 6, queue="heavy")
+    assert [queues(await task) for task in parked] == [{"heavy": 3}, {"heavy": 3}]
 
 
 async def test_a_parked_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:

@@ -36,7 +36,7 @@ async def test_a_parked_worker_is_told_at_once_and_gets_nothing_more(
     worker = HandWorker(api)
     parked = await park(assembly, worker)
     assert await drain(api, worker.worker_id) == "DRAINING"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(8):  # less than a long poll is parked for
         assert (await parked).drain
     await submit(api)
     reply = await worker.exchange(free=3)

@@ -92,6 +92,18 @@ async def test_no_run_is_given_to_two_workers(api: httpx.AsyncClient, database_u
     assert sorted(taken) == sorted(made)
 
 
+async def test_heavy_runs_are_given_few_at_a_time(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.operations.claim._MOST_BYTES", 1024**2)
+    heavy = {"task": "noop", "payload": {"text": "x" * 100_000}}
+    assert (await api.post("/v1/jobs:batch", json=[heavy] * 40)).status_code == 201
+    worker = HandWorker(api)
+    await worker.hello()
+    given = [len((await worker.exchange(free=100)).runs) for _ in range(4)]
+    assert given == [16, 10, 10, 4], "64 KiB each at first, and then what they weigh"
+    assert (await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 100)).status_code == 201
+    assert [len((await worker.exchange(free=100)).runs) for _ in range(2)] == [10, 90]
+
+
 async def test_claims_whose_answer_was_lost_are_handed_out_again_with_the_same_fence(
     api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
 ) -> None:
@@ -246,7 +258,7 @@ async def test_bad_exchanges_are_refused_by_field(api: httpx.AsyncClient, connec
     hello = {"name": "w", "queues": ["q"], "tasks": ["t"], "slots": 1}
     before = await rows(connection)
     for body, code, field in (
-        ({}, "invalid_input", "$"), ({"worker_id": "x", "seq": 1}, "invalid_input", "worker_id"),
+        ({}, "invalid_input", "worker_id"), ({"worker_id": "x", "seq": 1}, "invalid_input", "worker_id"),
         (good | {"seq": 0}, "invalid_input", "seq"), (good | {"free": -1}, "invalid_input", "free"),
         (good | {"free": 10_001}, "invalid_input", "free"), (good | {"wait_ms": 10_001}, "invalid_input", "wait_ms"),
         (good | {"fre": 1}, "unknown_field", "fre"), (good | {"inventory": [5]}, "invalid_input", "inventory[...]"),

@@ -9,9 +9,12 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
+from mainspring.operations.parking import divided
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply
 from tests.operations.firing import fire_due, let_backoff_pass
@@ -95,17 +98,73 @@ async def test_a_run_that_comes_back_wakes_the_next_worker(
         [order] = parked.result().runs
 
 
+async def submit_many(api: httpx.AsyncClient, count: int, **fields: Any) -> list[str]:
+    answer = await api.post("/v1/jobs:batch", json=[{"task": "noop", **fields}] * count)
+    assert answer.status_code == 201, answer.text
+    return list(answer.json()["job_ids"])
+
+
 async def test_as_many_are_woken_as_it_takes(api: httpx.AsyncClient, assembly: Assembly) -> None:
-    await submit(api)
     workers = [HandWorker(api) for _ in range(4)]
-    await workers[0].claim()
     parked = [await park(assembly, worker, free=2) for worker in workers]
-    made = (await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 5)).json()["job_ids"]
+    made = await submit_many(api, 3)
     await until(lambda: sum(task.done() for task in parked) == 3)
-    await submit(api)
+    made.append(await submit(api))
+    taken = [order.job_id for task in parked for order in (await task).runs]
+    assert sorted(taken) == sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("slots", "runs", "shares"),
+    [
+        ([2, 20], 11, [1, 10]),
+        ([20, 2], 11, [10, 1]),
+        ([5, 5, 5, 5], 8, [2, 2, 2, 2]),
+        ([1, 16, 4], 1, [0, 1, 0]),
+        ([2, 3], 9, [2, 3]),
+    ],
+)
+async def test_a_burst_is_divided_by_free_slots(
+    api: httpx.AsyncClient, assembly: Assembly, slots: list[int], runs: int, shares: list[int]
+) -> None:
+    parked = [await park(assembly, HandWorker(api), free=free) for free in slots]
+    made = await submit_many(api, runs)
+    await until(lambda: [task.done() for task in parked] == [share > 0 for share in shares])
+    assembly.parking.close()
     replies = [await task for task in parked]
-    taken = [order.job_id for reply in replies for order in reply.runs]
-    assert set(made) <= set(taken) and len(taken) == 6
+    assert [len(reply.runs) for reply in replies] == shares
+    assert {order.job_id for reply in replies for order in reply.runs} <= set(made)
+
+
+async def test_runs_that_come_one_by_one_go_to_different_workers(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    parked = [await park(assembly, HandWorker(api), free=4) for _ in range(3)]
+    made = [await submit(api) for _ in range(3)]
+    taken = [[order.job_id for order in (await task).runs] for task in parked]
+    assert sorted(taken) == sorted([job_id] for job_id in made)
+
+
+async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    leaving, staying = HandWorker(api), HandWorker(api)
+    parked = await park(assembly, leaving, free=9)
+    waiting = await park(assembly, staying, free=1)
+    [spot] = [spot for spot in assembly.parking._spots.values() if spot.worker_id == leaving.worker_id]
+    spot.superseded = True  # as if a newer exchange of its worker had come in this moment
+    job_id = await submit(api)
+    assert (await parked).superseded
+    async with asyncio.timeout(5):
+        assert [order.job_id for order in (await waiting).runs] == [job_id]
+
+
+@given(st.integers(0, 200), st.lists(st.integers(1, 50), min_size=1, max_size=9))
+def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None:
+    rooms.sort(reverse=True)
+    parts = divided(count, rooms)
+    assert sum(parts) == min(count, sum(rooms))
+    for part, room in zip(parts, rooms, strict=True):
+        fair = min(count, sum(rooms)) * room / sum(rooms)
+        assert 0 <= part <= room and abs(part - fair) < len(rooms)
 
 
 async def test_a_job_for_somebody_else_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:

@@ -13,7 +13,9 @@ import httpx
 import psycopg
 import pytest
 
-from mainspring.roles.assembly import Assembly
+from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.config import Timing
+from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.lanes import LaneBook
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
@@ -28,6 +30,15 @@ BLOCKED = (
     " and application_name = 'mainspring server hot'"
 )
 LISTENERS = "select count(*) from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
+
+
+@pytest.fixture
+async def assembly(database_url: str) -> AsyncIterator[Assembly]:
+    """A server with slow beats, at which an exchange may be parked for ten seconds."""
+    slow = Timing(beat=30.0, kill=60.0, rescue=90.0)
+    put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
+    yield put_together
+    await put_together.store.close()
 
 
 @pytest.fixture
@@ -130,7 +141,7 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
         await connection.fetchval("select 1")
         assert heard.empty()
     lane = await connection.fetchval("select lane_id from mainspring.lanes where task = 'many'")
-    said = [await asyncio.wait_for(heard.get(), 5) for _ in range(2)]
+    said = [await asyncio.wait_for(heard.get(), 60) for _ in range(2)]
     assert said == [f"sql ready {lane}:3", "sql due -"]
     for message in said:  # in the words that the servers understand
         assembly.signals._heard(None, 0, CHANNEL, message)
@@ -151,7 +162,7 @@ async def test_a_parked_worker_gets_it_at_once(
 
     await until(listens)
     job_id = await submit(user, task="brand-new")
-    reply = await asyncio.wait_for(waiting, 1.5)  # less than a beat, at which it would end by itself
+    reply = await asyncio.wait_for(waiting, 8)  # less than it is parked for, after which it would look by itself
     assert [order.job_id for order in reply.runs] == [job_id]
     listening.cancel()
     await asyncio.wait([listening])
@@ -177,7 +188,7 @@ async def test_an_open_transaction_with_a_new_lane_holds_up_nobody(
     await transaction.start()
     await submit(user, task="shared")
     await submit(user, task="of the user alone")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await api.post("/v1/jobs", json={"task": "shared"})).status_code == 201
         assert (await api.post("/v1/jobs", json={"task": "another"})).status_code == 201
     reader = LaneBook(assembly.store)

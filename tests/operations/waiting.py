@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 60.0) -> None:
     """Give way to the others until `condition` holds; a TimeoutError when it never does."""
     async with asyncio.timeout(seconds):
         while True:

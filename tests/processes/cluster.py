@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,13 @@ from typing import Any, TypeVar
 
 import httpx
 
+from mainspring.bench.arena import free_port as free_port
+
 T = TypeVar("T")
+
+# Bounds that end a test which hangs. They promise nothing: on a busy machine a process alone may need 20 s to start.
+START = 90.0
+SLOW = 60.0
 
 
 async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str) -> T:
@@ -28,17 +33,11 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str)
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def process_is_alive(pid: int) -> bool:
     """Alive and not merely waiting to be reaped."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
     return state not in ("Z", "X")
 
@@ -56,27 +55,47 @@ class Cluster:
         self._children: list[subprocess.Popen[bytes]] = []
         self._logs: dict[int, Path] = {}
         self.http = httpx.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=10, transport=_patient()
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=_patient()
         )
 
-    async def server(self) -> subprocess.Popen[bytes]:
-        arguments = ["server", "--port", str(self.port), "--data", str(self.folder)]
+    async def server(self, port: int | None = None) -> subprocess.Popen[bytes]:
+        """Start one and wait until it answers; on another `port` it is a further server of the same database."""
+        port = port or self.port
+        arguments = ["server", "--port", str(port), "--data", str(self.folder)]
         child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url})
-        await eventually(self._healthy, 20, "the server answers")
+
+        async def healthy() -> bool:
+            assert child.poll() is None, self.said(child)
+            return await self._healthy(f"http://127.0.0.1:{port}")
+
+        await eventually(healthy, START, "the server answers")
         return child
 
+    def talk_to(self, port: int) -> None:
+        """From now on the tests ask the server on this port."""
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.http.base_url = httpx.URL(self.url)
+
     async def worker(
-        self, *options: str, app: str | None = None, slots: int = 4, folder: Path | None = None
+        self,
+        *options: str,
+        app: str | None = None,
+        slots: int = 4,
+        folder: Path | None = None,
+        servers: str | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start one and wait until it is registered; `folder` is where it runs."""
+        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register."""
         before = await self._live_workers()
-        arguments = ["worker", "--server", self.url, "--token-file", str(self._token_file), "--slots", str(slots)]
+        arguments = ["worker", "--server", servers or self.url, "--token-file", str(self._token_file)]
+        arguments += ["--slots", str(slots)]
         child = self._start([*arguments, *(["--app", app] if app else []), *options], {}, folder)
 
         async def registered() -> bool:
+            assert child.poll() is None, self.said(child)
             return bool(await self._live_workers() - before)
 
-        await eventually(registered, 20, "the worker is registered")
+        await eventually(registered, START, "the worker is registered")
         return child
 
     async def submit(self, **fields: Any) -> str:
@@ -89,7 +108,7 @@ class Cluster:
         assert answer.status_code == 200, answer.text
         return answer.json()["latest_run"] or {}
 
-    async def ended(self, job_id: str, within: float = 15) -> dict[str, Any]:
+    async def ended(self, job_id: str, within: float = SLOW) -> dict[str, Any]:
         async def look() -> dict[str, Any]:
             run = await self.latest_run(job_id)
             return run if run.get("end_time") else {}
@@ -113,7 +132,7 @@ class Cluster:
         child = [sys.executable, "-m", "mainspring", *arguments, "--url", self.url]
         child += ["--token-file", str(self._token_file)]
         wide = {**os.environ, "COLUMNS": "500"}  # a table is not folded
-        return subprocess.run(child, env=wide, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(child, env=wide, capture_output=True, text=True, timeout=START, check=False)
 
     def said(self, child: subprocess.Popen[bytes]) -> str:
         """What a process has written so far."""
@@ -137,9 +156,9 @@ class Cluster:
         self._children.append(child)
         return child
 
-    async def _healthy(self) -> bool:
+    async def _healthy(self, url: str) -> bool:
         try:
-            return (await self.http.get("/healthz")).status_code == 200
+            return (await self.http.get(f"{url}/healthz")).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.processes.cluster import Cluster, eventually
+from tests.processes.cluster import SLOW, Cluster, eventually
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.sample_app:app"
@@ -62,7 +62,7 @@ async def test_a_running_shell_job_is_cancelled_with_its_children(cluster: Clust
     async def running() -> bool:
         return (await cluster.latest_run(job_id)).get("status") == "RUNNING"
 
-    await eventually(running, 10, "the job runs")
+    await eventually(running, SLOW, "the job runs")
     assert (await cluster.http.delete(f"/v1/jobs/{job_id}")).status_code == 200
     run = await cluster.ended(job_id)
     assert (run["status"], run["reason"]) == ("CANCELLED", "cancelled on request")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.processes.cluster import Cluster, eventually
+from tests.processes.cluster import SLOW, Cluster, eventually
 from tests.worker.http_service import Writer, a_service, answer
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +51,6 @@ async def test_a_cancelled_call_hangs_up(cluster: Cluster) -> None:
         async def asked() -> bool:
             return bool(service.asked)
 
-        await eventually(asked, 10, "the call arrived")
+        await eventually(asked, SLOW, "the call arrived")
         assert (await cluster.http.delete(f"/v1/jobs/{job_id}")).status_code == 200
         assert (await cluster.ended(job_id))["status"] == "CANCELLED"

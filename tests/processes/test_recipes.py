@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.processes.cluster import Cluster, eventually, free_port
+from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -31,11 +32,11 @@ async def site(cluster: Cluster, *command: str, path: str) -> AsyncIterator[http
             stderr=log,
         )
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-            await eventually(lambda: _answers(client, path), 30, "the site answers")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            await eventually(lambda: _answers(client, path), START, "the site answers")
             yield client
         child.terminate()  # not SIGINT: whoever runs the tests in the background has it ignored
-        child.wait(20)
+        await asyncio.to_thread(child.wait, 60)
     finally:
         child.kill()
         child.wait()
@@ -70,7 +71,7 @@ async def _receipt(client: httpx.AsyncClient, path: str) -> dict[str, Any]:
         found = (await client.get(path)).json()
         return found if found["status"] == "SUCCESS" else {}
 
-    return await eventually(look, 20, "the receipt is sent")
+    return await eventually(look, SLOW, "the receipt is sent")
 
 
 async def test_a_django_view_submits_after_its_commit_and_only_then(
@@ -78,7 +79,7 @@ async def test_a_django_view_submits_after_its_commit_and_only_then(
 ) -> None:
     monkeypatch.setenv("SHOP_DATABASE", str(cluster.folder / "shop.sqlite3"))
     subprocess.run(
-        [sys.executable, "-m", "examples.django_site", "migrate", "--run-syncdb", "-v", "0"], check=True, timeout=60
+        [sys.executable, "-m", "examples.django_site", "migrate", "--run-syncdb", "-v", "0"], check=True, timeout=START
     )
     await cluster.server()
     await cluster.worker(app="examples.django_site.tasks:app")

@@ -28,11 +28,11 @@ async def test_dataclasses_times_and_uuids_arrive_as_such_and_results_come_back_
     async with AsyncClient(cluster.url, TOKEN) as client:
         fields = ship.options(retries=0).fields(ORDER, within=timedelta(minutes=90), tags={"a", "b"})
         handle = await client.submit(**fields)
-        assert await handle.result(timeout=20) == SHIPPED
+        assert await handle.result(timeout=60) == SHIPPED
 
     def in_a_thread() -> object:
         with Client(cluster.url, TOKEN) as client:
-            return client.submit(**fields).result(timeout=20)
+            return client.submit(**fields).result(timeout=60)
 
     assert await asyncio.to_thread(in_a_thread) == SHIPPED
 
@@ -48,7 +48,7 @@ async def test_a_result_that_does_not_come_in_time_is_a_timeout_that_says_why(cl
             assert handle.status() == "QUEUED"
             handle.cancel()
             with pytest.raises(RunFailed, match="cancelled before it started") as caught:
-                handle.result(timeout=20)
+                handle.result(timeout=60)
             assert caught.value.status == "CANCELLED"
 
     await asyncio.to_thread(in_a_thread)

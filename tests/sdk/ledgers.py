@@ -51,7 +51,7 @@ async def settled(value: Any) -> Any:
 
 
 async def open_sqlite(place: Place) -> Ledger:
-    connection = sqlite3.connect(place.sqlite, timeout=10)
+    connection = sqlite3.connect(place.sqlite, timeout=60)
 
     def execute(text: str) -> Any:
         row = connection.execute(text).fetchone()

@@ -144,3 +144,45 @@ def test_the_async_face_has_the_same_manners() -> None:
 
     assert asyncio.run(scenario()) == ["a", "b"]
     assert asked[0].content == asked[1].content
+
+
+def two_servers(handler: Handler, **settings: Any) -> Client:
+    transport = httpx.MockTransport(handler)
+    return Client("http://127.0.0.1:1,http://127.0.0.1:2", "secret", transport=transport, **settings)
+
+
+@pytest.mark.parametrize("trouble", [httpx.ConnectError("refused"), httpx.ReadError("reset"), busy()])
+def test_the_next_server_is_asked_at_once_when_one_is_away_and_kept(trouble: httpx.Response | Exception) -> None:
+    handle, asked = answers(trouble, created(), created())
+    talking = two_servers(handle, patience=0)
+    assert talking.submit(task="hello").job_id == "j1"
+    assert talking.submit(task="hello").job_id == "j1"
+    assert [request.url.port for request in asked] == [1, 2, 2]
+
+
+def test_what_must_not_be_repeated_is_not_sent_to_the_next_server_either() -> None:
+    handle, asked = answers(httpx.ReadTimeout("late"), created())
+    talking = two_servers(handle)
+    with pytest.raises(Unavailable):
+        talking.run_now("report")
+    talking.submit(task="hello")
+    assert [request.url.port for request in asked] == [1, 2]
+
+
+def test_all_servers_are_named_when_none_answers() -> None:
+    def nobody(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1,http://127\.0\.0\.1:2"):
+        two_servers(nobody, patience=0).submit(task="hello")
+
+
+def test_the_awaited_client_goes_to_the_next_server_too() -> None:
+    async def talk() -> list[int | None]:
+        handle, asked = answers(httpx.ConnectError("refused"), created())
+        transport = httpx.MockTransport(handle)
+        async with AsyncClient("http://127.0.0.1:1,http://127.0.0.1:2", "secret", transport=transport) as talking:
+            await talking.submit(task="hello")
+        return [request.url.port for request in asked]
+
+    assert asyncio.run(talk()) == [1, 2]

@@ -13,7 +13,7 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.sdk import calls
 from mainspring.sdk.client_core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
 from mainspring.wire.jobs import JobList
-from tests.sdk.wire_samples import problem
+from tests.sdk.wire_samples import job, problem
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,6 +121,17 @@ def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
     with pytest.raises(errors.MainspringError, match="something else") as caught:
         conversation.result()
     assert caught.value.code == "unexpected_answer"
+
+
+@pytest.mark.parametrize(
+    ("number", "read"), [("1e400", float("inf")), ("-1e400", float("-inf")), ("9" * 4301, float("inf"))]
+)
+def test_a_number_beyond_ours_in_one_payload_does_not_hide_the_list(number: str, read: float) -> None:
+    jobs = json.dumps({"jobs": [job(payload={"a": 12345}), job(job_id="b")]}).replace("12345", number)
+    conversation = talk(calls.jobs())
+    assert conversation.take(Answer(200, jobs.encode(), {})) is None
+    first, second = conversation.result().jobs
+    assert first.payload == {"a": read} and second.job_id == "b" and first.created_at == second.created_at
 
 
 def test_the_next_page_keeps_the_filters() -> None:

@@ -67,3 +67,17 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 def test_a_token_is_not_shown_when_the_connection_is_printed() -> None:
     assert "secret" not in repr(find_connection(token="secret", environ={}))
+
+
+def test_several_servers_may_be_named(project: Path) -> None:
+    environ = {"MAINSPRING_URL": "http://127.0.0.1:9001/, http://localhost:9002"}
+    found = find_connection(environ=environ, start=project)
+    assert found.url == "http://127.0.0.1:9001,http://localhost:9002"
+    assert found.addresses == ("http://127.0.0.1:9001", "http://localhost:9002")
+    assert found.token == "from-folder"
+    mixed = find_connection("http://127.0.0.1:9001,http://example.org", environ={}, start=project)
+    assert mixed.token is None, "it would travel to another machine"
+    with pytest.raises(InvalidInput, match="'there:9'"):
+        find_connection("http://127.0.0.1:9001,there:9", environ={})
+    with pytest.raises(InvalidInput, match="','"):
+        find_connection(",", environ={})

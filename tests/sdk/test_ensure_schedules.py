@@ -74,6 +74,28 @@ def test_only_what_differs_is_changed() -> None:
     assert shelf.changes == [{"schedule": {"cron": "0 6 * * *"}, "priority": "high"}]
 
 
+def test_what_executors_look_at_follows_the_code_too() -> None:
+    options: dict[str, Any] = {
+        "run_timeout": "1h", "kill_grace": 3, "env": {"A": "b"}, "limits": {"memory": "1GB"},
+        "required_labels": {"gpu": "a100"},
+    }  # fmt: skip
+    shelf = JobShelf(job())
+    assert ensure(app_with("@daily", **options), shelf) == {"report": "updated"}
+    assert shelf.changes == [options]
+    same = {**options, "run_timeout": 3600.0, "kill_grace": 3.0, "limits": {"memory": 10**9}}
+    assert ensure(app_with("@daily", **options), JobShelf(job(**same))) == {"report": "unchanged"}
+
+
+def test_rules_of_retry_are_compared_as_the_server_shows_them() -> None:
+    rules = [{"then": "give_up", "error": "ValueError"}]
+    shown = [{"then": "give_up", "error": ["ValueError"]}]
+    app = app_with("@daily", retry={"max_attempts": 4, "rules": rules})
+    assert ensure(app, JobShelf(job(retry=job()["retry"] | {"rules": shown}))) == {"report": "unchanged"}
+    shelf = JobShelf(job())
+    assert ensure(app, shelf) == {"report": "updated"}
+    assert shelf.changes == [{"retry": {"max_attempts": 4, "rules": rules}}]
+
+
 def test_what_the_code_does_not_name_stays_as_operators_set_it() -> None:
     shelf = JobShelf(job(priority="critical", queue="heavy", retry=job()["retry"] | {"base": 9.0}))
     assert ensure(app_with("@daily", retries=3), shelf) == {"report": "unchanged"}

@@ -165,7 +165,7 @@ async def test_of_two_attempts_at_once_the_second_waits_for_the_first(opening: O
     done, _ = await asyncio.wait([second], timeout=0.3)
     assert not done
     await settled(first.commit() if first_commits else first.rollback())
-    assert await asyncio.wait_for(second, 10) is (not first_commits)
+    assert await asyncio.wait_for(second, 60) is (not first_commits)
     assert await count(first) == 2
 
 
@@ -177,7 +177,7 @@ async def test_many_who_find_no_table_at_the_same_time_all_get_on(opening: Openi
     done, _ = await asyncio.wait(others, timeout=0.3)
     assert not done
     await settled(ledgers[0].commit())
-    assert await asyncio.wait_for(asyncio.gather(*others), 10) == [True] * 6
+    assert await asyncio.wait_for(asyncio.gather(*others), 60) == [True] * 6
     assert await count(ledgers[1]) == 7
 
 
@@ -221,6 +221,27 @@ async def test_psycopg_without_a_transaction_is_refused(place: Place) -> None:
             await mainspring.exactly_once(awaited, context())
         async with awaited.transaction():
             assert await mainspring.exactly_once(awaited, context()) is False
+
+
+async def test_a_pipeline_of_psycopg_is_refused(place: Place) -> None:
+    """It does not know how many rows there are, and the first run would be told that it had been done."""
+    with psycopg.connect(place.postgres) as connection:
+        assert mainspring.exactly_once(connection, context())
+        with connection.pipeline(), pytest.raises(InvalidInput) as refusal:
+            mainspring.exactly_once(connection, context(job_id="other"))
+        assert refusal.value.code == "in_pipeline"
+        assert mainspring.exactly_once(connection, context(job_id="other"))
+
+
+async def test_an_answer_that_nobody_awaits_is_not_taken_for_yes(place: Place) -> None:
+    connection = await asyncpg.connect(place.postgres)
+    try:
+        async with connection.transaction():
+            with pytest.raises(TypeError, match="await"):
+                assert mainspring.exactly_once(connection, context())
+            assert await mainspring.exactly_once(connection, context())
+    finally:
+        await connection.close()
 
 
 async def test_asyncpg_without_a_transaction_is_refused(place: Place) -> None:

@@ -159,7 +159,7 @@ async def ended(connection: Connection, job_id: str | None = None) -> list[Recor
 
 async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
     """Return once that backend waits for a lock of somebody else's."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await observer.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid):
             pass
 
@@ -167,6 +167,6 @@ async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
 async def until_blocking(observer: asyncpg.Connection, pid: int) -> None:
     """Return once somebody waits for a lock of that backend's."""
     waiting = "select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await observer.fetchval(waiting, pid):
             pass

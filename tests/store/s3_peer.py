@@ -30,7 +30,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
         else:
             headers = {"ETag": '"1"', "Last-Modified": "Sun, 15 Nov 2026 08:00:00 GMT"}
-            self._answer(200, data, headers=headers)
+            if (wanted := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range") or "")) is None:
+                self._answer(200, data, headers=headers)
+                return
+            part = data[int(wanted[1]) : int(wanted[2]) + 1]
+            headers["Content-Range"] = f"bytes {wanted[1]}-{int(wanted[1]) + len(part) - 1}/{len(data)}"
+            self._answer(206, part, headers=headers)
 
     def do_DELETE(self) -> None:
         self.objects.pop(self._key(), None)

@@ -72,7 +72,7 @@ def wait_until_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([descriptor], [], [], 10.0)[0])
+        return bool(select.select([descriptor], [], [], 60.0)[0])
     finally:
         os.close(descriptor)
 

@@ -19,17 +19,26 @@ FOLDER = folder_of(1, "a-run", 2, 5)
 
 async def keeps_logs(files: LogFiles) -> None:
     await files.check()
-    assert await files.chunks(FOLDER) == []
+    assert await files.objects(FOLDER) == []
     assert await files.get(FOLDER, 0) is None
     for offset, data in ((6, b"second"), (0, b"first "), (12, b"third")):
         await files.put(FOLDER, offset, data)
     await files.put(FOLDER, 0, b"first ")
     await files.put(folder_of(1, "a-run", 2, 51), 0, b"of another fence")
-    assert await files.chunks(FOLDER) == [Stored(0, 6), Stored(6, 6), Stored(12, 5)]
+    assert await files.objects(FOLDER) == [Stored(0, 6), Stored(6, 6), Stored(12, 5)]
     assert await files.get(FOLDER, 6) == b"second"
+    merged = await files.put_merged(FOLDER, 0, b"first second")
+    assert await files.objects(FOLDER) == [Stored(0, 6), merged, Stored(6, 6), Stored(12, 5)]
+    assert (merged, merged.end) == (Stored(0, 12, merged=True), 12)
+    assert await files.read(FOLDER, merged, 4, 9) == b"t sec"
+    assert await files.read(FOLDER, Stored(6, 6), 8, 10) == b"co"
+    await files.remove(FOLDER, [Stored(0, 6), merged])
+    for gone in (Stored(0, 6), merged):
+        assert await files.read(FOLDER, gone, 0, 2) is None
+    await files.put(FOLDER, 0, b"first ")
     assert await files.delete(FOLDER) == 3
     assert await files.delete(FOLDER) == 0
-    assert await files.chunks(FOLDER) == []
+    assert await files.objects(FOLDER) == []
     assert await files.get(folder_of(1, "a-run", 2, 51), 0) == b"of another fence"
 
 
@@ -69,6 +78,22 @@ async def test_servers_that_start_together_do_not_take_each_others_probe(tmp_pat
     place = tmp_path / "logs"
     await asyncio.gather(*(open_log_files(place).check() for _ in range(200)))
     assert list(place.iterdir()) == []
+
+
+async def test_what_another_server_has_removed_already_does_not_keep_the_rest(tmp_path: Path) -> None:
+    files = open_log_files(tmp_path)
+    for offset in range(40):
+        await files.put(FOLDER, offset, b"x")
+    await files.remove(FOLDER, [Stored(offset, 1) for offset in (0, 13, 26)])
+    await files.remove(FOLDER, [Stored(offset, 1) for offset in range(40)])
+    assert await files.objects(FOLDER) == []
+
+
+async def test_files_that_are_none_of_ours_are_not_taken_for_output(tmp_path: Path) -> None:
+    files = open_log_files(tmp_path)
+    await files.put(FOLDER, 0, b"x")
+    (tmp_path / FOLDER / "notes.txt").write_text("of somebody else")
+    assert await files.objects(FOLDER) == [Stored(0, 1)]
 
 
 async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

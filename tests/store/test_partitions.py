@@ -168,3 +168,22 @@ async def test_dropping_leaves_the_session_as_it_was(connection: asyncpg.Connect
     assert (
         await connection.fetch("select name, setting from pg_settings where source = 'session' order by name") == before
     )
+
+
+async def test_servers_that_prune_at_the_same_moment_do_not_trip_over_each_other(
+    database_url: str, connection: asyncpg.Connection
+) -> None:
+    first = await today(connection)
+    kept = {parent: await attached(connection, parent) for parent in partitions.PARTITIONED}
+    for days in range(31, 37):
+        for parent in partitions.PARTITIONED:
+            await make(connection, parent, first - timedelta(days=days))
+    servers = [await asyncpg.connect(database_url) for _ in range(4)]
+    dropped = await asyncio.gather(*(partitions.drop_older(server, 30) for server in servers))
+    await partitions.drop_older(connection, 30)  # what two of them left to each other
+    assert len([name for names in dropped for name in names]) <= 12
+    assert {parent: await attached(connection, parent) for parent in partitions.PARTITIONED} == kept
+    left = "select count(*) from pg_class where relkind = 'r' and relname ~ '^(run_history|attempts)_[0-9]{8}$'"
+    assert await connection.fetchval(left) == sum(map(len, kept.values()))
+    for server in servers:
+        await server.close()

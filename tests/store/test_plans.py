@@ -167,6 +167,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "runs_held_by", [US, BATCH], 3 * BATCH),
         Statement("runs", "to_stop", [US], 2 * len(ours)),
         Statement("runs", "overdue", [BATCH], 3 * BATCH),
+        Statement("logs", "standings", [[1] * BATCH, some], 2 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
         Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH)], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
@@ -253,3 +254,15 @@ async def test_few_rows_are_touched_whenever_statistics_were_taken(
     for statement in await statements(connection, uuid7()):
         found += problems(statement, await explain(hot, statement))
     assert not found, "\n".join(found)
+
+
+async def test_a_live_run_whose_log_is_followed_is_not_looked_for_in_the_history(
+    connection: asyncpg.Connection, hot: asyncpg.Connection
+) -> None:
+    await Filling(connection).runs(3, 1, running=True)
+    live = [row["run_id"] for row in await connection.fetch("select run_id from mainspring.runs")]
+    for wanted, looked_for in ((live, 0), ([*live, uuid7()], 1)):
+        plan = await explain(hot, Statement("logs", "standings", [[1] * len(wanted), wanted], len(wanted)))
+        days = [node for node in nodes(plan) if "Scan" in node["Node Type"] and node.get("Alias", "").startswith("p_")]
+        assert days
+        assert {node["Actual Loops"] for node in days} == {looked_for}

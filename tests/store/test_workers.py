@@ -121,7 +121,7 @@ async def test_emptying_a_table_of_beats_never_waits_for_a_reader(
 ) -> None:
     """Whoever waits for the whole table makes every beat wait behind it."""
     await beat(connection, uuid7(), ago=31.0)
-    async with other.transaction(), asyncio.timeout(20):
+    async with other.transaction(), asyncio.timeout(60):
         await other.fetch("select from mainspring.worker_beats_0")
         with pytest.raises(asyncpg.LockNotAvailableError):
             await workers.truncate_beats(connection, 0)

@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -74,6 +75,27 @@ async def leaves() -> None:
 @app.task
 def leaves_in_thread() -> None:
     raise SystemExit(3)
+
+
+@app.task
+async def ends_like_a_generator() -> None:
+    raise GeneratorExit
+
+
+@dataclass
+class Leaves:
+    code: int
+
+    def __post_init__(self) -> None:
+        raise SystemExit(self.code)
+
+
+@app.task
+async def takes_what_leaves(what: Leaves) -> None: ...
+
+
+@app.task
+def takes_what_leaves_in_thread(what: Leaves) -> None: ...
 
 
 @app.task
@@ -206,7 +228,7 @@ class Bench:
         return attempts
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.changed.wait()
 

@@ -140,13 +140,13 @@ class ExchangeServer:
         """Put a fault in the way of the first exchange that reports this run."""
         self._faults_when_reported[order.run_id] = fault
 
-    async def until(self, condition: Callable[[], object], timeout: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout: float = 30.0) -> None:
         """Returns when `condition` holds; it is looked at after every exchange."""
         async with asyncio.timeout(timeout):
             while not condition():
                 await self._changed.wait()
 
-    async def outcome_of(self, order: RunOrder, timeout: float = 10.0) -> Outcome:
+    async def outcome_of(self, order: RunOrder, timeout: float = 30.0) -> Outcome:
         await self.until(lambda: order.run_id in self.outcomes, timeout)
         return self.outcomes[order.run_id]
 

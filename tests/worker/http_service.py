@@ -110,7 +110,7 @@ class Caller:
         return attempt, ending
 
     async def call(self, url: str, *, order: dict[str, Any] | None = None, **fields: Any) -> Ending:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.start(an_http_order(url, **fields, order=order))[1]
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
@@ -128,7 +128,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     """Run a test on uvloop, as a worker would."""
 
     async def timed() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await test()
 
     uvloop.run(timed())

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,42 @@ def echoes(text: str) -> int:
 @process
 def opens_files() -> int:
     return len([open("/dev/null") for _ in range(100)])
+
+
+@process
+def tells_oddly(path: str, ctx: Context) -> None:
+    """Numbers and words as applications have them: numpy's, a database's, somebody's."""
+    note(path, "began")
+    ctx.progress(Decimal("0.25"), "a Decimal")  # type: ignore[arg-type]
+    ctx.progress(True, 100)  # type: ignore[arg-type]
+    ctx.progress(0.5, "half \ud800 of it")
+    ctx.progress(0.75, "x" * 5_000_000)
+    raise Retry("later", after=Decimal(30))  # type: ignore[arg-type]
+
+
+@process
+def talks_to_the_worker(path: str, words: str) -> None:
+    note(path, "began")
+    os.write(3, bytes.fromhex(words))
+    signal.pause()
+
+
+@process
+def blocks_signals() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    return os.getpid()
+
+
+@process
+def loses_its_output(how: str) -> int:
+    match how:
+        case "closed":
+            os.close(1)
+        case "redirected":
+            os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+        case "slowed down":
+            os.nice(1)
+    return os.getpid()
 
 
 def note(path: str, text: str) -> None:

@@ -27,11 +27,11 @@ def ended_within(pid: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-async def ended_soon(pid: int, seconds: float = 5.0) -> bool:
+async def ended_soon(pid: int, seconds: float = 30.0) -> bool:
     return await asyncio.to_thread(ended_within, pid, seconds)
 
 
-async def written(path: Path, lines: int = 1, seconds: float = 5.0) -> list[str]:
+async def written(path: Path, lines: int = 1, seconds: float = 30.0) -> list[str]:
     """The lines that a process has written to `path`, once there are enough of them."""
     async with asyncio.timeout(seconds):
         while not path.exists() or len(path.read_text().splitlines()) < lines:

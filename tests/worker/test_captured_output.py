@@ -149,7 +149,7 @@ class Scene:
         return attempts
 
     async def ending(self, order: RunOrder) -> Ending:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while order.run_id not in self.endings:
                 await self.changed.wait()
         return self.endings[order.run_id]
@@ -161,8 +161,8 @@ class Scene:
 
 def on_a_scene(test: Callable[[Scene], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20), LogServer() as server:
-            shipper = LogShipper(Link(server.url, "secret", timeout=2.0))
+        async with asyncio.timeout(60), LogServer() as server:
+            shipper = LogShipper(Link(server.url, "secret", timeout=20.0))
             shipper.speaks_for(lambda: WORKER)
             try:
                 with captured_streams(shipper.open):
@@ -272,7 +272,7 @@ def test_clean_ups_run_last_added_first_however_it_ends(task: str, how: str, sta
         order = an_order(task, payload={"how": how})
         (attempt,) = scene.take(order)
         if how == "sleep":
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while attempt not in scene.runner.active:
                     await scene.changed.wait()
             scene.runner.stop(attempt, Stop.CANCEL)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
+import msgspec
 import pytest
 
+from mainspring.domain.retry import LONGEST_DELAY
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry
 from mainspring.worker.attempt import SUCCEEDED
 from mainspring.worker.endings import cause_of, ending_of_call, ending_of_error, ending_of_result
@@ -58,6 +63,53 @@ def test_retry_and_give_up_decide_for_themselves() -> None:
     assert ending_of_error(Retry()).retry_after is None
     give_up = ending_of_error(GiveUp())
     assert (give_up.error, give_up.retry, give_up.cause) == ("GiveUp: the task gave up", False, None)
+
+
+class Seconds(float):
+    """As numpy's are: a float that JSON encoders do not know."""
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [
+        (Seconds(30), 30.0),
+        (Decimal(30), 30.0),
+        (True, 1.0),
+        (timedelta(minutes=1), 60.0),
+        (-5, 0.0),
+        (float("inf"), LONGEST_DELAY),
+        (10**400, LONGEST_DELAY),
+    ],
+)
+def test_a_delay_is_a_plain_number_whatever_the_task_gave(after: Any, seconds: float) -> None:
+    told = ending_of_error(Retry("later", after=after)).retry_after
+    assert (told, type(told)) == (seconds, float)
+    changed = Retry("later")
+    changed.after = after
+    assert ending_of_error(changed).retry_after == seconds
+
+
+@pytest.mark.parametrize("after", ["soon", float("nan"), [1]])
+def test_a_delay_that_is_none_is_the_tasks_own_error(after: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Retry("later", after=after)
+
+
+class Unspeakable(Retry):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), SyntaxError("x", ("f", 1, "no number", "text"))])  # type: ignore[arg-type]
+def test_an_error_that_cannot_be_told_is_told_by_its_class(error: Exception) -> None:
+    ending = ending_of_error(error)
+    assert (ending.status, ending.retry) == ("FAILED", True)
+    assert (ending.error or "").startswith(f"{type(error).__name__}, which cannot be told: ")
+
+
+def test_the_names_in_a_cause_can_be_put_on_the_wire() -> None:
+    odd = type("Odd", (Exception,), {"__module__": "\ud800"})
+    assert msgspec.json.encode(cause_of(odd()))
 
 
 def test_a_payload_that_does_not_fit_fails_for_good() -> None:

@@ -231,6 +231,11 @@ def test_a_big_body_is_cut_and_marked() -> None:
         async with a_service(answer(200, big)) as service:
             kept = result(await Caller().call(service.url(), success=SuccessRule(json="$.ok", equals=True)))
             assert kept["body"].startswith('{"ok": true') and kept["body"].endswith("\n[cut]")
+        # Bytes that stand for no character at all: what was read of them is still not the whole.
+        async with a_service(
+            answer(200, b"\x1b(B" * 100_000, content_type="text/plain; charset=iso-2022-jp")
+        ) as service:
+            assert result(await Caller().call(service.url()))["body"].lstrip("\ufffd") == "\n[cut]"
 
     run(test)
 
@@ -241,6 +246,12 @@ def test_text_that_is_no_json_is_kept_as_text() -> None:
             (b"hello", "text/plain", "hello"),
             ("grün".encode("latin-1"), "text/plain; charset=latin-1", "grün"),
             (b"a\x00b", "text/plain; charset=no-such", "a\ufffdb"),
+            ("grün".encode("utf-16"), "text/plain; charset=utf-16", "grün"),
+            # Python has codecs for these, which take minutes, or make characters that are none.
+            (b"b9c" * 10_000, "text/plain; charset=punycode", "b9c" * 10_000),
+            (b"+2AA-", "text/plain; charset=utf-7", "+2AA-"),
+            (b"\\ud800", "text/plain; charset=unicode_escape", "\\ud800"),
+            (b"YQ==", "text/plain; charset=base64", "YQ=="),
             (b"{broken", "application/json", "{broken"),
             (b'{"n": 1234567890123456789012}', "application/problem+json", {"n": 1234567890123456789012}),
             (b"", "application/json", None),

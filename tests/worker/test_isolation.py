@@ -54,6 +54,11 @@ def test_a_folder_is_gone_when_the_run_was_killed() -> None:
 # -- the environment
 
 
+def test_the_process_that_keeps_a_command_has_none_of_the_workers_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSPRING_TOKEN", "a secret")
+    assert said(shell("tr '\\0' '\\n' < /proc/$PPID/environ | grep -c secret; true")) == "0\n"
+
+
 def test_the_jobs_variables_are_there_and_may_replace_what_is_inherited() -> None:
     order = shell(["env"], setup=RunSetup(env={"REGION": "eu", "LC_ALL": "C"}))
     environ = dict(line.split("=", 1) for line in said(order).splitlines())
@@ -118,6 +123,32 @@ def test_a_sandbox_has_a_read_only_system_and_a_writable_folder() -> None:
         "touch /usr/x /etc/x 2>&1 | grep -c 'Read-only'; echo hi > file && cat file; [ $PWD = $HOME ] && echo home"
     )
     assert said(order) == "2\nhi\nhome\n"
+
+
+@needs_bwrap
+def test_a_sandboxed_command_can_write_to_its_folder_only() -> None:
+    places = "/tmp /var/tmp /home /root /run /dev /mnt"
+    tries = f"for place in {places}; do touch $place/x 2>/dev/null && echo $place; done"
+    order = sandboxed(f"{tries}; touch /dev/shm/shared; echo x > /dev/null && ls")
+    assert said(order).split() == ["shared"]
+
+
+@needs_bwrap
+def test_not_even_root_gets_out_of_a_sandbox() -> None:
+    """Where the worker is root: a kernel setting is opened for writing and left as it is."""
+    order = sandboxed(
+        """(: >> /proc/sys/kernel/core_pattern) 2>/dev/null && echo may change the kernel
+        mount -o remount,rw,bind / / 2>/dev/null && echo may write the system
+        umount /root 2>/dev/null && echo sees what is hidden
+        grep CapEff /proc/self/status"""
+    )
+    assert said(order).split() == ["CapEff:", "0" * 16]
+
+
+@needs_bwrap
+def test_the_processes_of_the_sandbox_are_not_counted_as_the_commands() -> None:
+    order = sandboxed("sleep 0.5; echo done", limits=Limits(processes=2))
+    assert said(order) == "done\n"
 
 
 @needs_bwrap

@@ -135,6 +135,61 @@ def test_a_queue_without_work_lends_its_share_but_for_one_slot() -> None:
     assert scene.held == {"heavy": 1, "light": 8}
 
 
+def test_quick_work_alone_has_all_the_slots() -> None:
+    scene = Scene(9, {"heavy": 1, "light": 8}, {"light": 100})
+    scene.settle()
+    assert scene.held == {"light": 8}, "nothing is known of it yet"
+    scene.end("light")
+    scene.portions.ended("light", 0.2)
+    scene.settle()
+    assert scene.held == {"light": 9}
+    scene.line.waiting["heavy"] = 100
+    scene.end("light")
+    scene.exchange()
+    assert scene.held == {"light": 8, "heavy": 1}, "the next slot is for the queue furthest below its share"
+
+
+def test_work_that_lasts_leaves_a_slot_whatever_it_weighs() -> None:
+    for weights in ({"heavy": 1, "light": 8}, {"heavy": 8, "light": 1}):
+        scene = Scene(9, weights, {"heavy": 100})
+        scene.portions.ended("heavy", 30.0)
+        scene.settle()
+        assert scene.held == {"heavy": 8}
+
+
+def test_a_long_run_tells_at_once_and_is_forgotten_slowly() -> None:
+    portions = Portions(2, {"a": 1, "b": 1})
+
+    def takes_the_last(lasting: tuple[str, ...] = ()) -> bool:
+        return any(portion.queue == "a" for portion in portions.divide(1, {"a": 1}, lasting=lasting).portions)
+
+    assert not takes_the_last(), "nothing is known of it"
+    portions.ended("a", 0.1)
+    assert takes_the_last()
+    assert not takes_the_last(lasting=("a",)), "one of them goes on for longer than usual"
+    portions.ended("a", 30.0)
+    quick_ones = 0
+    while not takes_the_last():
+        portions.ended("a", 0.1)
+        quick_ones += 1
+    assert 20 < quick_ones < 60
+
+
+@given(scenes(), st.sets(st.sampled_from(NAMES)))
+def test_no_slot_is_idle_while_quick_work_waits(
+    drawn: tuple[int, dict[str, int], dict[str, int]], quick: set[str]
+) -> None:
+    scene = Scene(*drawn)
+    for queue in quick & scene.portions.shares.keys():
+        scene.portions.ended(queue, 0.1)
+    scene.settle()
+    idle = [queue for queue in scene.portions.shares if not scene.held[queue]]
+    if any(scene.line.waiting[queue] for queue in quick):
+        assert scene.free == 0
+    elif scene.line.waiting.total():
+        assert scene.free <= len(idle)
+
+
 def test_what_one_leaves_is_divided_among_the_others_about_by_weight() -> None:
     scene = Scene(40, {"a": 4, "b": 2, "idle": 4}, {"a": 1000, "b": 1000})
     scene.exchange()

@@ -23,6 +23,8 @@ from .a_process_executor import KILL_GRACE, Executor, SlowSink, an_attempt, resu
 from .processes import alive, ended_soon, written
 
 ENVIRON = {"PATH": "/bin", "LC_ALL": "C.UTF-8"}
+# For runs that end in good order when they are asked to, however slow the machine.
+UNHURRIED = RunSetup(kill_grace=30.0)
 
 
 def test_functions_of_both_kinds_run_in_one_child_that_is_not_the_worker() -> None:
@@ -52,7 +54,7 @@ def test_parameters_are_typed_and_the_context_is_the_runs() -> None:
 
 def test_a_run_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
     async def test(executor: Executor) -> None:
-        attempt, other = executor.begin("awaits", {"path": f"{tmp_path}/log"})
+        attempt, other = executor.begin("awaits", {"path": f"{tmp_path}/log"}, setup=UNHURRIED)
         await written(tmp_path / "log")
         ending = await executor.run("exits", {"code": 1})
         assert ending.error == "the task's process ended with exit code 1: last words"
@@ -133,7 +135,7 @@ def test_the_folder_is_empty_between_runs_and_goes_with_the_child(after: str) ->
 def test_cancel_runs_finally_and_the_cleanups_of_a_function(tmp_path: Path) -> None:
     async def test(executor: Executor) -> None:
         pid = await executor.result("pid")
-        attempt, running = executor.begin("waits", {"path": f"{tmp_path}/log"})
+        attempt, running = executor.begin("waits", {"path": f"{tmp_path}/log"}, setup=UNHURRIED)
         await written(tmp_path / "log")
         stop(attempt)
         assert (await running).status == "CANCELLED"
@@ -145,7 +147,7 @@ def test_cancel_runs_finally_and_the_cleanups_of_a_function(tmp_path: Path) -> N
 
 def test_cancel_cancels_a_coroutine(tmp_path: Path) -> None:
     async def test(executor: Executor) -> None:
-        attempt, running = executor.begin("awaits", {"path": f"{tmp_path}/log"})
+        attempt, running = executor.begin("awaits", {"path": f"{tmp_path}/log"}, setup=UNHURRIED)
         await written(tmp_path / "log")
         stop(attempt)
         assert (await running).status == "CANCELLED"

@@ -37,7 +37,7 @@ def with_starts(test: Callable[[Starts], Awaitable[None]]) -> None:
         watchdog = WatchdogLink()
         watchdog.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(Starts(watchdog))
         finally:
             watchdog.stop()

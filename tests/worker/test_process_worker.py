@@ -19,7 +19,7 @@ PROGRAM = """
 import sys, uvloop
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, run_worker
-quick = Timing(beat=0.4, kill=1.0, rescue=2.0, cut_off_grace=10.0, kill_grace=0.3, drain_grace=2.0)
+quick = Timing(beat=0.4, kill=30.0, rescue=60.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, "isolated_app:app", "info", timing=quick)
 sys.exit(uvloop.run(run_worker(options)))
 """
@@ -65,7 +65,7 @@ async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterato
 
 def with_a_process(folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20), ExchangeServer() as server, a_worker_process(server, folder) as process:
+        async with asyncio.timeout(60), ExchangeServer() as server, a_worker_process(server, folder) as process:
             await test(server, process)
 
     uvloop.run(run())

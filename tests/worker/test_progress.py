@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
+import msgspec
+import pytest
+
+from mainspring.sdk.context import Context
+from mainspring.wire.exchange import Progress
 from mainspring.worker.attempt import Attempt, key_of
 from mainspring.worker.progress import EVERY, ProgressBook
 
@@ -30,6 +38,30 @@ def test_only_the_newest_is_sent_and_again_only_after_a_pause() -> None:
     assert book.take(NOW + EVERY / 2) == []
     assert book.due() == NOW + EVERY
     assert [word.fraction for word in book.take(NOW + EVERY)] == [0.3]
+
+
+class Share(float):
+    """As numpy's are: a float that JSON encoders do not know."""
+
+
+@pytest.mark.parametrize("share", [Share(0.5), Decimal("0.5"), 0.5])
+def test_a_share_of_any_kind_can_be_put_on_the_wire(share: Any) -> None:
+    book, attempt = ProgressBook(), an_attempt()
+
+    class Said:
+        def progress(self, fraction: float | None, message: str | None) -> None:
+            book.note(attempt, fraction, message)
+
+        def log(self, text: str) -> None: ...
+
+    context = Context("job", "run", 1, datetime(2026, 11, 15, tzinfo=UTC), "task", _channel=Said())
+    context.progress(share, 40)  # type: ignore[arg-type]
+    words = msgspec.json.encode(book.take(NOW))
+    [word] = msgspec.json.decode(words, type=list[Progress])
+    assert (word.fraction, word.message) == (0.5, "40")
+    for none in (float("nan"), float("inf"), -0.1, "much"):
+        with pytest.raises(ValueError):
+            context.progress(none)  # type: ignore[arg-type]
 
 
 def test_words_without_a_share_leave_the_share_as_it_was() -> None:

@@ -48,6 +48,15 @@ def test_a_task_that_exits_fails_and_takes_nobody_along(task: str) -> None:
     assert error.startswith("SystemExit: 3")
 
 
+@pytest.mark.parametrize("task", ["takes_what_leaves", "takes_what_leaves_in_thread"])
+def test_a_parameter_that_exits_takes_nobody_along(task: str) -> None:
+    assert (ended(task, {"what": {"code": 4}}).error or "").startswith("SystemExit: 4")
+
+
+def test_a_task_that_ends_like_a_generator_has_an_ending() -> None:
+    assert ended("ends_like_a_generator").error == "the executor failed: GeneratorExit()"
+
+
 @pytest.mark.parametrize(
     ("task", "payload"),
     [("add", {"a": "x"}), ("add", {"c": 1}), ("add", None), ("add", [1]), ("add_in_thread", {"a": None})],

@@ -23,11 +23,11 @@ def test_an_async_run_that_takes_too_long_is_cancelled_and_fails() -> None:
 
 def test_each_run_has_its_own_timeout() -> None:
     async def test(bench: Bench) -> None:
-        slow, quick = an_order("sleeps", timeout=0.15), an_order("sleeps", timeout=0.05)
+        slow, quick = an_order("sleeps", timeout=2.0), an_order("sleeps", timeout=0.05)
         bench.take(slow, quick)
         await bench.ending(quick)
         assert slow.run_id not in bench.endings
-        assert (await bench.ending(slow)).error == "timed out after 150ms"
+        assert (await bench.ending(slow)).error == "timed out after 2s"
 
     on_a_bench(test)
 
@@ -76,12 +76,13 @@ def test_a_job_may_ask_for_a_grace_of_its_own() -> None:
 @pytest.mark.parametrize("task", ["add", "add_in_thread"])
 def test_a_run_that_has_succeeded_does_not_time_out_while_its_log_is_stored(task: str) -> None:
     async def test(bench: Bench) -> None:
-        order, sink = an_order(task, payload={"a": 1}, timeout=0.05), SlowSink()
+        order, sink = an_order(task, payload={"a": 1}, timeout=1.0), SlowSink()
         attempt = Attempt(order, key_of(order), time.monotonic(), log=sink)
         bench.runner.take([attempt])
         await sink.finishing.wait()
-        await asyncio.sleep(0.4)
-        assert attempt.stopping is Stop.TIMEOUT
+        while attempt.stopping is not Stop.TIMEOUT:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)  # its grace, and more
         sink.stored.set()
         assert (await bench.ending(order)).status == "SUCCESS"
 

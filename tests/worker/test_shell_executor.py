@@ -64,7 +64,7 @@ def ran(
             running = asyncio.create_task(executor.execute(attempt))
             if meanwhile is not None:
                 await meanwhile(executor, attempt)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return await running, executor
 
     return uvloop.run(run())
@@ -203,7 +203,7 @@ def test_a_member_that_ends_in_good_order_gets_its_grace_after_the_leader_has_go
         stop(attempt)
 
     inner = f"trap 'echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; while :; do sleep 0.02; done"
-    ending, _ = ran(shell(["sh", "-c", f'sh -c "{inner}" & wait']), cancel)
+    ending, _ = ran(shell(["sh", "-c", f'sh -c "{inner}" & wait'], setup=RunSetup(kill_grace=30.0)), cancel)
     assert ending.status == "CANCELLED"
     assert (tmp_path / "saved").read_text() == "saved\n"
 
@@ -234,7 +234,7 @@ def test_a_job_may_ask_for_a_grace_of_its_own(tmp_path: Path) -> None:
         stop(attempt)
 
     inner = f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; "
-    order = shell(inner + "while :; do sleep 0.02; done", setup=RunSetup(kill_grace=5.0))
+    order = shell(inner + "while :; do sleep 0.02; done", setup=RunSetup(kill_grace=30.0))
     ending, _ = ran(order, cancel)
     assert ending.status == "CANCELLED"
     assert (tmp_path / "saved").exists()
@@ -289,7 +289,7 @@ def test_no_descriptor_stays_open() -> None:
 
 
 async def the_ending(executor: ShellExecutor, order: RunOrder) -> Ending:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await executor.execute(Attempt(order, key_of(order), 0.0))
 
 
@@ -342,7 +342,7 @@ def test_a_run_can_be_cancelled_while_its_log_is_full() -> None:
             running = asyncio.create_task(executor.execute(attempt))
             await log.waited_for.wait()
             stop(attempt)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert (await running).status == "CANCELLED"
             assert log.finished
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.watchdog_link import HEAD_START
 from mainspring.worker.worker import Worker
 
-from .a_worker import against_a_server
+from .a_worker import against_a_server as against
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
 
 TIMING = Timing(
-    beat=0.2, kill=0.8, rescue=2.0, beat_slack=0.1, cut_off_grace=2.5, kill_grace=0.3, drain_grace=0.3
+    beat=0.2, kill=2.0, rescue=4.5, beat_slack=0.1, cut_off_grace=4.5, kill_grace=0.3, drain_grace=0.3
 )  # fmt: skip
-# Every end comes by the worker's own hand well before the watchdog's, and before anybody would take the runs over.
-LATE = 0.4
+# Every end comes before anybody would take the runs over.
+LATE = TIMING.rescue - TIMING.beat_slack - TIMING.kill
+
+
+def against_a_server(test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, timing: Timing) -> None:
+    against(test, timing=timing, answered=2 * timing.beat)
 
 
 def a_shell(folder: Path, name: str, *, exclusive: bool = False) -> RunOrder:
@@ -44,8 +48,7 @@ def test_ordinary_runs_outlive_the_outage_and_exclusive_ones_are_stopped_and_rep
         server.begin_outage("store_down")
         assert await ended_soon(exclusive_pid)
         assert TIMING.kill - 2 * TIMING.beat < time.monotonic() - server.acknowledged < TIMING.kill + LATE
-        # The watchdog must have let it pass too.
-        await exchanges_until(server, server.acknowledged + TIMING.kill + HEAD_START + 0.3)
+        await exchanges_until(server, server.acknowledged + TIMING.kill + 0.3)
         assert alive(ordinary_pid)
         assert not server.outcomes
         server.end_outage()

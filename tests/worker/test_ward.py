@@ -57,7 +57,7 @@ def with_a_link(test: Callable[[WatchdogLink], Awaitable[None]]) -> None:
         link = WatchdogLink()
         link.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(link)
         finally:
             link.stop()

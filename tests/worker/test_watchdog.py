@@ -21,6 +21,9 @@ from mainspring.worker.watchdog_link import HEAD_START, WatchdogLink
 
 from .processes import alive, ended_soon, ended_within, written
 
+# What it is about happens within milliseconds, or not before the sleepers of these tests have slept.
+SOON = 30.0
+
 # A worker as the watchdog sees it: it starts a command that hides a process as well as it can (double fork, a session
 # of its own, deaf to polite signals), says so, then does what the test tells it.
 WORKER = """
@@ -68,27 +71,27 @@ def all_ended_within(pids: list[int], seconds: float) -> bool:
 def test_kill_minus_9_of_the_worker_kills_all_it_started_and_ends_the_watchdog() -> None:
     with a_worker() as (worker, children, watchdog):
         worker.kill()
-        assert all_ended_within(children, 2.0)
-        assert ended_within(watchdog, 2.0)
+        assert all_ended_within(children, SOON)
+        assert ended_within(watchdog, SOON)
 
 
 def test_a_process_that_the_worker_forked_cannot_hide_its_death() -> None:
-    with a_worker("if os.fork() == 0: time.sleep(5); os._exit(0)") as (worker, children, _watchdog):
+    with a_worker("if os.fork() == 0: time.sleep(45); os._exit(0)") as (worker, children, _watchdog):
         worker.kill()
-        assert all_ended_within(children, 2.0)
+        assert all_ended_within(children, SOON)
 
 
 def test_a_deadline_that_passes_kills_all_and_the_worker() -> None:
     with a_worker("link.set_deadline(time.monotonic() + 0.1)") as (worker, children, _watchdog):
-        assert all_ended_within(children, 3.0)
-        assert worker.wait(timeout=3.0) == -signal.SIGKILL
+        assert all_ended_within(children, SOON)
+        assert worker.wait(timeout=SOON) == -signal.SIGKILL
 
 
 def test_a_stopped_worker_is_killed_at_its_deadline() -> None:
     with a_worker("link.set_deadline(time.monotonic() + 0.3)") as (worker, children, _watchdog):
         worker.send_signal(signal.SIGSTOP)
-        assert all_ended_within(children, 3.0)
-        assert worker.wait(timeout=3.0) == -signal.SIGKILL
+        assert all_ended_within(children, SOON)
+        assert worker.wait(timeout=SOON) == -signal.SIGKILL
 
 
 def test_the_watchdog_does_not_heed_polite_signals() -> None:
@@ -96,20 +99,20 @@ def test_the_watchdog_does_not_heed_polite_signals() -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(watchdog, number)
         worker.kill()
-        assert all_ended_within(children, 2.0)
+        assert all_ended_within(children, SOON)
 
 
 def test_kill_minus_9_of_the_watchdog_ends_what_it_kept() -> None:
     with a_worker() as (_worker, children, watchdog):
         os.kill(watchdog, signal.SIGKILL)
-        assert all_ended_within(children, 2.0)
+        assert all_ended_within(children, SOON)
 
 
 def test_worker_and_watchdog_killed_together_leave_nothing_behind() -> None:
     with a_worker() as (worker, children, watchdog):
         os.kill(watchdog, signal.SIGKILL)
         worker.kill()
-        assert all_ended_within(children, 2.0)
+        assert all_ended_within(children, SOON)
 
 
 # -- the worker's end of it
@@ -127,7 +130,7 @@ async def a_link() -> AsyncIterator[WatchdogLink]:
 
 def with_a_link(test: Callable[[WatchdogLink], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(15), a_link() as link:
+        async with asyncio.timeout(60), a_link() as link:
             await test(link)
 
     uvloop.run(run())

@@ -23,6 +23,7 @@ from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 T = TypeVar("T")
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _PATH = re.compile(r" - at `\$?([^`]*)`$")
 _INDEX = re.compile(r"\[[^\]]*\]")
 _NESTED: dict[str, type[msgspec.Struct]] = {
@@ -155,6 +156,9 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
             field=f"{path}.{name}" if path else name,
             hint=f"did you mean {near!r}?" if near else "known are: " + ", ".join(owner.__struct_fields__),
         )
+    if missing := _MISSING.match(text):
+        name = missing.group(1)
+        return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
     return InvalidInput(words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""))
 

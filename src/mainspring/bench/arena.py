@@ -27,7 +27,8 @@ from mainspring.store.pool import connect
 T = TypeVar("T")
 BENCH_TASKS = "mainspring.bench.tasks:app"
 
-_PATIENCE = 30.0
+_PATIENCE = 120.0  # ends a bench that hangs; on a busy machine a process may take half a minute to start
+_reserved: list[socket.socket] = []
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -199,7 +200,11 @@ async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A local port that stays ours until this process ends: bound and not listened on, so nobody else is given it, and
+    a server of ours may listen there (SO_REUSEADDR, which servers set), also again after it was killed."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    _reserved.append(reserved)
+    port: int = reserved.getsockname()[1]
+    return port

@@ -23,7 +23,8 @@ UrlOption = Annotated[
         "--url",
         "--server",
         metavar="URL",
-        help="Address of the server. Otherwise MAINSPRING_URL, the data folder, http://127.0.0.1:8700.",
+        help="Address of the server, or of several with commas: if one is away, the next is used. "
+        "Otherwise MAINSPRING_URL, the data folder, http://127.0.0.1:8700.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
-from mainspring.cli.screen import say
+from mainspring.cli.screen import say, show_json
 from mainspring.cli.which_run import RunOrJob, run_of
 
 if TYPE_CHECKING:
     from mainspring.sdk.client import Client
+    from mainspring.sdk.log_stream import LogEvent
 
 EXAMPLES = (
     "mainspring logs 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 -f",
@@ -30,35 +31,55 @@ def command(
     attempt: Annotated[
         int | None, typer.Option("--attempt", metavar="N", min=1, help="That attempt only.", show_default="the newest")
     ] = None,
+    as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show what a run printed: stdout, stderr and what its task logged, as it came."""
+    """Show what a run printed: stdout, stderr and what its task logged, as it came. With --json -f, a line an event."""
     with connect(url, token_file, data) as client:
         run_id = run_of(client, run_or_job)
         if follow:
-            raise typer.Exit(_follow(client, run_id, attempt))
-        _show(client.logs(run_id, attempt))
+            raise typer.Exit(_follow(client, run_id, attempt, as_json=as_json))
+        text = client.logs(run_id, attempt)
+    if as_json:
+        show_json({"run_id": run_id, "attempt": attempt, "text": text})
+    else:
+        _show(text)
 
 
-def _follow(client: Client, run_id: str, attempt: int | None) -> int:
+def _follow(client: Client, run_id: str, attempt: int | None, *, as_json: bool) -> int:
     client.patience = _PATIENCE
     try:
         for event in client.log_events(run_id, attempt):
+            if as_json:
+                _show(_as_line(run_id, event))
             match event.kind:
+                case "output" | "truncated" | "attempt" if as_json:
+                    continue
                 case "output" | "truncated":
                     _show(event.text)
                 case "attempt":
                     say(f"--- attempt {event.attempt} ---")
                 case "end":
-                    if event.status != "SUCCESS":
+                    if event.status != "SUCCESS" and not as_json:
                         say(f"{event.status} (run {run_id})")
                     return 0 if event.status == "SUCCESS" else FAILURE
     except KeyboardInterrupt:
         say(f"\nno longer following; the run goes on. To stop it: mainspring cancel {run_id}")
         return INTERRUPTED
     return FAILURE
+
+
+def _as_line(run_id: str, event: LogEvent) -> str:
+    """The event as the server sends it, on one line also on a terminal."""
+    import msgspec
+
+    news: dict[str, object] = {"run_id": run_id, "event": event.kind}
+    news |= {"status": event.status} if event.kind == "end" else {"attempt": event.attempt}
+    if event.text:
+        news["text"] = event.text
+    return msgspec.json.encode(news).decode() + "\n"
 
 
 def _show(text: str) -> None:

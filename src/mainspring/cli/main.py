@@ -1,53 +1,30 @@
-"""The command line, put together. Each verb is a module with `command` and `EXAMPLES`."""
+"""The command line, put together. Each verb is a module of this package with `command` and `EXAMPLES`."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from mainspring.cli import (
-    bench,
-    cancel,
-    dead_letter,
-    dead_letters,
-    discard,
-    drain,
-    job,
-    jobs,
-    logs,
-    migrate,
-    pause,
-    queues,
-    replay,
-    resume,
-    retry,
-    run,
-    run_now,
-    runs,
-    scheduler,
-    server,
-    submit,
-    tasks,
-    timeline,
-    up,
-    why,
-    worker,
-    workers,
-)
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 
-_PANELS: dict[str, tuple[ModuleType, ...]] = {
-    "Start": (up, server, scheduler, worker, migrate),
-    "Submit and look": (submit, jobs, job, runs, run, logs, why, timeline),
-    "Steer": (run_now, pause, resume, cancel, retry),
-    "Dead letters": (dead_letters, dead_letter, replay, discard),
-    "Operate": (workers, tasks, queues, drain),
+# Verbs are named here and loaded when they are called for: all of them cost 35 ms, which every start of a server or a
+# worker would pay for verbs that it is not.
+_PANELS: dict[str, tuple[str, ...]] = {
+    "Start": ("up", "server", "scheduler", "worker", "migrate"),
+    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
+    "Steer": ("run-now", "pause", "resume", "cancel", "retry"),
+    "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
+    "Operate": ("workers", "tasks", "queues", "drain"),
 }
+_BENCH = "bench"
 # Typer has moved Click inside itself; its public BadParameter is a usage error in every version.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -71,18 +48,30 @@ def _root(
     """
 
 
-def build() -> typer.Typer:
-    """The application with all its verbs."""
+def build(only: str | None = None) -> typer.Typer:
+    """The application with all its verbs, or with `only` that one."""
     app = typer.Typer(
         name="mainspring", rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=_SETTINGS
     )
     app.callback()(_root)
-    for panel, modules in _PANELS.items():
-        for module in modules:
-            verb = module.__name__.rpartition(".")[2].replace("_", "-")
-            app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(module.command)
-    app.add_typer(bench.app, name="bench", help="Measure this machine.", rich_help_panel="Operate")
+    for panel, verbs in _PANELS.items():
+        for verb in verbs:
+            if only in (None, verb):
+                module = _load(verb)
+                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(module.command)
+    if only in (None, _BENCH):
+        app.add_typer(_load(_BENCH).app, name=_BENCH, help="Measure this machine.", rich_help_panel="Operate")
     return app
+
+
+def _load(verb: str) -> ModuleType:
+    return import_module(f"mainspring.cli.{verb.replace('-', '_')}")
+
+
+def _verb_of(args: Sequence[str]) -> str | None:
+    """The verb that comes first; None for anything else, which is about all of them: --help, or a slip."""
+    known = {_BENCH}.union(*_PANELS.values())
+    return args[0] if args[0] in known else None
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -96,8 +85,9 @@ def _epilog(examples: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code. Nothing that goes wrong shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    _prepare_output()
     try:
-        code = build()(args=args, prog_name="mainspring", standalone_mode=False)
+        code = build(_verb_of(args))(args=args, prog_name="mainspring", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
@@ -110,6 +100,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _misused(error)
     except Exception as error:  # noqa: BLE001 - the last place where an error can still be said in a line
         return _failed(error, as_json="--json" in args)
+
+
+def _prepare_output() -> None:
+    """Let nothing that a job prints or is called stop us from showing the rest."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever called us (>&-)
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as we live
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not in UTF-8
 
 
 def _misused(error: Exception) -> int:

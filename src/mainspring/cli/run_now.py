@@ -8,7 +8,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.waiting import wait_and_show
+from mainspring.cli.waiting import longest_wait, wait_and_show
 
 EXAMPLES = ("mainspring run-now daily_report --wait",)
 
@@ -25,13 +25,14 @@ def command(
     data: DataOption = None,
 ) -> None:
     """Run a job once, now, besides its schedule; a paused one too. Prints the run's id."""
+    longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
         accepted = client.run_now(job_id)
         if wait:
             if not as_json:
                 say(f"run {accepted.run_id}")
             handle = client.handle(accepted.job_id, accepted.run_id)
-            raise typer.Exit(wait_and_show(client, handle, timeout=timeout_wait, as_json=as_json))
+            raise typer.Exit(wait_and_show(client, handle, timeout=longest, as_json=as_json))
     if as_json:
         show_json(accepted)
     else:

@@ -8,7 +8,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.waiting import wait_and_show
+from mainspring.cli.waiting import longest_wait, wait_and_show
 
 EXAMPLES = (
     "mainspring submit hello name=you --wait",
@@ -189,12 +189,13 @@ def command(
         "kill_grace": kill_grace,
         "required_labels": pairs_of(require or [], "required_labels"),
     }
+    longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
         handle = client.submit(**fields)
         if wait:
             if not as_json:
                 say(f"job {handle.job_id}")
-            raise typer.Exit(wait_and_show(client, handle, timeout=timeout_wait, as_json=as_json))
+            raise typer.Exit(wait_and_show(client, handle, timeout=longest, as_json=as_json))
     if as_json:
         show_json({"job_id": handle.job_id})
     else:

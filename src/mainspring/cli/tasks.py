@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import Column, show_json, show_rows
 
+if TYPE_CHECKING:
+    from mainspring.wire.tasks import DeclaredOptions
+
 EXAMPLES = ("mainspring tasks",)
-_COLUMNS = (Column("TASK"), Column("TAKES"), Column("QUEUES"), Column("WORKERS", right=True))
+_COLUMNS = (
+    Column("TASK"), Column("TAKES"), Column("OPTIONS"), Column("QUEUES"), Column("WORKERS", right=True),
+)  # fmt: skip
+_DURATIONS = ("timeout", "run_timeout", "kill_grace", "retry.base", "retry.cap", "limits.cpu")
+_SIZES = ("limits.memory", "limits.output")
 
 
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List tasks that workers offer, and the parameters they take."""
+    """List tasks that workers offer, the parameters they take, and the options of their jobs."""
     with connect(url, token_file, data) as client:
         answer = client.tasks()
     if as_json:
         show_json(answer)
         return
     rows = [
-        (task.task, _parameters(task.payload_schema), ", ".join(task.queues), str(task.workers))
+        (
+            task.task,
+            _parameters(task.payload_schema),
+            _options(task.options),
+            ", ".join(task.queues),
+            str(task.workers),
+        )
         for task in answer.tasks
     ]
     show_rows(_COLUMNS, rows, nothing="no tasks; start a worker with: mainspring worker --app module:app")
@@ -37,6 +51,31 @@ def _parameters(schema: dict[str, Any] | None) -> str:
         text = f"{name}: {_kind(parameter)}"
         shown.append(text if name in required else f"[{text}]")
     return ", ".join(shown) or "nothing"
+
+
+def _options(options: DeclaredOptions | None) -> str:
+    """As paths and values: queue=heavy, retry.max_attempts=5."""
+    import msgspec
+
+    return ", ".join(_named(msgspec.to_builtins(options) or {}, ""))
+
+
+def _named(values: dict[str, Any], path: str) -> Iterator[str]:
+    import msgspec
+
+    from mainspring.domain.durations import format_duration
+    from mainspring.domain.sizes import format_size
+
+    for name, value in values.items():
+        field = f"{path}{name}"
+        if isinstance(value, dict):
+            yield from _named(value, f"{field}.")
+        elif field in _DURATIONS and isinstance(value, int | float):
+            yield f"{field}={format_duration(value)}"
+        elif field in _SIZES and isinstance(value, int):
+            yield f"{field}={format_size(value)}"
+        else:
+            yield f"{field}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
 
 def _kind(schema: Any) -> str:

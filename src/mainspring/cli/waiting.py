@@ -23,14 +23,23 @@ _TRIES_ARE_OVER = "no tries left"  # "failed 4 time(s), no tries left": the line
 _PATIENCE = 60.0  # a server that restarts while we wait is no reason to stop waiting
 
 
-def wait_and_show(client: Client, handle: Handle, *, timeout: str | None, as_json: bool) -> int:
-    """Wait for the end and show it; gives the exit code: 0 for SUCCESS, 1 for any other end or for no end in time."""
+def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
+    """How long --timeout-wait lets us wait, in seconds. To be asked before anything is submitted."""
     from mainspring.domain.durations import parse_duration
+    from mainspring.domain.errors import InvalidInput
 
+    if timeout is None:
+        return None
+    if not wait:
+        raise InvalidInput("there is no wait to end", field="timeout_wait", hint="add --wait")
+    return parse_duration(timeout, "timeout_wait")
+
+
+def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_json: bool) -> int:
+    """Wait for the end and show it; gives the exit code: 0 for SUCCESS, 1 for any other end or for no end in time."""
     client.patience = _PATIENCE
-    seconds = None if timeout is None else parse_duration(timeout, "timeout_wait")
     try:
-        run = _watched(handle, seconds, quiet=as_json)
+        run = _watched(handle, timeout, quiet=as_json)
     except TimeoutError as error:
         say(f"error: {error}\nhint: the job goes on; see: mainspring job {handle.job_id}")
         return FAILURE

@@ -23,6 +23,7 @@ EXAMPLES = (
     "mainspring worker --app examples.hello:app",
     "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
+    "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
 )
 DEFAULT_SLOTS = 16
 
@@ -53,10 +54,7 @@ def command(
 
     On SIGTERM it takes no more work, lets its runs finish, and hands back what it has not started.
     """
-    import uvloop
-
     from mainspring.domain.errors import Unauthorized
-    from mainspring.roles.worker import WorkerOptions, run_worker
     from mainspring.sdk.connection import find_connection
     from mainspring.worker.portions import parse_queues
 
@@ -64,6 +62,9 @@ def command(
     labels = read_labels(label or ())
     if reload:
         raise typer.Exit(_reloading(app))
+    # From here on it is a worker: what waits for changes of files needs none of this.
+    from mainspring.roles.worker import WorkerOptions, serve_worker
+
     connection = find_connection(url, token_file=token_file, data=data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
@@ -79,7 +80,7 @@ def command(
         log_level=checked_log_level(log_level),
         http_allow=http_allow,
     )
-    raise typer.Exit(uvloop.run(run_worker(options)))
+    raise typer.Exit(serve_worker(options))
 
 
 def read_labels(given: Iterable[str]) -> dict[str, str]:

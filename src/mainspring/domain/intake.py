@@ -15,10 +15,12 @@ from mainspring.domain.intake_schedule import parse_time, read_schedule
 from mainspring.domain.intake_spec import misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
+from mainspring.domain.task_options import fill, laid_over, only
 from mainspring.domain.texts import check_line, check_prose, shown
-from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES
+from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn
+from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
 
@@ -69,9 +71,11 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     )
 
 
-def amend(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinition:
+def amend(
+    stored: JobDefinition, patch: JobPatch, now: datetime, options: DeclaredOptions | None = None
+) -> JobDefinition:
     """`stored` with the fields of `patch`. The rules are those of creation: the patch is laid over the stored
-    definition's own long form and the whole is read again."""
+    definition's own long form and the whole is read again. `options` are the defaults of what is set to null."""
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
     if not memoryview(patch.payload):
         del given["payload"]
@@ -91,13 +95,16 @@ def amend(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinitio
         base["retry"].max_attempts = None
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | LimitsIn) and base[field] is not None:
-            given[field] = _laid_over(base[field], given[field])
+            given[field] = laid_over(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
     if keeps_schedule:
         given.pop("schedule_type", None)
     else:
         base |= _schedule_left_open(stored.schedule, given)
-    changed = define(JobRequest(**(base | given)), now)
+    request = JobRequest(**(base | given))
+    if options is not None:
+        request = fill(request, only(options, [name for name, value in given.items() if value is None]))
+    changed = define(request, now)
     if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     elif changed.schedule.kind is ScheduleKind.NOW:
@@ -137,6 +144,7 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
             raise InvalidInput("command goes with the task shell alone", field="command", hint=f"leave out {field}")
         if request.http is not None:
             raise InvalidInput("command and http both say what to run", field="http", hint="give one of them")
+        _check_shell_payload(payload)
         return SHELL_TASK, _clean_command(command, "command"), None
     if request.http is not None:
         if task is not None and task != HTTP_TASK:
@@ -152,6 +160,7 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
             )
     check_line(task, field)
     if task == SHELL_TASK:
+        _check_shell_payload(payload)
         command = _command_in(payload)
         if command is None:
             raise InvalidInput("a shell task needs a command", field="command", expected='"command": "echo hello"')
@@ -161,6 +170,15 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
         if http is None:
             raise InvalidInput("an http task needs a call", field="http", expected='"http": {"url": "https://..."}')
     return task, command, http
+
+
+def _check_shell_payload(payload: str | None) -> None:
+    """A command gets its payload as a variable, MAINSPRING_PAYLOAD."""
+    if payload is not None and (size := len(payload.encode())) > MAX_SHELL_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the payload has {size} bytes", field="payload",
+            expected=f"at most {MAX_SHELL_PAYLOAD_BYTES} bytes for a command", hint="name a file in it instead",
+        )  # fmt: skip
 
 
 def _clean_command(command: Any, field: str) -> str | list[str]:
@@ -269,15 +287,6 @@ def _command_is_in_payload(stored: JobDefinition) -> bool:
         return stored.spec.command is not None and stored.spec.command == _command_in(stored.payload)
     except InvalidInput:
         return False
-
-
-def _laid_over(base: Any, given: Any) -> Any:
-    """`given` with its Nones filled from `base`."""
-    merged = {
-        name: getattr(given, name) if getattr(given, name) is not None else getattr(base, name)
-        for name in given.__struct_fields__
-    }
-    return type(given)(**merged)
 
 
 def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:

@@ -30,9 +30,11 @@ _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
 _MOST_OUTPUT = 10 * 1024**3
-_MOST_ANSWER = 64 * 1024**2  # an HTTP answer is held in memory, a command's output is not
+_MOST_ANSWER = 16 * 1024**2  # an HTTP answer is held in memory and parsed in one go, a command's output is not
 _LONGEST_PATH = 1000
 _MOST_STATUSES = 100
+_MOST_EQUALS = 64 * 1024
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
 # Set by us, or decided by the connection: a job that names one of them would say two things at once.
 _OWN_HEADERS = frozenset(
     {
@@ -77,7 +79,7 @@ def read_http(given: HttpCall, field: str) -> HttpCall:
     if given.body is not None:
         if method in ("GET", "HEAD"):
             raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
-        _check_body(given.body, f"{field}.body")
+        _check_value(given.body, f"{field}.body", MAX_PAYLOAD_BYTES)
     _check_headers(given.headers, f"{field}.headers")
     if given.success is not None:
         _check_success(given.success, f"{field}.success")
@@ -209,13 +211,21 @@ def _check_headers(headers: dict[str, str], field: str) -> None:
         raise InvalidInput("a header is given twice", field=field, hint="capitals make no difference")
     for name, value in headers.items():
         if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
-            raise InvalidInput(f"{shown(name)} is no header, or its value is too long", field=field)
+            raise InvalidInput(
+                f"{shown(name)} is no header, or its value is too long",
+                field=field,
+                expected=f"a name such as X-Team, and at most {_LONGEST_HEADER} characters",
+            )
         if name.lower() in _OWN_HEADERS or name.lower().startswith("mainspring-"):
-            raise InvalidInput(f"the header {name} is set by Mainspring itself", field=f"{field}.{name}")
+            raise InvalidInput(
+                f"the header {name} is set by Mainspring itself", field=f"{field}.{name}", hint="leave it out"
+            )
         check_line(value, f"{field}.{name}")
         if not value.isascii() or value != value.strip():
             raise InvalidInput(
-                f"the header {name} is not plain ASCII, or has spaces around it", field=f"{field}.{name}"
+                f"the header {name} is not plain ASCII, or has spaces around it",
+                field=f"{field}.{name}",
+                expected="such as application/json",
             )
 
 
@@ -223,17 +233,23 @@ def _check_success(rule: SuccessRule, field: str) -> None:
     check_statuses(rule.status, f"{field}.status")
     if rule.equals is not msgspec.UNSET and rule.json is None:
         raise InvalidInput("equals needs the path it is about", field=f"{field}.json", expected='such as "$.ok"')
+    if rule.equals is not msgspec.UNSET:
+        _check_value(rule.equals, f"{field}.equals", _MOST_EQUALS)
     if rule.json is not None:
         _check_path(rule.json, f"{field}.json")
 
 
-def _check_body(body: object, field: str) -> None:
-    size = len(body.encode()) if isinstance(body, str) else len(msgspec.json.encode(body))
-    if size > MAX_PAYLOAD_BYTES:
+def _check_value(value: object, field: str, most: int) -> None:
+    """A value that is stored in the job's spec: of a bounded size, and without NUL, which PostgreSQL cannot look past
+    in JSON. One such job broke every list that looks into specs, and could not be fired."""
+    text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    if len(text) > most:
         raise PayloadTooLarge(
-            f"the body has {size} bytes", field=field, expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
+            f"{field} has {len(text)} bytes", field=field, expected=f"at most {most} bytes",
             hint="store it elsewhere and send a reference",
         )  # fmt: skip
+    if b"\0" in text or (not isinstance(value, str) and _NUL_IN_JSON.search(text)):
+        raise InvalidInput(f"{field} holds the character NUL", field=field, expected="plain text in it")
 
 
 def _check_path(path: str, field: str) -> None:

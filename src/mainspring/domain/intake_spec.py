@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 _MAX_ATTEMPTS = 1000
 _MAX_RULES = 32
+_MAX_NAMED = 256  # every exit code there is
 _MAX_MISFIRE_CAP = 1000
 _MAX_LABELS = 64
 _LONGEST_LABEL = 200
@@ -147,8 +148,16 @@ def _rule(given: RetryRuleIn, field: str) -> RetryRule:
     if given.after is not None and then == GIVE_UP:
         raise InvalidInput("there is nothing after giving up", field=f"{field}.after", hint="leave it out")
     if getattr(given, named[0]) in ("", []):
-        raise InvalidInput("a rule about nothing has no effect", field=f"{field}.{named[0]}")
+        raise InvalidInput(
+            "a rule about nothing has no effect",
+            field=f"{field}.{named[0]}",
+            hint="name a failure, or leave the rule out",
+        )
     errors, codes = _as_list(given.error), _as_list(given.exit_code)
+    if len(errors or codes or ()) > _MAX_NAMED:
+        raise InvalidInput(
+            "a rule about too many failures", field=f"{field}.{named[0]}", expected=f"at most {_MAX_NAMED}"
+        )
     for error in errors or ():
         check_line(error, f"{field}.error")
         if not 1 <= len(error) <= _LONGEST_LABEL:
@@ -226,12 +235,22 @@ def _misfire(given: MisfireIn | None) -> MisfirePolicy:
 
 def retry_as_given(spec: Spec) -> RetryIn:
     """The retry policy as a request; what its owner left open stays open, so that it follows the rest."""
+    retry = retry_in_full(spec)
+    if spec.retry.max_attempts == default_attempts(spec.delivery):
+        retry.max_attempts = None
+    if spec.retry.cap == default_cap(spec.retry.base):
+        retry.cap = None
+    return retry
+
+
+def retry_in_full(spec: Spec) -> RetryIn:
+    """The same with nothing left open."""
     retry = spec.retry
     return RetryIn(
-        max_attempts=None if retry.max_attempts == default_attempts(spec.delivery) else retry.max_attempts,
+        max_attempts=retry.max_attempts,
         backoff=retry.backoff,
         base=retry.base,
-        cap=None if retry.cap == default_cap(retry.base) else retry.cap,
+        cap=retry.cap,
         jitter=retry.jitter,
         rules=[
             RetryRuleIn(rule.errors, rule.exit_codes, rule.http_statuses, rule.then, rule.after) for rule in retry.rules

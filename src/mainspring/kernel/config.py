@@ -13,6 +13,7 @@ DEFAULT_QUEUE = "default"
 SHARD_COUNT = 128
 
 MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_SHELL_PAYLOAD_BYTES = 120 * 1024  # it is a variable of the command, for which the kernel takes 128 KiB
 MAX_RESULT_BYTES = 64 * 1024
 MAX_BATCH = 10_000
 MAX_BODY_BYTES = 64 * 1024 * 1024

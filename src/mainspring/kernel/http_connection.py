@@ -35,6 +35,10 @@ class HttpServer:
             "Content-Length: "
         ).encode("ascii")
 
+    def get(self, path: str) -> bytes:
+        """The head of a GET, up to the number that Content-Length needs. It shows no token."""
+        return f"GET {self._path}{path} HTTP/1.1\r\nHost: {self._host_header}\r\nContent-Length: ".encode("ascii")
+
     async def connect(self) -> HttpConnection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(HttpConnection, self._host, self._port, ssl=self._tls)

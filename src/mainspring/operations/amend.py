@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.declaration import amended
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
-from mainspring.domain.intake import amend
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.misfire import Missed
 from mainspring.domain.schedule import ScheduleKind, anchored, fires, next_fire
@@ -53,9 +53,7 @@ class Amender:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
             stored = await self._definition(connection, row)
             now: datetime = row["now"]
-            changed = amend(stored, patch, now)
-            if changed.task != stored.task or changed.payload != stored.payload:
-                self._signatures.check(tenant, changed.task, changed.payload)
+            changed = amended(stored, patch, now, self._signatures.known(tenant))
             moved = changed.schedule != stored.schedule
             next_at, paused_from = row["next_fire_at"], row["paused_from"]
             if moved:

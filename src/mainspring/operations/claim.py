@@ -22,6 +22,8 @@ AGING_STEP = timedelta(minutes=5)
 _TRAIL = timedelta(seconds=5)
 _FULL_LOOK = 30.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+_MOST_BYTES = 16 * 1024**2  # of one claim, about: payloads may be 256 KiB each, and a worker may ask for thousands
+_HEAVY = 64 * 1024  # what a run of a lane is thought to weigh until some were seen
 _LEAST_TIMEOUT = 0.001  # for a claim that is handed out again when its run_timeout has passed
 _NO_PAYLOAD = msgspec.Raw(b"null")
 
@@ -53,17 +55,38 @@ class LaneBounds:
             self._bounds[lane_id] = bound
 
 
+class LaneWeights:
+    """What the runs of each lane weigh, in bytes, by its last claim; so that one answer stays within bounds."""
+
+    def __init__(self) -> None:
+        self._weights: dict[int, int] = {}
+
+    def most(self, lanes: Sequence[Lane]) -> int:
+        """How many runs of these lanes go into one claim."""
+        return _MOST_BYTES // max(self._weights.get(lane.lane_id, _HEAVY) for lane in lanes)
+
+    def weigh(self, rows: Sequence[Record]) -> None:
+        """Take note of what was claimed."""
+        sums: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            weight, count = sums.get(row["lane_id"], (0, 0))
+            sums[row["lane_id"]] = weight + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
+        for lane_id, (weight, count) in sums.items():
+            self._weights[lane_id] = max(1, weight // count)
+
+
 class Claimer:
     def __init__(self, lanes: LaneBook, clock: Clock) -> None:
         self._lanes = lanes
         self._clock = clock
         self._bounds = LaneBounds(clock)
+        self._weights = LaneWeights()
         self._turn = 0
 
     async def claim(
         self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
     ) -> list[RunOrder]:
-        """Up to `limit` runs of the eligible lanes, in the order in which they should start."""
+        """Up to `limit` runs of the eligible lanes, and about 16 MiB, in the order in which they should start."""
         if not eligible or limit <= 0:
             return []
         rows: list[Record] = []
@@ -73,7 +96,7 @@ class Claimer:
             rows = await runs.claim(
                 connection,
                 [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in chosen],
-                limit,
+                min(limit, self._weights.most(chosen)),
                 worker_id,
                 seq,
             )
@@ -82,6 +105,7 @@ class Claimer:
         if not rows:
             return []
         self._note_heads(rows)
+        self._weights.weigh(rows)
         if len(chosen) > 1:
             priority = {lane.lane_id: lane.priority for lane in chosen}
             rows.sort(key=lambda row: _rank(priority[row["lane_id"]], row["ready_at"]))

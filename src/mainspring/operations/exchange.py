@@ -144,7 +144,7 @@ class Exchanger:
             reply = ExchangeReply(seq=request.seq)
             if must_write or (spot.free > 0 and (woken or await self._anything_ready(spot))):
                 try:
-                    await self._transact(tenant, request, known, reply, first=not again)
+                    await self._transact(tenant, request, known, reply, spot, first=not again, woken=woken)
                 except Conflict as error:
                     if parked and error.code == _STALE:  # parked here, while its worker has reported at another server
                         return ExchangeReply(seq=request.seq, superseded=True)
@@ -218,7 +218,15 @@ class Exchanger:
         return len(ready)
 
     async def _transact(
-        self, tenant: TenantId, request: ExchangeRequest, known: _Known, reply: ExchangeReply, *, first: bool
+        self,
+        tenant: TenantId,
+        request: ExchangeRequest,
+        known: _Known,
+        reply: ExchangeReply,
+        spot: Spot,
+        *,
+        first: bool,
+        woken: bool,
     ) -> None:
         requeued: list[tuple[int, float]] = []
         async with self._store.hot.acquire() as connection, connection.transaction():
@@ -238,11 +246,14 @@ class Exchanger:
                 reply.runs = await self._redeliver(connection, request)
             free = request.free - len(reply.runs)
             if free > 0 and not request.draining and state == _LIVE:
+                # Woken together with others, it takes its part. One that has just come takes all it has room for.
+                granted = spot.take_grant()
+                most = min(free, granted) if woken and granted else free
                 if request.portions or request.room:
-                    reply.runs += await claim_in_portions(self._claimer, connection, known.lanes, free, request)
+                    reply.runs += await claim_in_portions(self._claimer, connection, known.lanes, free, most, request)
                 else:
                     reply.runs += await self._claimer.claim(
-                        connection, known.lanes, free, request.worker_id, request.seq
+                        connection, known.lanes, most, request.worker_id, request.seq
                     )
             if first and (request.stopped or request.draining):
                 state = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING

@@ -1,7 +1,7 @@
 """Following a log: what is there, what comes, through retries, to the end of the run.
 
-A chunk that arrives at this server wakes its followers at once; one that arrived elsewhere is seen by a look at the
-rows twice a second. Nothing is gathered for a reader who is slow: the next bytes are read when it has taken the last.
+What there is to read it learns from the watch, which looks for all followers together. Nothing is gathered for a reader
+who is slow: the next bytes are read when it has taken the last.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput, NotFound, Unavailable
+from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.logs import LogKeeper, truncation_mark
 from mainspring.store.log_files import folder_of
 from mainspring.store.logs import Standing
-from mainspring.store.pool import AWAY
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
-LOOK_EVERY = 0.5
 KEEP_ALIVE = 15.0
+_TRY_AGAIN = 0.5
 _MOST_TEXT = 64 * 1024
 _MARK = re.compile(r"(\d{1,5}):(\d{1,15})")
 
@@ -80,35 +79,31 @@ class LogFollower:
         self._offset = 0
         if resume is not None and attempt in (None, resume.attempt):
             self._attempt, self._offset = resume.attempt, resume.offset
-        self._at_boundary = self._offset == 0
         self._closed = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def events(self) -> AsyncIterator[Event | None]:
         """None when there was nothing to say for a while, so that the connection is known to be alive."""
-        with self._keeper.listening(self._run_id) as news:
+        watch = self._keeper.watch
+        with watch.following(self._tenant, self._run_id, self._standing) as (followed, news):
             said = self._clock.monotonic()
-            while not self._keeper.closed:
+            while not watch.closed and followed.standing is not None:
                 news.clear()
-                with suppress(Unavailable, *AWAY):  # the log store or the database is away: they come back
+                self._standing = followed.standing
+                patience = KEEP_ALIVE
+                try:
                     async for event in self._what_is_there():
                         yield event
                         said = self._clock.monotonic()
                         if event.name == "end":
                             return
+                except Unavailable:  # the log store is away: it comes back
+                    patience = _TRY_AGAIN
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), LOOK_EVERY)
+                    await asyncio.wait_for(news.wait(), patience)
                 if self._clock.monotonic() - said >= KEEP_ALIVE:
                     yield None
                     said = self._clock.monotonic()
-                try:
-                    await self._look()
-                except NotFound:  # the run has expired meanwhile
-                    return
-
-    async def _look(self) -> None:
-        with suppress(*AWAY):
-            self._standing = await self._keeper.standing(self._tenant, self._run_id)
 
     async def _what_is_there(self) -> AsyncIterator[Event]:
         while True:
@@ -132,8 +127,7 @@ class LogFollower:
         if log is None or self._offset + self._undecoded >= log.bytes:
             return
         folder = folder_of(self._tenant, self._run_id, log.attempt, log.fence)
-        read = self._keeper.bytes_after if self._at_boundary else self._keeper.bytes_of
-        async for piece in read(folder, self._offset + self._undecoded, log.bytes):
+        async for piece in self._keeper.bytes.read(folder, self._offset + self._undecoded, log.bytes):
             before = piece.end - len(piece.data)
             for start in range(0, len(piece.data), _MOST_TEXT):
                 data = piece.data[start : start + _MOST_TEXT]
@@ -143,7 +137,6 @@ class LogFollower:
                 if text:
                     yield self._event("output", LogOutput(self._attempt, text))
             self._offset = piece.end - self._undecoded
-            self._at_boundary = True
 
     @property
     def _undecoded(self) -> int:
@@ -165,7 +158,7 @@ class LogFollower:
         return events
 
     def _begin_attempt(self, attempt: int) -> None:
-        self._attempt, self._offset, self._at_boundary, self._closed = attempt, 0, True, False
+        self._attempt, self._offset, self._closed = attempt, 0, False
         self._decoder.reset()
 
     def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> Event:

@@ -2,48 +2,49 @@
 
 A shipment is put in three steps: look who holds the runs, put the objects, and count them in one statement that looks
 again. So bytes that count are always there, and what was put and never counted is never read. A chunk is the same
-object however often it is sent.
+object however often it is sent. What counts is told to who follows the run here, and to the merger of small chunks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 from uuid import UUID
-
-import msgspec
 
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.config import MAX_LOG_CHUNK
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.log_bytes import LogBytes
+from mainspring.operations.log_merger import LogMerger
+from mainspring.operations.log_watch import LogWatch
 from mainspring.store import logs
-from mainspring.store.log_files import LogFiles, Stored, folder_of
+from mainspring.store.log_files import LogFiles, folder_of
 from mainspring.store.logs import AttemptLog, Found, Key, Piece, Standing
 from mainspring.store.pool import Store
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
 
 _PUT_AT_ONCE = 8
-_READ_AT_ONCE = 2 * 1024 * 1024
-_MOST_READ_AT_ONCE = 16
 
 
-class Bytes(msgspec.Struct, frozen=True):
-    """Some bytes of a log, and where in it they end."""
+class _Arrival(NamedTuple):
+    """Chunks of one log that are new, and go on where it ends."""
 
-    data: bytes
-    end: int
+    folder: str
+    attempt: int
+    chunks: list[LogChunk]
+    piece: Piece
 
 
 class LogKeeper:
-    def __init__(self, store: Store, files: LogFiles) -> None:
+    def __init__(self, store: Store, files: LogFiles, watch: LogWatch, merger: LogMerger) -> None:
         self._store = store
         self._files = files
+        self._merger = merger
         self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
-        self._listeners: defaultdict[UUID, set[asyncio.Event]] = defaultdict(set)
-        self.closed = False
+        self.watch = watch
+        self.bytes = LogBytes(files)
 
     # --- from workers
 
@@ -53,7 +54,7 @@ class LogKeeper:
         async with self._store.hot.acquire() as connection:
             found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
         receipt = LogReceipt()
-        pieces: list[Piece] = []
+        arrivals: list[_Arrival] = []
         puts = []
         for key, chunks in by_log.items():
             fresh = _fresh(chunks, found[key])
@@ -67,10 +68,10 @@ class LogKeeper:
             else:
                 folder = folder_of(tenant, key[0], attempt, key[1])
                 puts += [self._put(folder, chunk) for chunk in fresh if chunk.data]
-                pieces.append(_piece(fresh))
-        if pieces:
+                arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
+        if arrivals:
             await asyncio.gather(*puts)
-            await self._count(tenant, shipment.worker_id, pieces, by_log, receipt)
+            await self._count(tenant, shipment.worker_id, arrivals, by_log, receipt)
         return receipt
 
     async def _put(self, folder: str, chunk: LogChunk) -> None:
@@ -81,17 +82,19 @@ class LogKeeper:
         self,
         tenant: TenantId,
         worker_id: UUID,
-        pieces: list[Piece],
+        arrivals: list[_Arrival],
         by_log: dict[Key, list[LogChunk]],
         receipt: LogReceipt,
     ) -> None:
+        keys = [(arrival.piece.run_id, arrival.piece.fence) for arrival in arrivals]
         async with self._store.hot.acquire() as connection:
-            counted = await logs.advance(connection, tenant, worker_id, pieces)
-            left = [(piece.run_id, piece.fence) for piece in pieces if (piece.run_id, piece.fence) not in counted]
+            counted = await logs.advance(connection, tenant, worker_id, [arrival.piece for arrival in arrivals])
+            left = [key for key in keys if key not in counted]
             found = await logs.look(connection, tenant, worker_id, left) if left else {}
-        for run_id, fence in counted:
-            receipt.stored += len(by_log[run_id, fence])
-            self._wake(run_id)
+        for key, arrival in zip(keys, arrivals, strict=True):
+            if key in counted:
+                receipt.stored += len(by_log[key])
+                self._tell(arrival)
         for key in left:  # somebody was faster: the same shipment at another server, or the next owner of the run
             if not _fresh(by_log[key], found[key]):
                 receipt.stored += len(by_log[key])
@@ -100,12 +103,19 @@ class LogKeeper:
             else:
                 receipt.gaps.append(key[0])
 
+    def _tell(self, arrival: _Arrival) -> None:
+        folder, attempt, chunks, piece = arrival
+        end = piece.offset + piece.size
+        log = AttemptLog(attempt, piece.fence, end, piece.truncated, piece.ended)
+        self.watch.arrived(piece.run_id, log)
+        self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
+
     # --- to readers
 
     async def standing(self, tenant: TenantId, run_id: UUID, attempt: int | None = None) -> Standing:
         """How the run stands; raises NotFound when there is no such run, or no such attempt of it."""
         async with self._store.reads.acquire() as connection:
-            standing = await logs.standing(connection, tenant, run_id)
+            standing = (await logs.standings(connection, [(tenant, run_id)])).get(run_id)
         if standing is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         begun = max(standing.attempt, *standing.logs, 0)
@@ -116,73 +126,15 @@ class LogKeeper:
 
     async def read(self, tenant: TenantId, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
         """All that counts, with a visible mark where the rest was cut off. A few MiB in memory, whatever its size."""
-        async for piece in self.bytes_of(folder_of(tenant, run_id, log.attempt, log.fence), 0, log.bytes):
+        async for piece in self.bytes.read(folder_of(tenant, run_id, log.attempt, log.fence), 0, log.bytes):
             yield piece.data
         if log.truncated:
             yield truncation_mark(log).encode()
-
-    async def bytes_of(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]:
-        """The bytes from `start` to `end`; what the store has lost is replaced by a line that says so."""
-        if start >= end:
-            return
-        position = start
-        for group in _groups(await self._files.chunks(folder), start, end):
-            found = await asyncio.gather(*(self._files.get(folder, stored.offset) for stored in group))
-            for stored, data in zip(group, found, strict=True):
-                if data is None or stored.offset > position:
-                    break
-                piece = data[position - stored.offset : end - stored.offset]
-                position += len(piece)
-                yield Bytes(piece, position)
-            else:
-                continue
-            break
-        if position < end:
-            yield Bytes(_missing(end - position), end)
-
-    async def bytes_after(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]:
-        """The same where a chunk begins at `start`: without asking the store what it has."""
-        position = start
-        while position < end:
-            data = await self._files.get(folder, position)
-            if not data:
-                yield Bytes(_missing(end - position), end)
-                return
-            position += len(data)
-            yield Bytes(data, position)
-
-    # --- news of this server
-
-    @contextmanager
-    def listening(self, run_id: UUID) -> Iterator[asyncio.Event]:
-        """An event that is set whenever output of the run arrives at this server."""
-        news = asyncio.Event()
-        self._listeners[run_id].add(news)
-        try:
-            yield news
-        finally:
-            self._listeners[run_id].discard(news)
-            if not self._listeners[run_id]:
-                del self._listeners[run_id]
-
-    def close(self) -> None:
-        """The server stops: whoever follows a log is let go, and asks elsewhere for the rest."""
-        self.closed = True
-        for run_id in self._listeners:
-            self._wake(run_id)
-
-    def _wake(self, run_id: UUID) -> None:
-        for news in self._listeners.get(run_id, ()):
-            news.set()
 
 
 def truncation_mark(log: AttemptLog) -> str:
     """The line that a truncated log ends with."""
     return f"\n[mainspring: output truncated at {format_size(log.bytes)}]\n"
-
-
-def _missing(count: int) -> bytes:
-    return f"\n[mainspring: {count} bytes of output are missing from the log store]\n".encode()
 
 
 def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
@@ -220,19 +172,3 @@ def _piece(chunks: Sequence[LogChunk]) -> Piece:
         any(chunk.truncated for chunk in chunks),
         any(chunk.end for chunk in chunks),
     )
-
-
-def _groups(chunks: Sequence[Stored], start: int, end: int) -> Iterator[list[Stored]]:
-    """Chunks that hold bytes from `start` to `end`, as many at a time as may be in memory."""
-    group: list[Stored] = []
-    size = 0
-    for chunk in chunks:
-        if chunk.offset + chunk.size <= start or chunk.offset >= end:
-            continue
-        if group and (size + chunk.size > _READ_AT_ONCE or len(group) == _MOST_READ_AT_ONCE):
-            yield group
-            group, size = [], 0
-        group.append(chunk)
-        size += chunk.size
-    if group:
-        yield group

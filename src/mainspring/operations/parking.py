@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
+
+# Among how many idle workers runs are divided, should fewer have room for them all. Looking at everybody would cost a
+# submission 10,000 looks where 10,000 workers are parked.
+_CHOICE = 8
 
 
 class Spot:
     """One parked exchange. It is woken for a reason: ready, stop, superseded, or somebody idle for its unstarted runs.
 
-    lanes are those from which it would take now, all_lanes those from which its worker may ever take; promised is how
-    many runs were asked back from others for it, which holds until promised_until.
+    lanes are those from which it would take now, all_lanes those from which its worker may ever take; granted is its
+    part of the runs that it was woken for, by lane in woken_for; promised is how many runs were asked back from others
+    for it, which holds until promised_until.
     """
 
     __slots__ = (
-        "all_lanes", "event", "free", "lanes", "parked_for", "promised", "promised_until", "see_lanes", "stop",
-        "superseded", "unstarted", "worker_id",
+        "all_lanes", "event", "free", "granted", "lanes", "parked_for", "promised", "promised_until", "see_lanes",
+        "stop", "superseded", "unstarted", "woken_for", "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: UUID) -> None:
@@ -24,6 +29,8 @@ class Spot:
         self.event = asyncio.Event()
         self.free = 0
         self.unstarted = 0
+        self.granted = 0
+        self.woken_for: dict[int, int] = {}
         self.promised = 0
         self.promised_until = 0.0
         self.lanes: Collection[int] = ()
@@ -32,6 +39,17 @@ class Spot:
         self.superseded = False
         self.parked_for = 0.0
         self.stop = False
+
+    def wake_for(self, lane_id: int, count: int) -> None:
+        self.granted += count
+        self.woken_for[lane_id] = self.woken_for.get(lane_id, 0) + count
+        self.event.set()
+
+    def take_grant(self) -> int:
+        """How many it was woken for; it is about to claim them."""
+        granted, self.granted = self.granted, 0
+        self.woken_for.clear()
+        return granted
 
 
 class Parking:
@@ -58,8 +76,11 @@ class Parking:
         return spot
 
     def leave(self, spot: Spot) -> None:
+        """It ends. What it was woken for too late to claim is offered to the others."""
         if self._spots.get(spot.worker_id) is spot:
             del self._spots[spot.worker_id]
+        if spot.woken_for:
+            self.ready(spot.woken_for)
 
     def park(self, spot: Spot) -> None:
         """It begins to wait. Idle, it wakes those parked here that hold runs which it could start."""
@@ -100,15 +121,24 @@ class Parking:
             spot.see_lanes()
 
     def ready(self, born: Mapping[int, int]) -> None:
-        """Lanes got runs: wake as many waiting workers as it takes to have room for them all."""
+        """Lanes got runs: wake workers that wait for them, each for its part. Whoever has more free slots gets more."""
         for lane_id, count in born.items():
-            wanted = count
-            for spot in self._spots.values():
-                if wanted <= 0:
+            idle = self._idle(lane_id, count)
+            for spot, part in zip(idle, divided(count, [spot.free - spot.granted for spot in idle]), strict=True):
+                if part > 0:
+                    spot.wake_for(lane_id, part)
+
+    def _idle(self, lane_id: int, count: int) -> list[Spot]:
+        """Who has room for runs of this lane, most room first: a few, or as many as have room for all of them."""
+        idle, room = [], 0
+        for spot in self._spots.values():
+            if spot.free > spot.granted and lane_id in spot.lanes:
+                idle.append(spot)
+                room += spot.free - spot.granted
+                if room >= count and len(idle) >= _CHOICE:
                     break
-                if spot.free > 0 and not spot.event.is_set() and lane_id in spot.lanes:
-                    wanted -= spot.free
-                    spot.event.set()
+        idle.sort(key=lambda spot: spot.granted - spot.free)
+        return idle
 
     def lanes(self) -> set[int]:
         """The lanes from which somebody parked here would take."""
@@ -129,6 +159,17 @@ class Parking:
         for spot in self._spots.values():
             spot.superseded = True
             spot.event.set()
+
+
+def divided(count: int, rooms: Sequence[int]) -> list[int]:
+    """`count` in parts as large as the rooms are, and no larger than them; what is left over goes to the first ones."""
+    left, room_left = min(count, sum(rooms)), sum(rooms)
+    parts = []
+    for room in rooms:
+        part = -(-left * room // room_left)
+        parts.append(part)
+        left, room_left = left - part, room_left - room
+    return parts
 
 
 def _could_take(spot: Spot, giver: Spot) -> bool:

@@ -19,12 +19,13 @@ def lanes_asked_for(lanes: Sequence[Lane], request: ExchangeRequest) -> list[Lan
 
 
 async def claim_in_portions(
-    claimer: Claimer, connection: Connection, lanes: Sequence[Lane], free: int, request: ExchangeRequest
+    claimer: Claimer, connection: Connection, lanes: Sequence[Lane], free: int, limit: int, request: ExchangeRequest
 ) -> list[RunOrder]:
-    """Up to `free` runs: the portions are filled in the order given, each from the lanes of its queue."""
+    """Up to `limit` runs for `free` slots: the portions are filled in the order given, each from the lanes of its
+    queue."""
     claim = _PortionedClaim(claimer, connection, request)
     if not request.portions:
-        return await claim.take(lanes, free)
+        return await claim.take(lanes, limit)
     by_queue: dict[str, list[Lane]] = {}
     for lane in lanes:
         by_queue.setdefault(lane.queue, []).append(lane)
@@ -32,9 +33,9 @@ async def claim_in_portions(
     given: set[str] = set()
     emptied: set[str] = set()
     for portion in request.portions:
-        if len(taken) >= free:
+        if len(taken) >= limit:
             break
-        most = min(portion.most, free - len(taken) - _kept(portion, given))
+        most = min(portion.most, limit - len(taken), free - len(taken) - _kept(portion, given))
         if most <= 0 or portion.queue in emptied or portion.queue not in by_queue:
             continue
         orders = await claim.take(by_queue[portion.queue], most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.cursors import encode_cursor, job_cursor, run_cursor
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.timeline import life_of, tries_of, workers_in
@@ -22,11 +23,12 @@ from mainspring.operations.views import (
     run_view,
     worker_view,
 )
-from mainspring.operations.why import lacking, sentence
+from mainspring.operations.why import lacking, left_waiting, sentence
 from mainspring.store import dead_letters, history, jobs, workers
 from mainspring.store.dead_letters import LetterFilter
 from mainspring.store.history import RunFilter
 from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
@@ -130,9 +132,9 @@ class Reader:
                 text=query.text,
                 limit=query.limit + 1,
             )
-        page = rows[: query.limit]
+        page, more = cut(rows, query.limit)
         following = None
-        if len(rows) > query.limit:
+        if more:
             last = page[-1]
             following = encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
         return JobList([job_view(row, await self._lanes.get(row["lane_id"])) for row in page], following)
@@ -150,7 +152,7 @@ class Reader:
 
     async def runs_of_job(self, tenant: TenantId, job_id: str, cursor: str | None, limit: int) -> RunList:
         before = run_cursor(cursor)
-        async with self._store.reads.acquire() as connection:
+        async with self._store.reads.acquire() as connection, _one_look(connection):
             rows = await self._newest_runs(connection, tenant, job_id, before, limit + 1)
             if not rows and before is None and await jobs.get(connection, tenant, job_id) is None:
                 raise _no_job(job_id)
@@ -201,13 +203,18 @@ class Reader:
             until=query.until,
         )
         before = run_cursor(query.cursor)
+        asked = [chosen]
+        if query.job is not None and (own := parse_uuid(query.job)) is not None:
+            asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
         rows: list[Record] = []
-        async with self._store.reads.acquire() as connection:
-            if live is None or live:
-                rows += await history.live_runs(connection, tenant, chosen, before, query.limit + 1)
-            if ended is None or ended:
-                rows += await history.ended_runs(connection, tenant, chosen, before, query.limit + 1)
-            return await self._run_list(connection, tenant, _newest_first(rows, query.limit + 1), query.limit)
+        async with self._store.reads.acquire() as connection, _one_look(connection):
+            for one in asked:
+                if live is None or live:
+                    rows += await history.live_runs(connection, tenant, one, before, query.limit + 1)
+                if ended is None or ended:
+                    rows += await history.ended_runs(connection, tenant, one, before, query.limit + 1)
+            rows = history.newest_first(rows, query.limit + 1)
+            return await self._run_list(connection, tenant, rows, query.limit)
 
     async def why(self, tenant: TenantId, run_id: UUID) -> Why:
         """One sentence on why a run is not running, or what became of it."""
@@ -269,10 +276,9 @@ class Reader:
         chosen = await self.letter_filter(tenant, query)
         before, limit = run_cursor(query.cursor), query.limit
         async with self._store.reads.acquire() as connection:
-            rows = await dead_letters.page(connection, tenant, chosen, before, limit + 1)
-            views = [dead_letter_view(row, await self._lane(connection, row)) for row in rows[:limit]]
-        following = encode_cursor(str(rows[limit - 1]["run_id"])) if len(rows) > limit else None
-        return DeadLetterList(views, following)
+            page, more = cut(await dead_letters.page(connection, tenant, chosen, before, limit + 1), limit)
+            views = [dead_letter_view(row, await self._lane(connection, row)) for row in page]
+        return DeadLetterList(views, encode_cursor(str(page[-1]["run_id"])) if more else None)
 
     async def dead_letter(self, tenant: TenantId, run_id: UUID) -> DeadLetterView:
         """One dead letter, with every try's error as far as the history goes back."""
@@ -307,24 +313,28 @@ class Reader:
         own = await own_run(connection, tenant, job_id)
         if own is not None and (before is None or own["run_id"] < before):
             rows.append(own)
-        return _newest_first(rows, limit)
+        return history.newest_first(rows, limit)
 
     async def _run_view(self, connection: Connection, tenant: TenantId, row: Record) -> RunView:
         lane = await self._lane(connection, row)
         if "ended_at" in row or row["state"] != StoredState.QUEUED:
             return run_view(row, lane)
-        return run_view(row, lane, lacking=lacking(lane, await workers.offers(connection, tenant)))
+        missing = lacking(lane, await workers.offers(connection, tenant))
+        waited = (row["now"] - row["ready_at"]).total_seconds()
+        if missing is None:
+            takers = await workers.takers(connection, tenant, lane.queue, lane.task)
+            missing = left_waiting(lane, takers, waited)
+        return run_view(row, lane, lacking=missing)
 
     async def _run_list(self, connection: Connection, tenant: TenantId, rows: list[Record], limit: int) -> RunList:
-        page = rows[:limit]
+        page, more = cut(rows, limit)
         waiting = any("ended_at" not in row and row["state"] == StoredState.QUEUED for row in page)
         offers = await workers.offers(connection, tenant) if waiting else []
         views = []
         for row in page:
             lane = await self._lane(connection, row)
             views.append(run_view(row, lane, lacking=lacking(lane, offers) if waiting else None))
-        following = encode_cursor(str(page[-1]["run_id"])) if len(rows) > limit else None
-        return RunList(views, following)
+        return RunList(views, encode_cursor(str(page[-1]["run_id"])) if more else None)
 
     async def _lane(self, connection: Connection, row: Record) -> Lane:
         return await lane_at_hand(self._lanes, connection, row["lane_id"])
@@ -383,10 +393,9 @@ def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None
     return live, sorted(int(state) for state in stored - LIVE), backing_off
 
 
-def _newest_first(rows: Sequence[Record], limit: int) -> list[Record]:
-    """By run_id, the newest first. A run that ended between the two looks is there twice, and counts as ended."""
-    distinct = {row["run_id"]: row for row in sorted(rows, key=lambda row: "ended_at" in row)}
-    return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
+def _one_look(connection: Connection) -> Any:
+    """Live and ended runs as of one moment: a run is among the one or the other."""
+    return connection.transaction(isolation="repeatable_read", readonly=True)
 
 
 def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:

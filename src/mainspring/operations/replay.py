@@ -36,6 +36,7 @@ from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
 
 _BATCH = 500
+_BATCH_CHANGED = 50  # these are read and written with their payloads, of up to 256 KiB each
 _MOST = 100_000
 _IDS_SHOWN = 1000
 _NAMES = ("job", "task", "queue", "error", "since", "until")
@@ -101,14 +102,15 @@ class Replayer:
         payload does not fit are left; when it fits none, that is an error."""
         chosen, most = await self._chosen(tenant, choice)
         total, after = _Batch(), None
-        begun = await self._begun()
+        begun, changed = await self._begun(), bool(memoryview(choice.payload))
+        at_a_time = _BATCH_CHANGED if changed else _BATCH
         while (room := most - len(total.replayed)) > 0:
             batch = _Batch()
             async with self._store.reads.acquire() as connection, connection.transaction():
-                run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, room))
+                run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(at_a_time, room))
                 if not run_ids:
                     break
-                letters = await dead_letters.lock(connection, tenant, run_ids, whole=bool(memoryview(choice.payload)))
+                letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
             self._signals.ready(batch.born)

@@ -1,65 +1,65 @@
-"""Signatures at this server: what workers declare is kept, and payloads are checked against it when they arrive."""
+"""Signatures at this server: what workers declare about tasks is kept. Payloads are checked against it as they arrive,
+and jobs get the options of their task where the request says nothing."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from mainspring.domain.signature import Signature, read_signature
+from mainspring.domain.declaration import Declaration, options_in, read_declaration, read_options
+from mainspring.domain.errors import MainspringError
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.store import signatures
-from mainspring.store.pool import Connection, Store
+from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.exchange import WorkerHello
-from mainspring.wire.tasks import TaskList, TaskView
+from mainspring.wire.tasks import OPTIONS_KEYWORD, TaskList, TaskView
 
 log = get_logger("signatures")
 
-_LONGEST_SCHEMA = 64 * 1024
-_NONE: dict[str, Signature] = {}
+_LONGEST = 256 * 1024  # an environment among the options may take half of it
+_NONE: dict[str, Declaration] = {}
 
 
 class SignatureBook:
-    """The signatures known here; a duty reads what other servers have heard, every two seconds."""
+    """The declarations known here; a duty reads what other servers have heard, every two seconds."""
 
     name = "signature_book"
     interval = 2.0
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_tenant: dict[TenantId, dict[str, Signature]] = {}
+        self._by_tenant: dict[TenantId, dict[str, Declaration]] = {}
         self._versions: dict[tuple[TenantId, str], datetime] = {}
 
-    def known(self, tenant: TenantId) -> dict[str, Signature]:
-        """By task. A task that is not in it takes anything, as far as this server knows."""
+    def known(self, tenant: TenantId) -> dict[str, Declaration]:
+        """By task. A task that is not in it takes anything and has no options, as far as this server knows."""
         return self._by_tenant.get(tenant, _NONE)
 
     def check(self, tenant: TenantId, task: str, payload: str | None) -> None:
         """Refuse a payload (JSON text) that the task does not take: InvalidInput, code bad_payload."""
-        signature = self.known(tenant).get(task)
-        if signature is not None:
-            signature.check(payload)
+        declaration = self.known(tenant).get(task)
+        if declaration is not None:
+            declaration.check(payload)
 
     async def hear(self, connection: Connection, tenant: TenantId, hello: WorkerHello) -> None:
         """A worker says hello: what it declares holds from now on."""
         schemas = {
             task: text
             for task, raw in hello.signatures.items()
-            if task in hello.tasks and (text := _schema_text(task, raw)) is not None
+            if task in hello.tasks and (text := _declared_text(task, raw)) is not None
         }
         untyped = sorted(task for task in hello.tasks if task not in schemas)
         if await signatures.declare(connection, tenant, schemas, untyped):
             await self._refresh(connection)
 
     async def offered(self, tenant: TenantId) -> TaskList:
-        """The tasks of live workers, and what they take."""
+        """The tasks of live workers, what they take, and their options."""
         async with self._store.reads.acquire() as connection:
             rows = await signatures.offered(connection, tenant)
-        return TaskList([
-            TaskView(row["task"], row["queues"], row["workers"], row["schema"] and msgspec.json.decode(row["schema"]))
-            for row in rows
-        ])  # fmt: skip
+        return TaskList([_view(row) for row in rows])
 
     async def run_once(self) -> int:
         async with self._store.reads.acquire() as connection:
@@ -81,24 +81,47 @@ class SignatureBook:
     def _note(self, item: signatures.Declared) -> None:
         self._versions[item.tenant, item.task] = item.registered_at
         known = self._by_tenant.setdefault(item.tenant, {})
-        signature = read_signature(item.task, msgspec.json.decode(item.schema))
-        if signature is None:
+        declaration = read_declaration(item.task, msgspec.json.decode(item.schema))
+        if declaration is None:
             known.pop(item.task, None)
         else:
-            known[item.task] = signature
+            known[item.task] = declaration
 
 
-def _schema_text(task: str, raw: msgspec.Raw) -> str | None:
-    """The schema as one text however it was spaced; None when it says nothing that we can check."""
-    if len(memoryview(raw)) > _LONGEST_SCHEMA:
-        log.warning("a signature is too long and not checked", task=task)
+def _declared_text(task: str, raw: msgspec.Raw) -> str | None:
+    """The declaration as one text however it was spaced, its options in plain numbers and words, as SQL takes them.
+    None when it says nothing that we understand."""
+    if len(memoryview(raw)) > _LONGEST:
+        log.warning("a signature is too long and ignored", task=task)
         return None
     try:
         schema = msgspec.json.decode(raw)
+        if (
+            isinstance(schema, dict)
+            and (options := _plain_options(task, schema.pop(OPTIONS_KEYWORD, None))) is not None
+        ):
+            schema[OPTIONS_KEYWORD] = options
         text = msgspec.json.encode(schema).decode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        log.warning("a signature cannot be read and is not checked", task=task, error=str(error))
+        log.warning("a signature cannot be read and is ignored", task=task, error=str(error))
         return None
-    if read_signature(task, schema) is None or "\\u0000" in text:
+    if read_declaration(task, schema) is None or "\\u0000" in text:
         return None
     return text
+
+
+def _plain_options(task: str, given: object) -> dict[str, Any] | None:
+    try:
+        options = read_options(given)
+    except MainspringError as error:
+        log.warning("a task's options cannot be read and are ignored", task=task, field=error.field, error=error.detail)
+        return None
+    plain: dict[str, Any] | None = msgspec.to_builtins(options)
+    return plain
+
+
+def _view(row: Record) -> TaskView:
+    schema: dict[str, Any] = msgspec.json.decode(row["schema"] or "{}")
+    options = options_in(schema)
+    schema.pop(OPTIONS_KEYWORD, None)
+    return TaskView(row["task"], row["queues"], row["workers"], schema or None, options)

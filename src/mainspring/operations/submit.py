@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from mainspring.domain.declaration import defined
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError
-from mainspring.domain.intake import define
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
 from mainspring.domain.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
@@ -54,23 +54,19 @@ class Submitter:
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
 
     async def submit(self, tenant: TenantId, request: JobRequest) -> Submitted:
-        definition = define(request, self._clock.now())
-        self._signatures.check(tenant, definition.task, definition.payload)
+        definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
             return Submitted([await self._gathering.add(tenant, definition)], [False])
         return await self._store_all(tenant, [request], [definition], single=True)
 
     async def submit_batch(self, tenant: TenantId, requests: Sequence[JobRequest]) -> Submitted:
         now = self._clock.now()
-        signatures = self._signatures.known(tenant)
+        known = self._signatures.known(tenant)
         definitions: list[JobDefinition] = []
         errors: list[FieldProblem] = []
         for index, request in enumerate(requests):
             try:
-                definition = define(request, now)
-                if (signature := signatures.get(definition.task)) is not None:
-                    signature.check(definition.payload)
-                definitions.append(definition)
+                definitions.append(defined(request, now, known))
             except MainspringError as error:
                 errors.append(error.as_field_problem(index))
                 if len(errors) >= _MAX_ERRORS:
@@ -307,7 +303,8 @@ def _plain(item: JobDefinition) -> bool:
 
 
 def body_hash(request: JobRequest) -> bytes:
-    """Equal for bodies that say the same, whatever their spacing and the order of their keys."""
+    """Equal for bodies that say the same, whatever their spacing and the order of their keys. The options of the task
+    are no part of it: a repeat stays one when a worker declares others in between."""
     text = msgspec.json.encode(request)
     # A payload with numbers that no machine holds (1e999) is compared as it was written.
     with suppress(msgspec.DecodeError, RecursionError):

@@ -12,6 +12,7 @@ from mainspring.domain.job import JobDefinition, Priority, spec_from_text
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
+from mainspring.operations.why import FOR_A_SLOT
 from mainspring.store.jobs import definition_of
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Record
@@ -140,7 +141,7 @@ def _why_waiting(row: Record, state: RunState, lacking: str | None) -> str | Non
         return "cancel requested; waiting for its processes to end"
     if state is RunState.SCHEDULED:
         return f"backing off after attempt {row['attempt']} of {row['max_attempts']}"
-    return (lacking or "waiting for a free slot") if state is RunState.QUEUED else None
+    return (lacking or FOR_A_SLOT) if state is RunState.QUEUED else None
 
 
 def worker_view(row: Record) -> WorkerView:

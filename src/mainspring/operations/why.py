@@ -9,12 +9,22 @@ import msgspec
 
 from mainspring.domain.transitions import RunState
 from mainspring.store.lanes import Lane
-from mainspring.store.workers import Offer
+from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
+
+FOR_A_SLOT = "waiting for a free slot"
+_A_MOMENT = 1.0  # whoever has a free slot for a run has fetched it by then
 
 
 def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
     """What is missing for a run of this lane to be taken by somebody; None when some living worker can take it."""
+    missing = _lacking(lane, [offer for offer in offers if not offer.draining])
+    if missing is not None and _lacking(lane, offers) is None:
+        return "every worker that could take it is draining"
+    return missing
+
+
+def _lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
     able = [offer for offer in offers if lane.queue in offer.queues and lane.task in offer.tasks]
     if not able:
         elsewhere = any(lane.task in offer.tasks for offer in offers)
@@ -29,12 +39,33 @@ def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
     return f"no worker that offers task {lane.task} has the required labels {msgspec.json.encode(required).decode()}"
 
 
+def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | None:
+    """Why workers with free slots leave a run that has waited for so many seconds; None when it waits for a slot, or is
+    about to be fetched. The limits of a worker are its own: this is read from what it does."""
+    required = lane.required_labels or {}
+    with_room = [taker for taker in takers if taker.free > 0 and required.items() <= taker.labels.items()]
+    if waited < _A_MOMENT or not with_room:
+        return None
+    may_keep = [taker for taker in with_room if taker.free < taker.queues]
+    at_limit = [taker.of_task for taker in with_room if taker.of_task]
+    if len(at_limit) + sum(not taker.of_task for taker in may_keep) < len(with_room):
+        return None
+    reasons = []
+    if at_limit:
+        most = max(at_limit) if max(at_limit) == min(at_limit) else f"up to {max(at_limit)}"
+        who = "the worker with free slots runs" if len(at_limit) == 1 else "each worker with free slots runs"
+        reasons.append(f"{who} {most} of task {lane.task}, as many as its concurrency allows on one worker")
+    if may_keep:
+        reasons.append("the free slots are kept for other queues (weights)")
+    return ", or ".join(reasons)
+
+
 def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
     """One sentence on why a run is not running, or what became of it; a second one for its last error or deadline."""
     match view.status:
         case RunState.QUEUED:
             words = f"It is queued: {view.reason}."
-            if ahead and view.reason == "waiting for a free slot":
+            if ahead and view.reason == FOR_A_SLOT:
                 words = f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
             return words + _until(deadline)
         case RunState.SCHEDULED:

@@ -20,6 +20,8 @@ from mainspring.operations.amend import Amender
 from mainspring.operations.beats import Beats
 from mainspring.operations.drain import Drainer
 from mainspring.operations.exchange import Exchanger
+from mainspring.operations.log_merger import LogMerger
+from mainspring.operations.log_watch import LogWatch
 from mainspring.operations.logs import LogKeeper
 from mainspring.operations.parking import Parking
 from mainspring.operations.reader import Reader
@@ -59,7 +61,7 @@ class Assembly:
     def let_go(self) -> None:
         """Send away those who wait here, parked workers and followers of logs: they would hold up the end."""
         self.parking.close()
-        self.services.logs.close()
+        self.services.logs.watch.close()
 
     async def stop(self, loops: Loops) -> None:
         if self.node is not None:
@@ -97,6 +99,7 @@ async def assemble(
     beats = Beats(store, uuid7(), clock, timing)
     exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance, signatures)
     reader = Reader(store, lanes)
+    log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
         submitter=Submitter(store, lanes, signals, database_clock, signatures),
         amender=Amender(store, lanes, signals, signatures),
@@ -104,7 +107,7 @@ async def assemble(
         replayer=Replayer(store, lanes, signals, database_clock, reader, signatures),
         exchanger=exchanger,
         drainer=Drainer(store, signals),
-        logs=LogKeeper(store, log_files),
+        logs=LogKeeper(store, log_files, log_watch, log_merger),
         signatures=signatures,
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
@@ -123,6 +126,8 @@ async def assemble(
             pulse,
             ReadyPoll(exchanger, timing.ready_poll),
             signatures,
+            log_watch,
+            log_merger,
             *upkeep_duties(store, signals, clock, timing, log_files),
         ],
     )

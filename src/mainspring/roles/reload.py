@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -60,6 +61,8 @@ class Reloader:
             *self._argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=_STDERR,
+            # Bytecode is matched with its source by size and whole second: "old" made "new" at once stays "old".
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             start_new_session=True,  # Ctrl-C reaches us alone, and we end the child in our own way
             preexec_fn=die_with_parent(signal.SIGTERM),
         )

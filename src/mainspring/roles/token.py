@@ -6,8 +6,9 @@ import os
 import secrets
 from pathlib import Path
 
+from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import TOKEN_FILE_NAME
-from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import tokens
 from mainspring.store.pool import connect
 
@@ -20,22 +21,30 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
     file = folder / TOKEN_FILE_NAME
     connection = await connect(database_url, application="token")
     try:
-        if only_first and not file.exists() and await tokens.has_admin(connection):
-            return None
-        token = _read_or_make(file)
-        await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
+        async with connection.transaction():
+            await tokens.take_turn(connection)  # of servers that start together, one is the first
+            if only_first and not file.exists() and await tokens.has_admin(connection):
+                return None
+            token = _read_or_make(file)
+            await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
     finally:
         await connection.close()
     return token
 
 
 def _read_or_make(file: Path) -> str:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_text(encoding="utf-8").strip()
-    token = f"ms_{secrets.token_urlsafe(32)}"  # 256 random bits
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(token + "\n")
+    """The file comes to be with the token in it: another server may read it at any moment, and an empty one would be
+    a token that everybody can guess."""
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = file.with_name(f"{file.name}.{uuid7()}")
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            opened.write(f"ms_{secrets.token_urlsafe(32)}\n")  # 256 random bits
+            opened.flush()
+            os.fsync(handle)
+        draft.replace(file)
+    token = file.read_text(encoding="utf-8").strip()
+    if not token:
+        raise InvalidInput(f"{file} is empty; remove it, and the next start makes a new token.", field="data")
     return token

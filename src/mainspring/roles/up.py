@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httptools
 from rich.console import Console
 
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_TIMING, TOKEN_FILE_NAME
+from mainspring.kernel.http_connection import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token
@@ -33,6 +34,7 @@ log = get_logger("up")
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
 
 _HEALTH_PATIENCE = 60.0
+_HEALTH_ANSWER = 2.0
 _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
 # A worker drains for itself first; we step in only when it has overstayed its own graces.
@@ -213,18 +215,29 @@ def write_server_file(options: UpOptions) -> None:
 
 
 async def _until_healthy(url: str) -> None:
+    server = HttpServer(url)
     try:
-        # No proxy of the environment stands between us and our own server.
-        async with asyncio.timeout(_HEALTH_PATIENCE), httpx.AsyncClient(trust_env=False, timeout=2.0) as client:
+        async with asyncio.timeout(_HEALTH_PATIENCE):
             while True:
-                with suppress(httpx.TransportError):
-                    if (await client.get(f"{url}/healthz")).is_success:
-                        return
+                if await _is_healthy(server):
+                    return
                 await asyncio.sleep(_HEALTH_POLL)
     except TimeoutError as error:
         raise Unavailable(
             f"The server did not answer at {url} within {_HEALTH_PATIENCE:.0f} s. Its messages above say why."
         ) from error
+
+
+async def _is_healthy(server: HttpServer) -> bool:
+    with suppress(OSError, httptools.HttpParserError):  # a timeout is an OSError
+        async with asyncio.timeout(_HEALTH_ANSWER):
+            connection = await server.connect()
+            try:
+                status, _ = await connection.ask(server.get("/healthz"), b"")
+            finally:
+                connection.close()
+        return 200 <= status < 300
+    return False
 
 
 @contextmanager

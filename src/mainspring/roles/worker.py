@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import uvloop
+
 from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
+from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
 from mainspring.sdk.app import Mainspring
-from mainspring.sdk.client import AsyncClient
-from mainspring.sdk.ensure_schedules import ensure_schedules
 from mainspring.sdk.signature import declared
 from mainspring.worker.application import load_app as load_app
 from mainspring.worker.capture import captured_streams
@@ -36,6 +38,8 @@ _SHIPPING_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
+    """server: one address, or several with commas."""
+
     server: str
     token: str = field(repr=False)
     queues: tuple[str, ...]
@@ -49,6 +53,24 @@ class WorkerOptions:
     timing: Timing = DEFAULT_TIMING
 
 
+def serve_worker(options: WorkerOptions) -> int:
+    """`run_worker` on a loop of its own; gives the exit code.
+
+    What calls sys.exit() in a part of a task that has an asyncio task of its own stops the loop. The task that waits
+    for that part hears of it and its run fails; the worker, and what else it runs, goes on.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        loop = runner.get_loop()
+        serving = loop.create_task(run_worker(options))
+        while True:
+            try:
+                return loop.run_until_complete(serving)
+            except SystemExit as leaving:
+                if serving.done():
+                    raise
+                log.warning("a part of a task called sys.exit(); the worker goes on", code=leaving.code)
+
+
 async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; gives the exit code."""
     configure_logs(role="worker", level=options.log_level)
@@ -57,7 +79,8 @@ async def run_worker(options: WorkerOptions) -> int:
     timing = options.timing
     watchdog = WatchdogLink()
     progress = ProgressBook()
-    shipper = LogShipper(Link(options.server, options.token, timeout=_SHIPPING_TIMEOUT))
+    servers = _in_some_order(options.server)
+    shipper = LogShipper(Link(servers, options.token, timeout=_SHIPPING_TIMEOUT))
     executors = build_executors(
         app.tasks,
         slots=options.slots,
@@ -72,7 +95,7 @@ async def run_worker(options: WorkerOptions) -> int:
     )
     worker = Worker(
         # Two beats: so one exchange may start every beat, and never are more than two in the air.
-        Link(options.server, options.token, timeout=2 * timing.beat),
+        Link(servers, options.token, timeout=2 * timing.beat),
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
@@ -107,10 +130,20 @@ async def run_worker(options: WorkerOptions) -> int:
     return 0
 
 
+def _in_some_order(servers: str) -> str:
+    """Each worker in its own order, so that many of them spread over the servers, also when one of these fails."""
+    addresses = split_addresses(servers)
+    return ",".join(random.sample(addresses, len(addresses)))
+
+
 async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     """Beside the work and again until it is done: neither waits for the other."""
     if not app.schedules:
         return
+    # Here, because a worker has no other need of httpx and of the intake of jobs: 0.1 s of CPU.
+    from mainspring.sdk.client import AsyncClient
+    from mainspring.sdk.ensure_schedules import ensure_schedules
+
     async with AsyncClient(options.server, options.token) as client:
         failures = 0
         while True:

@@ -24,15 +24,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from mainspring.sdk.client import AsyncClient, Client
 from mainspring.sdk.job_fields import Duration, JobFields, JobOptions
 from mainspring.sdk.task import ExecutorName, Submission, Task
 from mainspring.wire.jobs import ChosenJobId
+
+if TYPE_CHECKING:
+    # Loaded when the first client is made: it brings httpx, 80 ms, and an application that a worker or a warm child
+    # loads often never submits a job itself.
+    from mainspring.sdk.client import AsyncClient, Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,7 +96,8 @@ class Mainspring:
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, name_or_function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
-        """Register a function as a task, under its own name or the one given; the options are its jobs' defaults."""
+        """Register a function as a task, under its own name or the one given; the options are its jobs' defaults,
+        however they are submitted. Raises ValueError for an option that no job could have."""
         if callable(name_or_function):
             return self._register(name_or_function, None, {})
         return lambda function: self._register(function, name_or_function, options)
@@ -134,6 +139,8 @@ class Mainspring:
 
     @cached_property
     def _own_client(self) -> Client:
+        from mainspring.sdk.client import Client
+
         return Client(self._url, self._token, data=self._data)
 
     @property
@@ -141,6 +148,8 @@ class Mainspring:
         """The client that `task.submit_async` uses; one for each event loop, since connections belong to a loop."""
         if self._instead is not None:
             return self._instead[1]
+        from mainspring.sdk.client import AsyncClient
+
         loop = asyncio.get_running_loop()
         with self._lock:
             client = self._async_clients.get(loop)

@@ -6,6 +6,7 @@ it is told, and in the end takes the result. So the two faces cannot come to dif
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import random
@@ -29,16 +30,19 @@ from mainspring.domain.errors import (
     VersionMismatch,
     WrongMediaType,
 )
+from mainspring.kernel.addresses import Rota
 from mainspring.kernel.clock import Clock
 from mainspring.wire.problems import Problem
 
 T = TypeVar("T")
 
 DEFAULT_PATIENCE = 15.0
+_MOST_DIGITS = 4300  # more than that Python does not read
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _TRY_AGAIN = frozenset({429, 502, 503, 504})
 _CERTAINLY_NOT_DONE = frozenset({429})
+_IN_TROUBLE = frozenset({502, 503, 504})
 
 _BY_CODE: dict[str, type[MainspringError]] = {
     error.code: error
@@ -130,12 +134,15 @@ class Conversation(Generic[T]):
         self._tries = 0
         self._last: Answer | NoAnswer | None = None
 
-    def take(self, outcome: Answer | NoAnswer) -> float | None:
-        """Seconds to wait before the call is sent again; None when it is over and `result` may be asked for."""
+    def take(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float | None:
+        """Seconds to wait before the call is sent again; None when it is over and `result` may be asked for.
+        `elsewhere`: it would go to another server, one that is not known to be in trouble."""
         self._last = outcome
         self._tries += 1
         if not self._worth_repeating(outcome):
             return None
+        if elsewhere:
+            return 0.0
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._tries - 1, 10)) * (0.5 + self._chance())
         if isinstance(outcome, Answer):
             pause = max(retry_after(outcome) or 0.0, pause)
@@ -178,10 +185,33 @@ class Conversation(Generic[T]):
             ) from None
 
 
+def choose_next(rota: Rota, address: str, outcome: Answer | NoAnswer) -> bool:
+    """Go on with the next address if this one is away or in trouble; True when that one may be asked at once."""
+    if isinstance(outcome, Answer) and outcome.status not in _IN_TROUBLE:
+        rota.answered()
+        return False
+    rota.failed(address)
+    return rota.untried
+
+
 def json_of(shape: type[T]) -> Callable[[Answer], T]:
     """A reader of answers that are `shape` as JSON."""
     decode = msgspec.json.Decoder(shape).decode
-    return lambda answer: decode(answer.content)
+
+    def read(answer: Answer) -> T:
+        try:
+            return decode(answer.content)
+        except msgspec.ValidationError as error:
+            if "out of range" not in str(error):
+                raise
+            # JSON knows no largest number, and a payload is kept as it was sent: 1e400 in one must not hide the others.
+            return msgspec.convert(json.loads(answer.content, parse_int=_whole_number), shape)
+
+    return read
+
+
+def _whole_number(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def next_cursor(answer: Answer) -> str | None:

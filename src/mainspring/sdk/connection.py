@@ -1,5 +1,6 @@
 """Where the server is and which token opens it.
 
+Several servers of one database may be named, with commas: the next one is used when one is away.
 Arguments come first, then MAINSPRING_URL, MAINSPRING_TOKEN and MAINSPRING_TOKEN_FILE, then the data folder that
 `mainspring up` keeps (--data, MAINSPRING_DATA, or `.mainspring` here and in the folders above), then the default
 address.
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT, TOKEN_FILE_NAME
 
 SERVER_FILE_NAME = "server.json"
@@ -25,14 +27,19 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An address without a slash at its end, and a token or none."""
+    """An address without a slash at its end, or several with commas between them, and a token or none."""
 
     url: str
     token: str | None = field(default=None, repr=False)
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        return split_addresses(self.url)
+
+    @property
     def loopback(self) -> bool:
-        return urlsplit(self.url).hostname in _LOOPBACK
+        """Whether every one of them is on this machine."""
+        return all(urlsplit(address).hostname in _LOOPBACK for address in self.addresses)
 
 
 class _ServerFile(msgspec.Struct):
@@ -52,7 +59,7 @@ def find_connection(
     env = os.environ if environ is None else environ
     folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start)
     written = _address_of(folder)
-    chosen = _checked_url(url or env.get("MAINSPRING_URL") or written or DEFAULT_URL)
+    chosen = ",".join(map(_checked, _addresses(url or env.get("MAINSPRING_URL") or written or DEFAULT_URL)))
     if token is None and token_file is not None:
         token = _token_of(Path(token_file))
     if token is None:
@@ -113,10 +120,14 @@ def _token_of(path: Path) -> str:
     return token
 
 
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
+def _addresses(urls: str) -> tuple[str, ...]:
+    return split_addresses(urls) or (urls,)
+
+
+def _checked(address: str) -> str:
+    parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(
-            f"{url!r} is not a server's address", code="invalid_url", field="url", hint=f"such as {DEFAULT_URL}"
+            f"{address!r} is not a server's address", code="invalid_url", field="url", hint=f"such as {DEFAULT_URL}"
         )
-    return url.rstrip("/")
+    return address

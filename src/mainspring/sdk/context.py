@@ -61,10 +61,12 @@ class Context:
 
     def progress(self, fraction: float | None = None, message: str | None = None) -> None:
         """Say how far this run has come: `ctx.progress(0.4, "page 40 of 100")`. Cheap enough for every step."""
-        if fraction is not None and not 0.0 <= fraction <= 1.0:
-            raise ValueError(f"progress is a share from 0 to 1, not {fraction}")
+        if fraction is not None:
+            fraction = float(fraction)  # it may be numpy's, or a Decimal, which the way to the server does not take
+            if not 0.0 <= fraction <= 1.0:
+                raise ValueError(f"progress is a share from 0 to 1, not {fraction}")
         if self._channel is not None:
-            self._channel.progress(fraction, message)
+            self._channel.progress(fraction, None if message is None else str(message))
 
     def log(self, *words: object, sep: str = " ", end: str = "\n") -> None:
         """`print` into the run's log: `ctx.log("charged", account)`. Shown by `mainspring logs`."""

@@ -7,9 +7,9 @@ no database library is imported before its user has done so.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from mainspring.domain.errors import InvalidInput
 
@@ -17,6 +17,7 @@ TABLE = "mainspring_done"
 DDL = f"create table if not exists {TABLE} (key text primary key, run_id text, done_at timestamptz not null)"
 _CREATION_LOCK = 0x6D61696E7370  # of those who find no table at the same time, one creates it and the others wait
 _IDLE = 0  # psycopg.pq.TransactionStatus.IDLE
+_NO_PIPELINE = 0  # psycopg.pq.PipelineStatus.OFF
 
 T = TypeVar("T")
 
@@ -95,6 +96,21 @@ def hold(connection: Any, talk: Talk[T], *, in_transaction: bool) -> T | Awaitab
     )
 
 
+class Awaited(Generic[T]):
+    """An answer that is to be awaited. Taken for the answer itself, as by `if exactly_once(...)`, it would always be
+    true, and the effect would happen each time: so it says what is missing."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    def __bool__(self) -> NoReturn:
+        self._coroutine.close()
+        raise TypeError("this connection is an async one: await the answer, `if await mainspring.exactly_once(...):`")
+
+
 def _refuse(how: str) -> None:
     raise InvalidInput(
         "this connection commits each statement by itself: the record would not be one with its effect",
@@ -155,12 +171,20 @@ def _psycopg_async(connection: Any, talk: Talk[T], in_transaction: bool) -> Awai
     async def run(statement: Statement) -> int:
         return int((await connection.execute(*statement)).rowcount)
 
-    return _awaited(talk(PERCENT), run)
+    return Awaited(_awaited(talk(PERCENT), run))
 
 
 def _check_psycopg(connection: Any, in_transaction: bool) -> None:
     if in_transaction and connection.autocommit and connection.info.transaction_status == _IDLE:
         _refuse('use "with connection.transaction():", or leave autocommit off')
+    if getattr(connection.pgconn, "pipeline_status", _NO_PIPELINE) != _NO_PIPELINE:  # psycopg 3.0 has none
+        # There the number of rows is not known until later: every record would look as if it had been there before.
+        raise InvalidInput(
+            "this connection is in pipeline mode, where no answer is known yet",
+            code="in_pipeline",
+            field="connection",
+            hint='call exactly_once before "with connection.pipeline():"',
+        )
 
 
 def _asyncpg(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
@@ -172,7 +196,7 @@ def _asyncpg(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[
         count = (await connection.execute(statement.text, *statement.values)).rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
-    return _awaited(talk(DOLLARS), run)
+    return Awaited(_awaited(talk(DOLLARS), run))
 
 
 def _sqlalchemy(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
@@ -204,13 +228,15 @@ def _sqlalchemy_session(session: Any, talk: Talk[T], in_transaction: bool) -> T:
     return _sqlalchemy(session.connection(), talk, in_transaction)
 
 
-async def _sqlalchemy_async(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
-    done: T = await connection.run_sync(_sqlalchemy, talk, in_transaction)
-    return done
+def _sqlalchemy_async(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+    return Awaited(connection.run_sync(_sqlalchemy, talk, in_transaction))
 
 
-async def _sqlalchemy_async_session(session: Any, talk: Talk[T], in_transaction: bool) -> T:
-    return await _sqlalchemy_async(await session.connection(), talk, in_transaction)
+def _sqlalchemy_async_session(session: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+    async def run() -> T:
+        return await _sqlalchemy_async(await session.connection(), talk, in_transaction)
+
+    return Awaited(run())
 
 
 def _django(connection: Any, talk: Talk[T], in_transaction: bool) -> T:

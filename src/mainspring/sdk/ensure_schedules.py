@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec.structs import asdict
 
 from mainspring.domain.errors import Conflict, InvalidInput, VersionMismatch
 from mainspring.domain.intake import define
-from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.app import AppSchedule, Mainspring
-from mainspring.sdk.client import AsyncClient
 from mainspring.sdk.client_core import encode
 from mainspring.sdk.job_fields import job_request
 from mainspring.wire.jobs import JobRequest, JobView
 
+if TYPE_CHECKING:
+    from mainspring.sdk.client import AsyncClient
+
 Done = Literal["created", "updated", "unchanged", "left cancelled"]
 _TRIES = 5
+_SEEN_AS = {
+    "schedule": ("schedule_type", "cron_expression", "timezone", "every"),
+    "retries": ("max_retries",),
+}
+"""Where a job shows what a field of the request says, when it is not under the same name."""
 
 
 async def ensure_schedules(client: AsyncClient, app: Mainspring) -> dict[str, Done]:
@@ -57,40 +63,38 @@ async def _update(client: AsyncClient, job_id: str, wanted: dict[str, Any]) -> D
 
 def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
     """The fields of `wanted` (a request) that say something else than `present`."""
-    definition = _defined(wanted)
-    differing = {name for name, differs in _compared(present, definition).items() if differs}
-    if "schedule" in differing:
-        differing.add("timezone")
-    return {name: value for name, value in wanted.items() if name in differing}
+    described = _described(present, wanted)
+
+    def differs(name: str) -> bool:
+        return any(_seen(present, seen) != _seen(described, seen) for seen in _SEEN_AS.get(name, (name,)))
+
+    changes = {name: value for name, value in wanted.items() if differs(name)}
+    if "schedule" in changes and "timezone" in wanted:
+        changes["timezone"] = wanted["timezone"]
+    return changes
 
 
-def _defined(wanted: dict[str, Any]) -> JobDefinition:
-    """Read the request as the server would, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
+def _described(present: JobView, wanted: dict[str, Any]) -> JobView:
+    """The job as the server would show it, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
     try:
-        return define(msgspec.json.decode(encode(wanted), type=JobRequest), datetime.now(UTC))
+        definition = define(msgspec.json.decode(encode(wanted), type=JobRequest), datetime.now(UTC))
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the schedule of job {wanted.get('job_id')} cannot be read: {error}") from None
+    return show_job(
+        definition,
+        job_id=present.job_id,
+        status=JobStatus(present.status),
+        next_fire_at=present.next_fire_at,
+        last_fired_for=present.last_fired_for,
+        shard=present.shard_id,
+        version=present.version,
+        created_at=present.created_at,
+        updated_at=present.updated_at,
+    )
 
 
-def _compared(present: JobView, wanted: JobDefinition) -> dict[str, bool]:
-    schedule, spec = wanted.schedule, wanted.spec
-    when = (present.schedule_type, present.cron_expression, present.every)
-    payload = {} if wanted.payload is None else msgspec.json.decode(wanted.payload)
-    return {
-        "task": present.task != wanted.task,
-        "name": present.name != wanted.name,
-        "payload": (present.payload or {}) != payload,
-        "schedule": when != (schedule.kind, schedule.cron, schedule.every)
-        or (schedule.cron is not None and present.timezone != schedule.timezone),
-        "queue": present.queue != wanted.queue,
-        "priority": present.priority != Priority(wanted.priority).word,
-        "timeout": present.timeout != spec.timeout,
-        "retries": present.retry.max_attempts != spec.retry.max_attempts,
-        "retry": asdict(present.retry) != asdict(spec.retry),
-        "misfire": asdict(present.misfire) != asdict(spec.misfire),
-        "overlap": present.overlap != wanted.overlap.word,
-        "delivery": present.delivery != spec.delivery,
-        "owner": present.owner != spec.owner,
-        "description": present.description != spec.description,
-        "labels": present.labels != (spec.labels or {}),
-    }
+def _seen(view: JobView, name: str) -> Any:
+    seen = getattr(view, name)
+    if name != "payload":
+        return seen
+    return (msgspec.json.decode(seen) if isinstance(seen, msgspec.Raw) else seen) or {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from mainspring.domain.errors import MainspringError
+from mainspring.domain.retry import LONGEST_DELAY
 from mainspring.wire.runs import RunView
 
 
@@ -33,8 +35,19 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
         super().__init__(reason)
-        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+        self.after = None if after is None else in_seconds(after)
 
 
 class GiveUp(Exception):
     """Raised by a task for which trying again would not help: the run fails at once and becomes a dead letter."""
+
+
+def in_seconds(delay: float | timedelta) -> float:
+    """A plain float, whatever kind of number it is (numpy's, a Decimal): from 0 up to the longest delay there is."""
+    try:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    except OverflowError:
+        seconds = math.inf
+    if math.isnan(seconds):
+        raise ValueError("after: a number of seconds is needed, not nan")
+    return min(max(0.0, seconds), LONGEST_DELAY)

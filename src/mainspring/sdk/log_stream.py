@@ -67,11 +67,11 @@ class LogStream:
             self._fields = {}
         return events
 
-    def pause(self, outcome: Answer | NoAnswer) -> float:
+    def pause(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float:
         """Seconds to wait before the next connection; raises when it is not worth trying, or not any more."""
         if self._talk is None:
             self._talk = Conversation(self.call(), url=self._url, clock=self._clock, patience=self._patience)
-        seconds = self._talk.take(outcome)
+        seconds = self._talk.take(outcome, elsewhere=elsewhere)
         if seconds is None:
             self._talk.result()
             raise AssertionError("an answer that is no refusal was taken for one")

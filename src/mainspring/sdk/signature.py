@@ -1,4 +1,4 @@
-"""A task's parameters as a JSON Schema, for the server to check payloads when they are submitted."""
+"""A task's parameters as a JSON Schema, for the server to check what is submitted; its options go with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 from msgspec import inspect as kinds
+
+from mainspring.wire.tasks import OPTIONS_KEYWORD
 
 if TYPE_CHECKING:
     from mainspring.sdk.task import Task
@@ -37,9 +39,14 @@ def payload_schema(task: str, shape: type[msgspec.Struct]) -> dict[str, Any] | N
 
 
 def declared(tasks: Iterable[Task[Any, Any]]) -> dict[str, msgspec.Raw]:
-    """What a worker declares when it says hello: the schemas of those tasks that have one."""
-    found = {task.name: task.payload_schema for task in tasks}
-    return {name: msgspec.Raw(msgspec.json.encode(schema)) for name, schema in found.items() if schema is not None}
+    """What a worker declares when it says hello: the schemas and options of those tasks that have some."""
+    found = {task.name: _declaration(task) for task in tasks}
+    return {name: msgspec.Raw(msgspec.json.encode(schema)) for name, schema in found.items() if schema}
+
+
+def _declaration(task: Task[Any, Any]) -> dict[str, Any]:
+    schema = task.payload_schema or {}
+    return schema if task.declared_options is None else {**schema, OPTIONS_KEYWORD: task.declared_options}
 
 
 def _anything(_kind: type) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from mainspring.sdk.errors import BadPayload
 from mainspring.sdk.handle import AsyncHandle, Handle
 from mainspring.sdk.job_fields import OPTION_NAMES, JobFields, JobOptions
 from mainspring.sdk.signature import payload_schema
+from mainspring.sdk.task_options import laid_under, plain
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -46,14 +47,14 @@ SUBMIT_OPTIONS = frozenset({
     "at", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries", "name",
 })  # fmt: skip
 _RESERVED = (SHELL_TASK, HTTP_TASK)
-_BOTH_SAY_HOW_OFTEN = frozenset({"retry", "retries"})
 
 
 class Task(Generic[P, R]):
     """A registered function. Calling it calls the function; `submit` makes a job of it.
 
     kind says how a worker runs it: "async" on its loop, "thread" in a thread, "process" in a child interpreter.
-    concurrency is how many runs of it one worker has at a time at most.
+    concurrency is how many runs of it one worker has at a time at most. defaults are the options of its jobs, and
+    declared_options the same as a worker declares them, so that they hold for jobs that others submit by its name.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
+        self.declared_options = plain(self.name, self.defaults, own_process=self.kind == "process")
         self.signature = inspect.signature(function)
         self.parameters = _payload_parameters(self.name, self.signature)
         self.context_parameter = _context_parameter(self.signature)
@@ -217,11 +219,8 @@ class Submission:
 
     def fields(self, *args: Any, **params: Any) -> JobFields:
         """The fields of the job, as `Client.submit` and `Client.submit_batch` take them."""
-        given = {name: value for name, value in self._options.items() if value is not None}
-        covered = _BOTH_SAY_HOW_OFTEN if given.keys() & _BOTH_SAY_HOW_OFTEN else frozenset()
-        defaults = {name: value for name, value in self.task.defaults.items() if name not in covered}
-        fields: Any = {**defaults, **given, "task": self.task.name, "payload": self.task.payload_of(args, params)}
-        return cast(JobFields, fields)
+        options = laid_under(self._options, self.task.defaults)
+        return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
     def submit(self, *args: Any, **params: Any) -> Handle:
         return self.task.app.client.submit(**self.fields(*args, **params))

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
@@ -39,7 +40,8 @@ async def page(
     connection: Connection, tenant: TenantId, chosen: LetterFilter, before: UUID | None, limit: int
 ) -> list[Record]:
     """Newest first."""
-    rows: list[Record] = await connection.fetch(
+    return await pages.read(
+        connection,
         _SQL["page"],
         tenant,
         before,
@@ -50,7 +52,6 @@ async def page(
         chosen.until,
         limit,
     )
-    return rows
 
 
 async def some(

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
@@ -17,9 +18,10 @@ _SQL = load("history")
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """What `GET /v1/runs` may ask for; None means any."""
+    """What `GET /v1/runs` may ask for; None means any. `own`: the run that is a one-time job itself."""
 
     job_id: str | None = None
+    own: UUID | None = None
     lane_ids: Sequence[int] | None = None
     live_states: Sequence[int] | None = None
     ended_states: Sequence[int] | None = None
@@ -42,7 +44,8 @@ async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> R
 async def live_runs(
     connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
 ) -> list[Record]:
-    rows: list[Record] = await connection.fetch(
+    return await pages.read(
+        connection,
         _SQL["live_runs"],
         tenant,
         before,
@@ -53,15 +56,16 @@ async def live_runs(
         chosen.since,
         chosen.until,
         chosen.backing_off,
+        chosen.own,
         limit,
     )
-    return rows
 
 
 async def ended_runs(
     connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
 ) -> list[Record]:
-    rows: list[Record] = await connection.fetch(
+    return await pages.read(
+        connection,
         _SQL["ended_runs"],
         tenant,
         before,
@@ -71,19 +75,24 @@ async def ended_runs(
         contains(chosen.error),
         chosen.since,
         chosen.until,
+        chosen.own,
         limit,
     )
-    return rows
 
 
 async def runs_of_job(
     connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
 ) -> list[Record]:
     """Newest first, live and ended."""
-    rows: list[Record] = await connection.fetch(_SQL["live_runs_of_job"], tenant, job_id, before, limit)
-    rows += await connection.fetch(_SQL["ended_runs_of_job"], tenant, job_id, before, limit)
-    rows.sort(key=lambda row: row["run_id"], reverse=True)
-    return rows[:limit]
+    rows = await pages.read(connection, _SQL["live_runs_of_job"], tenant, job_id, before, limit)
+    rows += await pages.read(connection, _SQL["ended_runs_of_job"], tenant, job_id, before, limit)
+    return newest_first(rows, limit)
+
+
+def newest_first(rows: Sequence[Record], limit: int) -> list[Record]:
+    """By run_id, the newest first. A run that ended between two looks is there twice, and counts as ended."""
+    distinct = {row["run_id"]: row for row in sorted(rows, key=lambda row: "ended_at" in row)}
+    return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 
 
 async def queue_depths(connection: Connection, tenant: TenantId) -> list[Record]:

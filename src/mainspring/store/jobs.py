@@ -13,6 +13,7 @@ from mainspring.domain.misfire import Missed
 from mainspring.domain.schedule import Schedule
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import ShardId, TenantId
+from mainspring.store import pages
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
@@ -172,7 +173,8 @@ async def list_jobs(
     text: str | None,
     limit: int,
 ) -> list[Record]:
-    rows: list[Record] = await connection.fetch(
+    return await pages.read(
+        connection,
         _SQL["list_jobs"],
         tenant,
         before[0] if before else None,
@@ -185,7 +187,6 @@ async def list_jobs(
         contains(text),
         limit,
     )
-    return rows
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:

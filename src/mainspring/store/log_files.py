@@ -1,12 +1,17 @@
-"""Where the bytes of logs lie: a folder, S3, Google Cloud Storage or Azure, through obstore. One object per chunk.
+"""Where the bytes of logs lie: a folder, S3, Google Cloud Storage or Azure, through obstore.
 
-A key is `{tenant}/{run}/{attempt}-{fence}/{offset}`: whoever writes under a fence can never touch what was written
-under another one, and a chunk that is sent twice is the same object. How much of it counts is in the table run_logs.
+A chunk is an object `{tenant}/{run}/{attempt}-{fence}/{offset}`: whoever writes under a fence can never touch what was
+written under another one, and a chunk that is sent twice is the same object. Chunks that were merged are an object
+`.../{offset}-{end}`, which no chunk that comes late can overwrite. How much of it all counts is in the table run_logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,13 +31,23 @@ _SCHEMES = ("s3", "gs", "az")
 _EXPECTED = "a folder, or s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix"
 _FAILURES = (BaseError, OSError)
 _DELETED_AT_ONCE = 500
+_NAME = re.compile(r"(\d{15})(?:-(\d{15}))?")
 
 
 class Stored(NamedTuple):
-    """One object of a log: the bytes from `offset` on."""
+    """One object of a log: the bytes from `offset` on. A chunk as it came, or several that were merged."""
 
     offset: int
     size: int
+    merged: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def name(self) -> str:
+        return f"{self.offset:015d}-{self.end:015d}" if self.merged else f"{self.offset:015d}"
 
 
 class LogFiles:
@@ -56,10 +71,20 @@ class LogFiles:
 
     async def put(self, folder: str, offset: int, data: bytes) -> None:
         """Store a chunk, whole or not at all."""
-        try:
-            await obstore.put_async(self._objects, f"{folder}/{offset:015d}", data, use_multipart=False)
-        except _FAILURES as error:
-            raise _away(error) from error
+        await self._put(f"{folder}/{Stored(offset, len(data)).name}", data)
+
+    async def put_merged(self, folder: str, offset: int, data: bytes) -> Stored:
+        """Store what several chunks hold. When this returns they may be removed: it outlives a power cut."""
+        stored = Stored(offset, len(data), merged=True)
+        path = f"{folder}/{stored.name}"
+        await self._put(path, data)
+        if isinstance(self._objects, LocalStore):
+            assert self._objects.prefix is not None
+            try:
+                await asyncio.to_thread(_flush, Path(self._objects.prefix, path))
+            except OSError as error:
+                raise _away(error) from error
+        return stored
 
     async def get(self, folder: str, offset: int) -> bytes | None:
         """The chunk that begins at `offset`; None when there is none."""
@@ -71,23 +96,54 @@ class LogFiles:
         except _FAILURES as error:
             raise _away(error) from error
 
-    async def chunks(self, folder: str) -> list[Stored]:
-        """What is there of one log, in order. It may be more than counts."""
-        found = [Stored(int(path.rpartition("/")[2]), size) async for path, size in self._under(folder)]
-        found.sort()
-        return found
+    async def read(self, folder: str, stored: Stored, start: int, stop: int) -> bytes | None:
+        """The log's bytes from `start` to `stop` out of one object; None when it is gone. Fewer, when it is a chunk
+        that was put again meanwhile and is shorter now."""
+        if not stored.merged:
+            data = await self.get(folder, stored.offset)
+            return None if data is None else data[start - stored.offset : stop - stored.offset]
+        try:
+            found = await obstore.get_range_async(
+                self._objects, f"{folder}/{stored.name}", start=start - stored.offset, end=stop - stored.offset
+            )
+            return bytes(found)
+        except FileNotFoundError:
+            return None
+        except _FAILURES as error:
+            raise _away(error) from error
+
+    async def objects(self, folder: str) -> list[Stored]:
+        """What is there of one log, in order. It may be more than counts, and objects may hold the same bytes."""
+        found = [_stored(path.rpartition("/")[2], size) async for path, size in self._under(folder)]
+        return sorted(stored for stored in found if stored is not None)
+
+    async def remove(self, folder: str, objects: Iterable[Stored]) -> None:
+        await self._remove([f"{folder}/{stored.name}" for stored in objects])
 
     async def delete(self, folder: str) -> int:
         """Remove everything under `folder`; returns how many objects that were."""
         paths = [path async for path, _ in self._under(folder)]
+        await self._remove(paths)
+        return len(paths)
+
+    async def _put(self, path: str, data: bytes) -> None:
+        try:
+            await obstore.put_async(self._objects, path, data, use_multipart=False)
+        except _FAILURES as error:
+            raise _away(error) from error
+
+    async def _remove(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), _DELETED_AT_ONCE):
+            batch = paths[start : start + _DELETED_AT_ONCE]
             try:
-                await obstore.delete_async(self._objects, paths[start : start + _DELETED_AT_ONCE])
-            except FileNotFoundError:  # another server prunes as well
-                continue
+                try:
+                    await obstore.delete_async(self._objects, batch)
+                except FileNotFoundError:  # another server removes as well, and a folder stops at what is gone already
+                    for path in batch:
+                        with suppress(FileNotFoundError):
+                            await obstore.delete_async(self._objects, path)
             except _FAILURES as error:
                 raise _away(error) from error
-        return len(paths)
 
     async def _under(self, folder: str) -> AsyncIterator[tuple[str, int]]:
         try:
@@ -96,6 +152,17 @@ class LogFiles:
                     yield found["path"], found["size"]
         except _FAILURES as error:
             raise _away(error) from error
+
+
+def _stored(name: str, size: int) -> Stored | None:
+    """What an object's name says; None for what is none of ours, or not as long as its name says."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    offset = int(found[1])
+    if found[2] is None:
+        return Stored(offset, size)
+    return Stored(offset, size, merged=True) if offset + size == int(found[2]) else None
 
 
 def folder_of(tenant: int, run_id: object, attempt: int, fence: int) -> str:
@@ -125,6 +192,16 @@ def _folder(path: Path) -> LocalStore:
     path = path.absolute()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return LocalStore(path, automatic_cleanup=True)
+
+
+def _flush(path: Path) -> None:
+    """A file and its name, to the disk."""
+    for place in (path, path.parent):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _unusable(where: str, error: Exception) -> InvalidInput:

@@ -79,18 +79,18 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
     return {(row["run_id"], row["fence"]) for row in rows}
 
 
-async def standing(connection: Connection, tenant: TenantId, run_id: UUID) -> Standing | None:
-    """The run's state first and the logs after it: what counts of a run that has ended is then all there will be."""
-    run = await connection.fetchrow(_SQL["standing_live"], tenant, run_id)
-    run = run or await connection.fetchrow(_SQL["standing_ended"], tenant, run_id)
-    if run is None:
-        return None
-    rows = await connection.fetch(_SQL["logs_of"], tenant, run_id)
-    found = {
-        row["attempt"]: AttemptLog(row["attempt"], row["fence"], row["bytes"], row["truncated"], row["ended"])
-        for row in rows
-    }
-    return Standing(run["state"], run["attempt"], run["over"], found)
+async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, Standing]:
+    """How these runs stand; those that are not there are left out."""
+    rows = await connection.fetch(_SQL["standings"], [tenant for tenant, _ in wanted], [run_id for _, run_id in wanted])
+    found: dict[UUID, Standing] = {}
+    for row in rows:
+        run_id = row["run_id"]
+        if run_id not in found:
+            found[run_id] = Standing(row["state"], row["attempt"], row["over"], {})
+        if (number := row["log_attempt"]) is not None:
+            log = AttemptLog(number, row["fence"], row["bytes"], row["truncated"], row["ended"])
+            found[run_id].logs[number] = log  # of two fences the later one, which ran
+    return found
 
 
 async def expired(connection: Connection, days: int, limit: int) -> list[Record]:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
+import asyncpg
+
 from mainspring.store.pool import Connection
 
 PARTITIONED = ("run_history", "attempts")
 DAYS_AHEAD = 7
+
+# Every server prunes, and two may do so in the same moment: the day is gone, or half gone, and the other goes on.
+_ANOTHER_IS_AT_IT = (
+    asyncpg.UndefinedTableError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.DeadlockDetectedError,
+)
 
 _DAYS = """
 select c.relname, i.inhparent is not null as attached, coalesce(i.inhdetachpending, false) as pending
@@ -51,8 +60,9 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
     high = low + timedelta(days=1)
     bounds = f"ended_at >= '{low.isoformat()}' and ended_at < '{high.isoformat()}'"
     async with connection.transaction():
-        await connection.execute("set local lock_timeout = '2s'")
+        await connection.execute("set local lock_timeout = 0")  # the other one makes what we want; a start waits for it
         await connection.execute("select pg_advisory_xact_lock(hashtext($1))", f"mainspring.{parent}")
+        await connection.execute("set local lock_timeout = '2s'")
         if await connection.fetchval("select to_regclass($1)", f"mainspring.{name}") is not None:
             return
         await connection.execute(
@@ -82,11 +92,19 @@ async def drop_older(connection: Connection, days: int) -> list[str]:
             day = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC).date()
             if day >= oldest:
                 continue
-            if row["attached"]:
-                how = "finalize" if row["pending"] else "concurrently"
-                await connection.execute(f"alter table mainspring.{parent} detach partition mainspring.{name} {how}")
-            async with connection.transaction():
-                await connection.execute("set local lock_timeout = '2s'")
-                await connection.execute(f"drop table mainspring.{name}")
+            try:
+                if row["attached"]:
+                    await _detach(connection, parent, name, how="finalize" if row["pending"] else "concurrently")
+                async with connection.transaction():
+                    await connection.execute("set local lock_timeout = '2s'")
+                    await connection.execute(f"drop table mainspring.{name}")
+            except asyncpg.LockNotAvailableError:  # a kind of ObjectNotInPrerequisiteStateError, and a reader's doing
+                raise
+            except _ANOTHER_IS_AT_IT:
+                continue
             dropped.append(name)
     return dropped
+
+
+async def _detach(connection: Connection, parent: str, name: str, *, how: str) -> None:
+    await connection.execute(f"alter table mainspring.{parent} detach partition mainspring.{name} {how}")

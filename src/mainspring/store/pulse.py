@@ -4,8 +4,10 @@ can be answered `503` within two seconds instead, and connections that have died
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 import asyncpg
 
@@ -15,6 +17,7 @@ from mainspring.store.pool import AWAY, connect
 log = get_logger("pulse")
 
 _PATIENCE = 1.5  # with the interval it stays below the two seconds that are promised
+_SLICES = 6  # see `_answered`
 
 
 class Pulse:
@@ -34,9 +37,7 @@ class Pulse:
     async def run_once(self) -> bool:
         """Ask once; returns whether PostgreSQL answered."""
         try:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await connect(self._url, application="pulse", timeout=_PATIENCE)
-            await self._connection.fetchval("select 1", timeout=_PATIENCE)
+            await _answered(self._ask())
         except (*AWAY, asyncpg.PostgresError) as error:
             self._drop()
             if not self.away:
@@ -50,6 +51,11 @@ class Pulse:
         self.away = False
         return True
 
+    async def _ask(self) -> None:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._url, application="pulse", timeout=60.0)
+        await self._connection.fetchval("select 1")
+
     async def close(self) -> None:
         if self._connection is not None:
             with suppress(*AWAY, asyncpg.PostgresError):
@@ -59,3 +65,18 @@ class Pulse:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
+
+
+async def _answered(asking: Coroutine[Any, Any, None]) -> None:
+    """Wait for it, or raise TimeoutError after a patience that is counted in slices of our own waking time: a machine
+    that stood still for two seconds has heard nothing from PostgreSQL, and that says nothing about PostgreSQL."""
+    task = asyncio.create_task(asking)
+    try:
+        for _ in range(_SLICES):
+            await asyncio.wait({task}, timeout=_PATIENCE / _SLICES)
+            if task.done():
+                return task.result()
+        raise TimeoutError
+    finally:
+        task.cancel()
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # we have heard enough

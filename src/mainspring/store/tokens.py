@@ -34,5 +34,10 @@ async def find(connection: Connection, token_hash: bytes) -> Principal | None:
     return None if row is None else Principal(TenantId(row["tenant_id"]), row["role"], row["name"])
 
 
+async def take_turn(connection: Connection) -> None:
+    """One transaction at a time may look for an admin and make one."""
+    await connection.execute(_SQL["take_turn"])
+
+
 async def has_admin(connection: Connection) -> bool:
     return bool(await connection.fetchval(_SQL["has_admin"]))

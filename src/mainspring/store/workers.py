@@ -115,18 +115,42 @@ async def prune(connection: Connection) -> None:
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a worker can run."""
+    """What a worker can run; one that drains takes nothing new."""
 
     queues: set[str]
     tasks: set[str]
     labels: dict[str, str]
+    draining: bool = False
+
+
+class Taker(msgspec.Struct, frozen=True):
+    """A worker of some queue that offers some task: its slots, how many queues it serves, how many runs it has, and
+    how many of that task."""
+
+    labels: dict[str, str]
+    slots: int
+    queues: int
+    running: int
+    of_task: int
+
+    @property
+    def free(self) -> int:
+        return self.slots - self.running
 
 
 async def offers(connection: Connection, tenant: TenantId) -> list[Offer]:
     """What the living workers can run, each kind once."""
     return [
-        Offer(set(row["queues"]), set(row["tasks"]), msgspec.json.decode(row["labels_text"]))
+        Offer(set(row["queues"]), set(row["tasks"]), msgspec.json.decode(row["labels_text"]), row["draining"])
         for row in await connection.fetch(_SQL["offers"], tenant)
+    ]
+
+
+async def takers(connection: Connection, tenant: TenantId, queue: str, task: str) -> list[Taker]:
+    """Workers that take runs of this task from this queue, if they have the labels for it."""
+    return [
+        Taker(msgspec.json.decode(row["labels_text"]), row["slots"], row["queues"], row["running"], row["of_task"])
+        for row in await connection.fetch(_SQL["takers"], tenant, queue, task)
     ]
 
 

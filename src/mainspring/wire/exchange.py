@@ -21,7 +21,8 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Who the worker is; sent with its first exchange and whenever the server does not know it.
 
-    signatures: for each task that declares its parameters, the JSON Schema that its payload must fit.
+    signatures: for each task that declares its parameters, the JSON Schema that its payload must fit. A task that has
+    options declares them in it too, under OPTIONS_KEYWORD (wire/tasks.py).
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]

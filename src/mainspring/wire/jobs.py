@@ -113,7 +113,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default."""
+    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default: what
+    the job's task declares, or else ours."""
 
     name: Name | UnsetType | None = UNSET
     task: Name | UnsetType = UNSET

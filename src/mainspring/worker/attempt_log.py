@@ -44,8 +44,12 @@ class AttemptLog:
         return self._shipper.full and not self.over
 
     async def room(self) -> None:
-        if self.full:
-            await self._shipper.room()
+        """Wait until more can be written. A run waits no longer for its log while it prints than at its end."""
+        began = time.monotonic()
+        while self.full:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._shipper.room(), _LOOK_EVERY)
+            await self._lose_patience(began)
 
     def write(self, data: bytes) -> None:
         with self._shipper.lock:
@@ -74,12 +78,16 @@ class AttemptLog:
 
     async def _until_done(self, began: float) -> None:
         while not self._done.is_set():
-            if self._fenced:
-                self.drop()
-            elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
-                await self._give_up()
+            await self._lose_patience(began)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._done.wait(), _LOOK_EVERY)
+
+    async def _lose_patience(self, began: float) -> None:
+        """Let go of the log when there is no point in waiting for it any more."""
+        if self._fenced:
+            self.drop()
+        elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
+            await self._give_up()
 
     @property
     def _fenced(self) -> bool:
@@ -90,7 +98,7 @@ class AttemptLog:
         order = self.order
         log.warning("the log of a run is incomplete", run=str(order.run_id), attempt=order.attempt)
         self.drop()
-        mark = LogChunk(order.run_id, order.fence, order.attempt, self._kept, b"", truncated=True, end=True)
+        mark = LogChunk(order.run_id, order.fence, order.attempt, self._kept, b"", truncated=True, end=self._ending)
         await self._shipper.try_once(mark)
 
     # -- for the shipper

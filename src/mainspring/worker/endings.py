@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.sdk.errors import BadPayload, GiveUp, Retry
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry, in_seconds
 from mainspring.wire.execution import Cause
-from mainspring.worker.attempt import SUCCEEDED, Ending, failed
+from mainspring.worker.attempt import SUCCEEDED, Ending, clean_text, failed
 
 _FRAMES = 8
 _HERE = str(Path(__file__).parent) + "/"
@@ -37,7 +37,7 @@ def ending_of_result(result: object) -> Ending:
     """SUCCESS with the result as JSON; a result that cannot be kept is an error that another try would not mend."""
     try:
         data = _encode(result)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except Exception as error:  # noqa: BLE001 - the object is the user's code, and may raise anything
         return failed(f"{type(error).__name__}: the result cannot be kept as JSON: {error}", retry=False)
     if len(data) > MAX_RESULT_BYTES:
         return failed(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept", retry=False)
@@ -47,12 +47,21 @@ def ending_of_result(result: object) -> Ending:
 def ending_of_error(error: BaseException) -> Ending:
     """FAILED with "ValueError: message" and the last frames of the traceback.
 
-    Retry and GiveUp have decided already, so they have no cause that a retry rule could match.
+    Retry and GiveUp have decided already, so they have no cause that a retry rule could match. An error that cannot
+    even be told (its `__str__` fails) is told by its class.
     """
+    try:
+        return _told(error)
+    except Exception as trouble:  # noqa: BLE001 - the error is the user's code too
+        name, why = type(error).__name__, type(trouble).__name__
+        return failed(f"{name}, which cannot be told: {why}", retry=not isinstance(error, GiveUp))
+
+
+def _told(error: BaseException) -> Ending:
     if isinstance(error, BadPayload):
         return failed(error.detail, retry=False)
     if isinstance(error, Retry):
-        after = None if error.after is None else max(0.0, error.after)
+        after = None if error.after is None else in_seconds(error.after)  # it may have been set to anything since
         return failed(_in_words(error, "the task asked to be tried again"), retry_after=after)
     if isinstance(error, GiveUp):
         return failed(_in_words(error, "the task gave up"), retry=False)
@@ -70,7 +79,7 @@ def cause_of(error: BaseException) -> Cause:
         names.append(kind.__name__)
         if kind.__module__ != "builtins":
             names.append(f"{kind.__module__}.{kind.__qualname__}")
-    return Cause(errors=list(dict.fromkeys(names)))
+    return Cause(errors=list(dict.fromkeys(map(clean_text, names))))
 
 
 def _in_words(error: Retry | GiveUp, otherwise: str) -> str:

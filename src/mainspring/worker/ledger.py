@@ -17,7 +17,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outco
 from mainspring.worker.appetite import WINDOW, Appetite
 from mainspring.worker.attempt import Attempt, Ending, Key, key_of
 from mainspring.worker.foresight import Foresight
-from mainspring.worker.portions import NOTHING, Division, Portions
+from mainspring.worker.portions import NOTHING, QUICK, Division, Portions
 
 MOST_OUTCOMES = 2000
 MOST_OUTCOME_BYTES = 4 * 1024 * 1024
@@ -109,6 +109,8 @@ class Ledger:
             self._busy += ran
             if ran > WINDOW:
                 self.foresight.ended(order.task, ran)
+            if self._portions is not None:
+                self._portions.ended(order.queue, ran)
         else:
             started, ran = now, 0.0
         outcome = Outcome(
@@ -174,13 +176,15 @@ class Ledger:
         return flight
 
     def _divide(self, flight: Flight, hands: Iterable[Attempt]) -> None:
-        request, orders = flight.request, [attempt.order for attempt in hands]
+        request, attempts = flight.request, list(hands)
         if self._portions is not None:
-            held = Counter(order.queue for order in orders)
-            flight.division = self._portions.divide(request.free, held, [other.division for other in self.flights])
+            held = Counter(attempt.order.queue for attempt in attempts)
+            lasting = {a.order.queue for a in attempts if a.started and flight.sent - a.started > QUICK}
+            flying = [other.division for other in self.flights]
+            flight.division = self._portions.divide(request.free, held, flying, lasting)
             request.portions = flight.division.portions
         if self._limits:
-            running = Counter(order.task for order in orders)
+            running = Counter(attempt.order.task for attempt in attempts)
             for task, limit in self._limits.items():
                 room = limit - running[task] - sum(_asked_of(task, other.request) for other in self.flights)
                 if room < request.free:

@@ -1,15 +1,22 @@
-"""The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer."""
+"""The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer.
+
+Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. The
+worker goes on as the same incarnation: an exchange may be repeated at any server of the database.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import httptools
 import msgspec
 
+from mainspring.kernel.addresses import Rota, split_addresses
 from mainspring.kernel.http_connection import HttpConnection, HttpServer
+from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from mainspring.wire.logs import LogReceipt
 from mainspring.wire.problems import Problem
@@ -23,9 +30,14 @@ _decode_problem = msgspec.json.Decoder(Problem).decode
 _STORE_DOWN = "store_down"
 _LOG_STORE_DOWN = "log_store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
-_STALE = "stale_exchange"  # another copy of this exchange was carried out, and its answer went elsewhere
+_STALE = "stale_exchange"
 _PERHAPS_LATER = (401, 403, 429)
 _MOST_IDLE = 2
+# So much later than asked for is late: whoever starts an exchange meanwhile goes elsewhere. A worker that gave up only
+# when the time limit ends, after two beats, would lose its lease to one server that hangs.
+_LATE = 0.15
+
+log = get_logger("link")
 
 
 class LinkError(Exception):
@@ -44,6 +56,10 @@ class LogStoreDown(AnswerLost):
     """The server is there and takes exchanges, but has no place for logs at the moment."""
 
 
+class Overtaken(AnswerLost):
+    """Another copy of this exchange was carried out and its answer went elsewhere, or a later one was."""
+
+
 class Refused(LinkError):
     """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will."""
 
@@ -57,55 +73,135 @@ class IncarnationLost(LinkError):
 
 
 class Link:
-    def __init__(self, server: str, token: str, *, timeout: float) -> None:
-        self._server = HttpServer(server)
-        self._head = self._server.post("/v1/exchange", token)
-        self._log_head = self._server.post("/v1/exchange/logs", token)
+    """`servers` is one address, or several with commas between them; the first is used first."""
+
+    def __init__(self, servers: str, token: str, *, timeout: float) -> None:
+        addresses = split_addresses(servers) or (servers,)
+        self._servers = {address: _Server(address, token) for address in addresses}
+        self._rota = Rota(addresses)
         self._timeout = timeout
-        self._idle: list[HttpConnection] = []
+        self._left: list[_Server] = []
+
+    @property
+    def server(self) -> str:
+        """The address in use."""
+        return self._rota.current
+
+    @property
+    def untried(self) -> bool:
+        """Whether the next exchange goes to a server that has not failed since the last answer."""
+        return self._rota.untried
+
+    @property
+    def late(self) -> bool:
+        """Whether an exchange should have been answered by now."""
+        return self._servers[self._rota.current].late
 
     async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
         """Send it and wait for the answer; raises a LinkError."""
-        return _read(*await self._ask(self._head, _encode(request)))
+        server = self._choose()
+        due = time.monotonic() + request.wait_ms / 1000 + _LATE
+        server.due.append(due)
+        try:
+            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply)
+        finally:
+            server.due.remove(due)
 
     async def ship(self, shipment: bytes) -> LogReceipt:
         """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
-        return _decoded(_decode_receipt, *await self._ask(self._log_head, shipment))
+        server = self._servers[self._rota.current]
+        return await self._talk(server, server.logs_head, shipment, _decode_receipt)
 
-    async def _ask(self, head: bytes, body: bytes) -> tuple[int, bytes]:
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.close()
+
+    def _choose(self) -> _Server:
+        """The server in use, unless an exchange there is late and there is another."""
+        server = self._servers[self._rota.current]
+        if server.late and self._rota.leave(server.address):
+            log.warning("the server is late; going to another", server=self._rota.current, late=server.address)
+            self._left.append(server)
+            server = self._servers[self._rota.current]
+        return server
+
+    async def _talk(self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T]) -> T:
+        try:
+            answer = _decoded(decode, *await self._ask(server, head, body))
+        except (IncarnationLost, Overtaken):
+            self._rota.answered()  # they come from the database: another server would say the same
+            raise
+        except LinkError as error:
+            if self._rota.failed(server.address):
+                log.warning("going to another server", server=self._rota.current, left=server.address, why=str(error))
+            raise
+        self._rota.answered()
+        if self._left:
+            self._give_up_the_late(server)
+        return answer
+
+    def _give_up_the_late(self, answering: _Server) -> None:
+        """Another server answers: what still waits at those that were left is lost, and the slots it asked for are not
+        to wait until its time is over."""
+        for server in self._left:
+            if server is not answering:
+                server.hang_up()
+        self._left.clear()
+
+    async def _ask(self, server: _Server, head: bytes, body: bytes) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(self._timeout):
-                connection = await self._connection()
+                connection = await server.connection()
+                server.busy.add(connection)
                 try:
                     return await connection.ask(head, body)
                 finally:
-                    self._put_back(connection)
+                    server.busy.discard(connection)
+                    server.put_back(connection)
         except TimeoutError:
             raise AnswerLost(f"no answer within {self._timeout:g} s") from None
         except (OSError, httptools.HttpParserError) as error:
             raise AnswerLost(str(error) or type(error).__name__) from error
 
-    def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
 
-    async def _connection(self) -> HttpConnection:
-        while self._idle:
-            connection = self._idle.pop()
+class _Server:
+    """One server: how requests to it begin, the connections that are warm, and when exchanges there are late."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.address = address
+        self.due: list[float] = []
+        self.idle: list[HttpConnection] = []
+        self.busy: set[HttpConnection] = set()
+        self._server = HttpServer(address)
+        self.exchange_head = self._server.post("/v1/exchange", token)
+        self.logs_head = self._server.post("/v1/exchange/logs", token)
+
+    @property
+    def late(self) -> bool:
+        return bool(self.due) and min(self.due) < time.monotonic()
+
+    async def connection(self) -> HttpConnection:
+        while self.idle:
+            connection = self.idle.pop()
             if connection.usable:
                 return connection
         return await self._server.connect()
 
-    def _put_back(self, connection: HttpConnection) -> None:
-        if connection.usable and len(self._idle) < _MOST_IDLE:
-            self._idle.append(connection)
+    def put_back(self, connection: HttpConnection) -> None:
+        if connection.usable and len(self.idle) < _MOST_IDLE:
+            self.idle.append(connection)
         else:
             connection.close()
 
+    def hang_up(self) -> None:
+        """End what waits for an answer: it raises an OSError."""
+        for connection in tuple(self.busy):
+            connection.close()
 
-def _read(status: int, body: bytes) -> ExchangeReply:
-    return _decoded(_decode_reply, status, body)
+    def close(self) -> None:
+        for connection in self.idle:
+            connection.close()
+        self.idle.clear()
 
 
 def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
@@ -125,6 +221,8 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
         raise StoreDown(detail)
     if status == 503 and code == _LOG_STORE_DOWN:
         raise LogStoreDown(detail)
-    if status >= 500 or status < 400 or code == _STALE:
+    if code == _STALE:
+        raise Overtaken(detail)
+    if status >= 500 or status < 400:
         raise AnswerLost(detail)
     raise Refused(detail, status)

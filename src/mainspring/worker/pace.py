@@ -75,9 +75,10 @@ class Pace:
         self._empty = self._empty + 1 if early else 0
         self._park_not_before = now + min(_EMPTY_PAUSE * self._empty, _LONGEST_EMPTY_PAUSE)
 
-    def failed(self, now: float) -> None:
-        self._not_before = now + backoff(self.failures, cap=min(_LONGEST_PAUSE, self._beat))
+    def failed(self, now: float, *, elsewhere: bool = False) -> None:
+        """`elsewhere`: the next exchange goes to a server that is not known to be in trouble, so it need not wait."""
+        self._not_before = now if elsewhere else now + backoff(self.failures, cap=min(_LONGEST_PAUSE, self._beat))
         self.failures += 1
 
-    def refused(self, now: float) -> None:
-        self._not_before = now + _AFTER_REFUSAL
+    def refused(self, now: float, *, elsewhere: bool = False) -> None:
+        self._not_before = now if elsewhere else now + _AFTER_REFUSAL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -11,7 +11,9 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.exchange import Portion
 
+QUICK = 1.0  # seconds: who needs a slot that such a run has does not wait for long
 _MOST_WEIGHT = 10_000
+_FORGET = 0.1
 
 
 def parse_queues(text: str, slots: int) -> tuple[tuple[str, ...], dict[str, int] | None]:
@@ -67,18 +69,33 @@ NOTHING = Division([], {}, frozenset())
 
 class Portions:
     """Shares of the slots by occupancy. While several queues have work, each gets slots in proportion to its weight,
-    and at least one. What a queue does not use is lent to the others, save one slot for each that runs nothing: so
-    light work never waits behind heavy work for a slot.
+    and at least one. What a queue does not use is lent to the others. To runs that are over in a second it is lent
+    whole; to those that take longer, or of which nothing is known yet, save one slot for each queue that runs nothing:
+    so light work never waits behind heavy work for a slot.
     """
 
     def __init__(self, slots: int, weights: Mapping[str, int]) -> None:
         if len(weights) > slots:
             raise ValueError(f"{len(weights)} queues cannot share {slots} slot(s)")
         self.shares = _shares(slots, weights)
+        self._usual: dict[str, float] = {}
 
-    def divide(self, free: int, held: Mapping[str, int], flying: Iterable[Division] = ()) -> Division:
+    def ended(self, queue: str, seconds: float) -> None:
+        """A run took so long. One long run tells at once; it is forgotten in the course of some 40 quick ones, so that
+        heavy work which fails fast for a while is not taken for light work."""
+        usual = self._usual.get(queue, seconds)
+        self._usual[queue] = max(seconds, usual + _FORGET * (seconds - usual))
+
+    def divide(
+        self,
+        free: int,
+        held: Mapping[str, int],
+        flying: Iterable[Division] = (),
+        lasting: Collection[str] = (),
+    ) -> Division:
         """What to ask for, in order: the queue furthest below its share first. `held` is what there is of each queue
-        now, started or not; `flying` is asked for already and may be on its way."""
+        now, started or not; `flying` is asked for already and may be on its way; `lasting` are the queues of which a
+        run has been going on for more than `QUICK`."""
         if free <= 0:
             return NOTHING
         on_the_way: Counter[str] = Counter()
@@ -88,7 +105,9 @@ class Portions:
             kept |= division.kept
         order = sorted(self.shares, key=lambda queue: held.get(queue, 0) / self.shares[queue])
         idle = [queue for queue in order if not held.get(queue) and queue not in kept]
-        keep_for = {queue: [other for other in idle if other != queue] for queue in order}
+        keep_for = {
+            queue: [] if self._quick(queue, lasting) else [other for other in idle if other != queue] for queue in order
+        }
         most = {queue: free - len(keep_for[queue]) for queue in order}
         below = {}
         for queue in order:
@@ -97,6 +116,9 @@ class Portions:
                 below[queue] = missing
         portions = [Portion(missing, queue, keep_for[queue]) for queue, missing in below.items()]
         return Division(portions + self._lent(order, most, keep_for), below, frozenset(idle))
+
+    def _quick(self, queue: str, lasting: Collection[str]) -> bool:
+        return queue not in lasting and self._usual.get(queue, QUICK) < QUICK
 
     def _lent(self, order: list[str], most: Mapping[str, int], keep_for: Mapping[str, list[str]]) -> list[Portion]:
         """What others leave, in rounds that double: only the server knows who has work, and whoever has gets about

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
+import os
 import time
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -42,6 +44,7 @@ _BLOCKED_SECONDS = 0.5
 _LONGEST_TIMER = 86400.0
 _LEAST_GRACE = 0.05
 _MOMENT = 0.05  # so long an exception may take to unwind a thread
+_EXIT_FORKED = 70
 _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 _CUT_SHORT = failed("the worker's loop was closed")
@@ -86,6 +89,9 @@ class Runner:
         self._abandoned = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._pid = os.getpid()
+        forget = weakref.WeakMethod(self._forget_what_is_not_ours)
+        os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
 
     @property
     def tasks(self) -> list[str]:
@@ -105,8 +111,11 @@ class Runner:
         return itertools.chain(self.active, self.queue, self._limits)
 
     def longest_wait(self, now: float) -> float:
-        """For how long the first in the queue has been here."""
-        return now - self.queue[0].received if self.queue else 0.0
+        """For how long the first in the queue has been waiting for a slot. While one is free its turn comes at once, or
+        as soon as a busy machine lets it."""
+        if not self.queue or len(self.active) < self.slots:
+            return 0.0
+        return now - self.queue[0].received
 
     def stuck_for(self, now: float) -> float:
         """For how long no slot has become free."""
@@ -198,7 +207,13 @@ class Runner:
         carrier = asyncio.get_running_loop().create_task(self._carry(), context=self._context.copy())
         carrier.add_done_callback(self._carrier_ended)
 
+    def _forget_what_is_not_ours(self) -> None:
+        """In a process that a task has forked: what is queued is run by the one that it was given to."""
+        self.queue.clear()
+
     def _carrier_ended(self, carrier: asyncio.Task[None]) -> None:
+        if os.getpid() != self._pid:  # a task forked, and this is the copy that came back from it
+            os._exit(_EXIT_FORKED)
         if not carrier.cancelled() and (error := carrier.exception()) is not None:
             # Only a mistake of ours ends here. A worker that lives on without carrying anything would be worse.
             log.error("a carrier failed", error=repr(error), exc_info=error)
@@ -236,7 +251,7 @@ class Runner:
                 attempt.reported = True
                 report(attempt, end.value)
                 continue
-            except Exception as error:  # noqa: BLE001 - an executor's own fault must not stop the others
+            except BaseException as error:  # noqa: BLE001 - an executor's own fault must not stop the others
                 self._finish(attempt, failed(f"the executor failed: {error!r}"))
                 continue
             self._suspended(attempt, carrier, started)

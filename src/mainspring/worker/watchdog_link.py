@@ -23,6 +23,8 @@ HEAD_START = 0.5
 # A deadline that moves by less is not passed on: at full speed it moves a hundred times a second.
 _LEAST_MOVE = 0.2
 _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# All that it needs of our environment. Commands can read it: its keepers are their parents, and of the same user.
+_NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # More would wait in the watchdog's socket, which holds 200 or so, and their descriptors count against the user's limit.
 _MOST_STARTING = 32
 # Keepers that have nothing to do, and spare the next command a fork and two turns of the watchdog.
@@ -61,6 +63,7 @@ class WatchdogLink:
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, str(_FOLDER), str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 start_new_session=True,
             )
         except OSError:

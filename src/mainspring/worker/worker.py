@@ -174,7 +174,8 @@ class Worker:
             holding=self._runner.holding,
             soon=self._ledger.foresight.soon(self._runner.active, now) if self._foresees else 0,
             hands=self._runner.hands(),
-            wait_ms=self._wait_ms,
+            # While an answer is late, one is needed soon: a long poll elsewhere would outlast the lease.
+            wait_ms=0 if self._link.late else self._wait_ms,
             draining=self._draining is not None,
             # Who says that he has stopped has nothing in his hands.
             stopping=self._leaving and not self._runner.holds_exclusive(),
@@ -213,15 +214,15 @@ class Worker:
         self._put_progress_back(flight)
         if refused:
             self._lease.store_answers(flight.sent, now)
-            self._pace.refused(now)
+            self._pace.refused(now, elsewhere=self._link.untried)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
             if self._leaving:
                 self._left.set()
         elif isinstance(error, StoreDown):
-            self._pace.failed(now)
+            self._pace.failed(now, elsewhere=self._link.untried)
             self._lease.hear_store_down(flight.sent, now)
         else:
-            self._pace.failed(now)
+            self._pace.failed(now, elsewhere=self._link.untried)
             failures = self._pace.failures
             if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage must not fill the log
                 log.warning("no answer from the server", error=str(error), failures=failures)
@@ -236,7 +237,8 @@ class Worker:
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
         elif not self._ledger.known or self._pace.failures:
-            log.info("connected", worker=str(self._ledger.worker_id), failures=self._pace.failures)
+            failures, server = self._pace.failures, self._link.server
+            log.info("connected", worker=str(self._ledger.worker_id), server=server, failures=failures)
         landing = self._ledger.landed(flight, reply, now)
         self._lease.acknowledge(flight.sent)
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)

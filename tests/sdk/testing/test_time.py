@@ -31,10 +31,10 @@ def test_a_year_of_an_hourly_cron_takes_about_a_second() -> None:
     app = Mainspring()
     moments = noted(app)
     app.cron("@hourly")(app.tasks["note"])
-    began = time.perf_counter()
+    began = time.process_time()
     with mainspring.testing.run(app, start=START) as box:
         ended = box.advance("365d")
-    taken = time.perf_counter() - began
+    taken = time.process_time() - began
     assert moments == [BEGIN + timedelta(hours=hour) for hour in range(1, 8761)]
     assert [run.scheduled_for for run in ended] == moments
     assert {str(run.status) for run in box.runs} == {"SUCCESS"}

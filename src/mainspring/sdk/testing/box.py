@@ -7,14 +7,17 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
+from mainspring.domain.declaration import read_declaration
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake import parse_time
-from mainspring.domain.signature import read_signature
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.client import AsyncClient, Client
 from mainspring.sdk.handle import AsyncHandle, Handle
 from mainspring.sdk.job_fields import Duration, When
+from mainspring.sdk.signature import declared
 from mainspring.sdk.task import Task
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.desk import Desk
@@ -51,8 +54,10 @@ class Box:
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
         self._driver = Driver(self._engine)
-        found = {name: read_signature(name, task.payload_schema) for name, task in app.tasks.items()}
-        desk = Desk(self._engine, {name: check for name, check in found.items() if check is not None})
+        found = {
+            name: read_declaration(name, msgspec.json.decode(raw)) for name, raw in declared(app.tasks.values()).items()
+        }
+        desk = Desk(self._engine, {name: declaration for name, declaration in found.items() if declaration is not None})
         self._client = BoxClient(desk, self._driver)
         self._async_client = BoxAsyncClient(desk, self._driver)
         self._open = ExitStack()

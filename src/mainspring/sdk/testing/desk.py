@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from mainspring.domain.declaration import Declaration
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.domain.signature import Signature
 from mainspring.kernel.version import VERSION
 from mainspring.sdk.client_core import Answer, Call
 from mainspring.sdk.testing.engine import Engine
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class Desk:
-    """Answers calls. `signatures` are those that a worker of the application would declare."""
+    """Answers calls. `known` is what a worker of the application would declare about its tasks."""
 
-    def __init__(self, engine: Engine, signatures: dict[str, Signature]) -> None:
-        self._routes = JobDesk(engine, signatures).routes() | RunDesk(engine, signatures).routes()
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+        self._routes = JobDesk(engine, known).routes() | RunDesk(engine, known).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:

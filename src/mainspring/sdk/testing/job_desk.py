@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.declaration import Declaration, amended, defined
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, VersionMismatch
-from mainspring.domain.intake import amend, define
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedule import ScheduleKind, anchored, fires, next_fire
-from mainspring.domain.signature import Signature
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.sdk.client_core import Call
 from mainspring.sdk.testing.counter import Route, asked_for, body_of, page_of
@@ -39,9 +38,9 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobDesk:
-    def __init__(self, engine: Engine, signatures: dict[str, Signature]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
-        self._signatures = signatures
+        self._known = known
         self._keys: dict[str, tuple[Any, str]] = {}
 
     def routes(self) -> dict[str, Route]:
@@ -81,10 +80,7 @@ class JobDesk:
         return BatchCreated(len(job_ids), job_ids)
 
     def _defined(self, request: JobRequest) -> JobDefinition:
-        definition = define(request, self._engine.now)
-        if definition.task in self._signatures:
-            self._signatures[definition.task].check(definition.payload)
-        return definition
+        return defined(request, self._engine.now, self._known)
 
     def _add(self, request: JobRequest, definition: JobDefinition) -> str:
         key = definition.idempotency_key
@@ -159,7 +155,7 @@ class JobDesk:
         version = dict(call.headers).get("If-Match", "").strip('"')
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
-        changed = amend(job.definition, body_of(call, JobPatch), now)
+        changed = amended(job.definition, body_of(call, JobPatch), now, self._known)
         schedule = anchored(changed.schedule, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainspring.domain.declaration import Declaration
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.intake import amend, parse_time
 from mainspring.domain.job import Overlap
-from mainspring.domain.signature import Signature
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.client_core import Call
@@ -25,9 +25,9 @@ _ALIASES = {
 
 
 class RunDesk:
-    def __init__(self, engine: Engine, signatures: dict[str, Signature]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
-        self._signatures = signatures
+        self._known = known
 
     def routes(self) -> dict[str, Route]:
         return {
@@ -102,8 +102,8 @@ class RunDesk:
         definition, given = run.definition, body_of(call, ReplayRequest)
         if memoryview(given.payload):
             definition = amend(definition, JobPatch(payload=given.payload), self._engine.now)
-            if run.task in self._signatures:
-                self._signatures[run.task].check(definition.payload)
+            if run.task in self._known:
+                self._known[run.task].check(definition.payload)
         return run_view(self._engine.replay(run, definition))
 
     def _check_not_replayed(self, run_id: str) -> None:

@@ -8,6 +8,8 @@ import pwd
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,13 +138,26 @@ def account_for_root(notices: list[str]) -> Account | None:
     """The account to run PostgreSQL as, made if missing; None for an ordinary user, who runs it as himself."""
     if os.geteuid() != 0:
         return None
-    try:
-        entry = pwd.getpwnam(_ACCOUNT_NAME)
-    except KeyError:
-        _create_account()
-        entry = pwd.getpwnam(_ACCOUNT_NAME)
-        notices.append(f"created the system user {_ACCOUNT_NAME}, because PostgreSQL refuses to run as root")
+    with _one_at_a_time():
+        try:
+            entry = pwd.getpwnam(_ACCOUNT_NAME)
+        except KeyError:
+            _create_account()
+            entry = pwd.getpwnam(_ACCOUNT_NAME)
+            notices.append(f"created the system user {_ACCOUNT_NAME}, because PostgreSQL refuses to run as root")
     return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two first starts on one machine: `useradd` looks for the name before it takes its own lock, so that the second
+    fails, or makes the user again with another number. A lock on the folder itself leaves nothing behind."""
+    descriptor = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _create_account() -> None:

@@ -26,6 +26,7 @@ POLL_SECONDS = 0.02
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _STOP_PATIENCE = 60.0
 _ORPHAN_PATIENCE = 10.0
+_SESSIONS_PATIENCE = 60.0
 _LONGEST_SOCKET_PATH = 100  # the kernels' limit is 104 to 108 bytes
 _MEGABYTE = 1024 * 1024
 _LARGEST_LOG = 16 * _MEGABYTE
@@ -176,7 +177,7 @@ class EmbeddedPostgres:
     # -- the process
 
     def _launch_until_ready(self) -> Iterator[None]:
-        give_up = time.monotonic() + _ORPHAN_PATIENCE
+        give_up = time.monotonic() + _SESSIONS_PATIENCE
         while True:
             self._launch()
             while self.alive():

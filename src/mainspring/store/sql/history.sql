@@ -13,20 +13,22 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first: UUIDv7 is in order of creation.
+-- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job; $10: the run that is a job itself,
+-- asked for by a look of its own, because "the one or the other" finds no index.
 select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
 from mainspring.runs r
 where r.tenant_id = $1
   and ($2::uuid is null or r.run_id < $2)
-  and ($3::text is null or r.job_id = $3 or (r.job_id is null and r.run_id::text = $3))
+  and ($3::text is null or r.job_id = $3)
   and ($4::int[] is null or r.lane_id = any ($4))
   and ($5::smallint[] is null or r.state = any ($5))
   and ($6::text is null or r.last_error ilike $6)
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or r.state <> 1)
+  and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
 order by r.run_id desc
-limit $10
+limit $11
 
 -- name: ended_runs
 select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
@@ -38,9 +40,10 @@ where h.tenant_id = $1
   and ($6::text is null or h.error ilike $6)
   and ($7::timestamptz is null or h.scheduled_for >= $7)
   and ($8::timestamptz is null or h.scheduled_for < $8)
-  and ($3::text is null or h.job_id = $3 or (h.job_id is null and h.run_id::text = $3))
+  and ($3::text is null or h.job_id = $3)
+  and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
 order by h.run_id desc
-limit $9
+limit $10
 
 -- name: live_runs_of_job
 select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now

@@ -42,24 +42,24 @@ with piece as (
 )
 select run_id, fence from begun union all select run_id, fence from grown
 
--- name: standing_live
--- A live run, as a reader of its log sees it.
-select state, attempt, false as over from mainspring.runs where tenant_id = $1 and run_id = $2
-
--- name: standing_ended
-select state, attempt, true as over
-from mainspring.run_history
-where tenant_id = $1 and run_id = $2
-order by ended_at desc
-limit 1
-
--- name: logs_of
--- The log of each attempt that printed something. An attempt number that was given back and taken again has two fences;
--- the later one ran.
-select distinct on (attempt) attempt, fence, bytes, truncated, ended
-from mainspring.run_logs
-where tenant_id = $1 and run_id = $2
-order by attempt, fence desc
+-- name: standings
+-- Runs as readers of their logs see them, each with the logs of the attempts that printed something, by fence: an
+-- attempt number that was given back and taken again has two. One statement and so one snapshot: what counts of a run
+-- that has ended is all there will be. The history, a table a day, is asked for runs that are not live only.
+select w.run_id, coalesce(r.state, h.state) as state, coalesce(r.attempt, h.attempt) as attempt,
+       r.run_id is null as over, g.attempt as log_attempt, g.fence, g.bytes, g.truncated, g.ended
+from unnest($1::int[], $2::uuid[]) as w (tenant_id, run_id)
+left join mainspring.runs r on r.run_id = w.run_id and r.tenant_id = w.tenant_id
+left join lateral (
+    select p.state, p.attempt
+    from mainspring.run_history p
+    where r.run_id is null and p.run_id = w.run_id and p.tenant_id = w.tenant_id
+    order by p.ended_at desc
+    limit 1
+) h on true
+left join mainspring.run_logs g on g.run_id = w.run_id and g.tenant_id = w.tenant_id
+where r.run_id is not null or h.state is not null
+order by g.fence
 
 -- name: expired
 -- Logs that nobody has written to since the history of that day was dropped, of runs that have gone with it: one that

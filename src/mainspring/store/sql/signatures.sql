@@ -1,4 +1,4 @@
--- What tasks take: the JSON Schema that the newest registered worker declares.
+-- What tasks take: the JSON Schema that the newest registered worker declares, the options of their jobs in it.
 
 -- name: declare
 -- Only what is new: an upsert would lock each row at every hello, and after an outage all workers say hello at once.

@@ -12,5 +12,8 @@ from mainspring.tokens
 where token_hash = $1 and revoked_at is null
   and (expires_at is null or expires_at > (select clock_timestamp()))
 
+-- name: take_turn
+select pg_advisory_xact_lock(hashtext('mainspring.tokens'))
+
 -- name: has_admin
 select exists (select from mainspring.tokens where role = 'admin' and revoked_at is null)

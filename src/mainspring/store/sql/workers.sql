@@ -134,7 +134,24 @@ where w.state in (3, 4) and w.ended_at < (select clock_timestamp()) - interval '
 
 -- name: offers
 -- What the living workers can run.
-select distinct queues, tasks, labels::text as labels_text from mainspring.workers where tenant_id = $1 and state in (1, 2) limit 10000
+select distinct queues, tasks, labels::text as labels_text, state = 2 as draining
+from mainspring.workers
+where tenant_id = $1 and state in (1, 2)
+limit 10000
+
+-- name: takers
+-- Workers of queue $2 that offer task $3 and take runs, with how many they have: in all, and of that task. Bounded, it
+-- is for a sentence.
+select w.labels::text as labels_text, w.slots, cardinality(w.queues) as queues, held.running, held.of_task
+from (select * from mainspring.workers
+      where tenant_id = $1 and state = 1 and $2 = any (queues) and $3 = any (tasks)
+      limit 100) as w
+cross join lateral (
+    select count(*)::int as running, (count(*) filter (where l.task = $3))::int as of_task
+    from mainspring.runs r
+    join mainspring.lanes l using (lane_id)
+    where r.worker_id = w.worker_id and r.state = 2
+) as held
 
 -- name: offers_by_queue
 select q.queue, count(*)::int as workers

@@ -7,8 +7,8 @@ from typing import Any
 
 from mainspring.sdk.task import Task
 from mainspring.worker.attempt import Executor, NoteProgress, OpenLog
-from mainspring.worker.executors.http import HttpExecutor
 from mainspring.worker.executors.http_guard import AddressGuard
+from mainspring.worker.executors.http_on_demand import HttpOnDemand
 from mainspring.worker.executors.process import ProcessExecutor
 from mainspring.worker.executors.python import PythonExecutor
 from mainspring.worker.executors.shell import ShellExecutor
@@ -56,7 +56,7 @@ def build_executors(
             folders=folders,
         ),
         ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders),
-        HttpExecutor(http_guard or AddressGuard(), open_log=open_log),
+        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log),
     ]
 
 

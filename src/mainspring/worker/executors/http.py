@@ -24,6 +24,7 @@ from mainspring.worker.executors.http_request import REDIRECTS, BadAddress, Http
 _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 5
 _BODY_BYTES = 1024 * 1024
+_MOST_BODY_BYTES = 16 * 1024 * 1024
 _ALIEN_LIMITS = ("memory", "cpu", "processes", "files")
 
 
@@ -163,7 +164,7 @@ def _body_limit(order: RunOrder) -> int:
     for name in _ALIEN_LIMITS:
         if getattr(limits, name) is not None:
             raise InvalidInput(f"limits.{name} has no effect on an http task", field=f"limits.{name}")
-    return _BODY_BYTES if limits.output is None else limits.output
+    return _BODY_BYTES if limits.output is None else min(limits.output, _MOST_BODY_BYTES)
 
 
 def _class_names(error: Exception) -> list[str]:

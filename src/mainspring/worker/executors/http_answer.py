@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,11 @@ _LONGEST_KEPT_HEADER = 1000
 _IN_ERROR = 500
 _LONGEST_RETRY_AFTER = 86400.0
 _SEARCHED_ON_THE_LOOP = 64 * 1024
+# Of a body that is no JSON no more is read than can be kept: 4 bytes for a character at most. An invalid 64 MiB take
+# seconds to decode, in which the worker does nothing else.
+_READ_AS_TEXT = 4 * MAX_RESULT_BYTES
+# What Python calls encodings, too: 200 KB of Punycode took 18 s, and the others make characters that are none.
+_NO_CHARSETS = frozenset({"punycode", "idna", "utf-7", "unicode-escape", "raw-unicode-escape"})
 _CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.ASCII | re.IGNORECASE)
 _SECONDS = re.compile(r"\d{1,15}\Z", re.ASCII)
 _CUT = "\n[cut]"
@@ -70,14 +76,15 @@ class Answer:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return msgspec.UNSET
 
-    @property
+    @cached_property
     def text(self) -> str:
-        match = _CHARSET.search(self.headers.get("content-type", ""))
+        """The beginning of the body, as text that JSON and PostgreSQL take."""
+        head = self.body[:_READ_AS_TEXT]
         try:
-            text = self.body.decode(match[1] if match else "utf-8", "replace")
+            text = head.decode(_charset(self.headers.get("content-type", "")), "replace")
         except (LookupError, ValueError):  # a charset that is none
-            text = self.body.decode("utf-8", "replace")
-        return text.replace("\x00", "\ufffd")
+            text = head.decode("utf-8", "replace")
+        return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 async def ending_of(answer: Answer, rule: SuccessRule | None, now: datetime) -> Ending:
@@ -175,11 +182,11 @@ def _result(answer: Answer) -> msgspec.Raw:
     """Status, a few headers and the body, in MAX_RESULT_BYTES."""
     headers = {name: answer.headers[name][:_LONGEST_KEPT_HEADER] for name in _KEPT_HEADERS if name in answer.headers}
     kept: dict[str, Any] = {"status": answer.status, "headers": headers, "body": None}
-    if answer.is_json and answer.value is not msgspec.UNSET:
+    if answer.is_json and len(answer.body) <= MAX_RESULT_BYTES and answer.value is not msgspec.UNSET:
         # As it came: parsed and written again, a number could lose its last digits.
         kept["body"] = msgspec.Raw(answer.body)
     elif answer.body:
-        kept["body"] = answer.text + (_CUT if answer.cut else "")
+        kept["body"] = answer.text + (_CUT if answer.cut or len(answer.body) > _READ_AS_TEXT else "")
     data = msgspec.json.encode(kept)
     if len(data) <= MAX_RESULT_BYTES:
         return msgspec.Raw(data)
@@ -191,6 +198,12 @@ def _result(answer: Answer) -> msgspec.Raw:
         kept["body"] = text[:length] + _CUT
         data = msgspec.json.encode(kept)
     return msgspec.Raw(data)
+
+
+def _charset(content_type: str) -> str:
+    match = _CHARSET.search(content_type)
+    name = "utf-8" if match is None else codecs.lookup(match[1]).name
+    return "utf-8" if name in _NO_CHARSETS else name
 
 
 def _as_json(value: Any) -> str:

@@ -223,6 +223,8 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
         result = None if ended.result is None else msgspec.Raw(ended.result)
         return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
     cause = Cause(exit_code=child.ward.exit_code)
+    if child.nonsense is not None:
+        return failed(f"the task wrote to descriptor 3, which is its worker's: {child.nonsense}", cause=cause)
     if child.ward.breach is not None:
         memory = begin.limits.memory if begin.limits is not None and "memory" in child.ward.breach else None
         breach = child.ward.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"

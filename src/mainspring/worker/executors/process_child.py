@@ -17,7 +17,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.worker.attempt import Attempt, LogSink, NoteProgress, OpenLog
 from mainspring.worker.ward import SpawnOrder, Ward
 from mainspring.worker.warm.confines import resident_bytes
-from mainspring.worker.warm.frames import Begin, Ended, Halt, Hello, Progress, Ready, Unready, framed, words
+from mainspring.worker.warm.frames import Begin, Ended, Halt, Hello, Nonsense, Progress, Ready, Unready, framed, words
 from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.work_folders import WorkFolders
 
@@ -83,7 +83,8 @@ def _order(origin: Origin) -> SpawnOrder:
 
 class WarmChild(asyncio.Protocol):
     """`runs` counts what it was given, `memory` is what it had in use before the first. `on_lost` is called when it is
-    gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run."""
+    gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run.
+    `nonsense` is what it said instead of a word of ours: a task wrote to the channel."""
 
     def __init__(self, ward: Ward, channel: int, output: int, origin: Origin) -> None:
         self.ward = ward
@@ -91,6 +92,7 @@ class WarmChild(asyncio.Protocol):
         self.memory = 0
         self.lost = False
         self.unheard = False
+        self.nonsense: str | None = None
         self.on_lost: Callable[[WarmChild], None] | None = None
         self._origin = origin
         self._channel = channel
@@ -182,7 +184,15 @@ class WarmChild(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's are not declared to be of the kind
 
     def data_received(self, data: bytes) -> None:
-        for word in self._words.feed(data):
+        if self.nonsense is not None:
+            return
+        try:
+            heard = self._words.feed(data)
+        except Nonsense as error:
+            self.nonsense = str(error)
+            self.ward.kill()
+            return
+        for word in heard:
             match word:
                 case Progress(fraction, message):
                     if self._attempt is not None and self._origin.note_progress is not None:
@@ -199,7 +209,8 @@ class WarmChild(asyncio.Protocol):
         "connection reset" then, and not "end of file", if something was not read: the last thing that we sent, which
         is the run unless that was told to stop. So nobody need acknowledge what has been read."""
         self.lost = True
-        self.unheard = self.unheard or error is not None
+        # Any other error is one of this side, and says nothing about what the child has read.
+        self.unheard = self.unheard or isinstance(error, ConnectionError)
         for future in (self._ready, self._ended):
             if future is not None and not future.done():
                 future.set_result(None)

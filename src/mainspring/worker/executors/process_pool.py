@@ -1,6 +1,6 @@
 """The warm children of a worker: as many as are kept busy, the last used first.
 
-Starting one takes a third of a second of CPU, a no-op in it a tenth of a millisecond. So beyond the children that are
+Starting one takes a fifth of a second of CPU, a no-op in it a tenth of a millisecond. So beyond the children that are
 kept warm another one is started only when a run has waited for a while and none has come free.
 """
 

@@ -101,7 +101,7 @@ class PythonExecutor:
             context = self._context(attempt)
             try:
                 call = task.bind_json(attempt.order.payload, context)
-            except Exception as error:  # noqa: BLE001 - annotations are the user's code too
+            except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
                 return ending_of_error(error)
             interruption = attempt.interruption = Interruption()
             attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt

@@ -18,17 +18,25 @@ class NoSandbox(Exception):
 def in_bubblewrap(
     argv: list[str], folder: Path, environ: Mapping[str, str], hidden: tuple[Path, ...] = ()
 ) -> list[str]:
-    """`argv` as it is run inside; `environ` is the worker's, which says where bwrap is and what its home is."""
+    """`argv` as it is run inside; `environ` is the worker's, which says where bwrap is and what its home is.
+
+    A worker that is root has no more rights in there than another: with root's capabilities a command could mount the
+    system writable again and uncover what is hidden, and in a writable /proc it could set the kernel's core_pattern.
+    /dev/shm, which semaphores need, is the folder too: a tmpfs would be memory that no limit counts.
+    """
     program = shutil.which(WRAPPER, path=environ.get("PATH"))
     if program is None:
         raise NoSandbox
     empty = [Path(path) for path in (*_HIDDEN, environ.get("HOME", "/root"))] + [*hidden, folder.parent]
     covers: list[str] = []
+    closed = ["--remount-ro", "/proc", "--remount-ro", "/dev"]
     for path in sorted({path.resolve() for path in empty if path.is_dir()}):  # parents first, or they would cover again
         if path != Path("/"):
             covers += ["--tmpfs", str(path)]
+            closed += ["--remount-ro", str(path)]
     return [
-        program, "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox",
+        program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox",
         "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *covers,
-        "--bind", str(folder), str(folder), "--chdir", str(folder), "--", *argv,
+        "--bind", str(folder), str(folder), "--bind", str(folder), "/dev/shm", *closed,
+        "--chdir", str(folder), "--", *argv,
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.domain.job import SHELL_TASK
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
@@ -28,8 +28,6 @@ from mainspring.worker.ward import SpawnOrder, Ward
 from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.work_folders import WorkFolders
 
-# The kernel takes 128 KiB for one variable; the rest is for its name and the other ones.
-_MOST_PAYLOAD = 120 * 1024
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
@@ -70,8 +68,8 @@ class ShellExecutor:
         order = attempt.order
         if not order.command:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
-        if memoryview(order.payload).nbytes > _MOST_PAYLOAD:
-            return failed(f"payload: a shell run takes at most {_MOST_PAYLOAD} bytes", retry=False)
+        if memoryview(order.payload).nbytes > MAX_SHELL_PAYLOAD_BYTES:
+            return failed(f"payload: a shell run takes at most {MAX_SHELL_PAYLOAD_BYTES} bytes", retry=False)
         try:
             folder = self._folders.make()
         except OSError as error:

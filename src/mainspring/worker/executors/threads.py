@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+_EXIT_FORKED = 70
+
+
+class _Raised(NamedTuple):
+    error: BaseException
 
 
 class ThreadPool(Generic[T]):
@@ -25,12 +31,13 @@ class ThreadPool(Generic[T]):
         self._threads = 0
         self._busy = 0
         self._calls: SimpleQueue[tuple[Callable[[], T], contextvars.Context, asyncio.Future[T]]] = SimpleQueue()
-        self._done: deque[tuple[asyncio.Future[T], T]] = deque()
+        self._done: deque[tuple[asyncio.Future[T], T | _Raised]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
+        self._pid = os.getpid()
 
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `call`, which must not raise, in a thread and in a copy of the present context."""
+        """Run `call`, which should not raise, in a thread and in a copy of the present context."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._busy += 1
@@ -43,7 +50,13 @@ class ThreadPool(Generic[T]):
     def _work(self) -> None:
         while True:
             call, context, future = self._calls.get()
-            value = context.run(call)
+            value: T | _Raised
+            try:
+                value = context.run(call)
+            except BaseException as error:  # noqa: BLE001 - else the thread would end, and its caller wait for ever
+                value = _Raised(error)
+            if os.getpid() != self._pid:  # the call forked, and this is the copy that came back from it
+                os._exit(_EXIT_FORKED)
             self._done.append((future, value))
             del call, context, future, value  # an idle thread keeps nothing alive
             self._wake()
@@ -62,5 +75,9 @@ class ThreadPool(Generic[T]):
         while self._done:
             future, value = self._done.popleft()
             self._busy -= 1
-            if not future.done():
+            if future.done():
+                continue
+            if isinstance(value, _Raised):
+                future.set_exception(RuntimeError(f"a call in a thread raised {type(value.error).__name__}"))
+            else:
                 future.set_result(value)

@@ -36,6 +36,7 @@ class Confines:
         self._environ = dict(os.environ)
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._handlers = {number: signal.getsignal(number) for number in _HEEDED}
+        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._folder = ""
@@ -67,6 +68,7 @@ class Confines:
         for number, handler in self._handlers.items():
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # or the next run would not hear that it is to end
         os.umask(self._umask)
 
     def _renew_folder(self) -> None:

@@ -12,6 +12,7 @@ from mainspring.wire.execution import Cause, Limits
 
 T = TypeVar("T")
 _LENGTH = 4
+_LONGEST = 8 * 1024 * 1024  # a payload, an environment and what belongs to them are far less
 
 
 class Hello(msgspec.Struct, tag="hello", array_like=True):
@@ -85,6 +86,10 @@ def framed(message: Order | Word) -> bytes:
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
+class Nonsense(ValueError):
+    """What came is no message of ours."""
+
+
 class Frames(Generic[T]):
     """Bytes in, messages out."""
 
@@ -93,16 +98,22 @@ class Frames(Generic[T]):
         self._rest = b""
 
     def feed(self, data: bytes) -> list[T]:
-        """The messages that are complete with `data`."""
+        """The messages that are complete with `data`. Raises Nonsense; there is no way on from there."""
         data = self._rest + data if self._rest else data
         found: list[T] = []
         at, end = 0, len(data)
         while end - at >= _LENGTH:
             body = at + _LENGTH
-            next_at = body + int.from_bytes(data[at:body], "big")
+            length = int.from_bytes(data[at:body], "big")
+            next_at = body + length
+            if length > _LONGEST:
+                raise Nonsense(f"a message of {length} bytes")
             if next_at > end:
                 break
-            found.append(self._decode(data[body:next_at]))
+            try:
+                found.append(self._decode(data[body:next_at]))
+            except msgspec.MsgspecError as error:
+                raise Nonsense(str(error)) from None
             at = next_at
         self._rest = data[at:]
         return found

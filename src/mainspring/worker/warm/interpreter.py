@@ -38,6 +38,7 @@ from mainspring.worker.warm.leftovers import Leftovers
 
 _CHUNK = 256 * 1024
 _EXIT_FORKED = 70
+_MOST_TEXT = 1000
 # How long the flag may take to go up in the thread that raises it; it waits only for code that holds the flag's lock.
 _FLAG = 0.05
 
@@ -140,7 +141,7 @@ class Interpreter:
         context = self._context_of(begin) if task.context_parameter is not None else None
         try:
             call = task.bind_json(begin.payload, context)
-        except Exception as error:  # noqa: BLE001 - annotations are the user's code too
+        except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
             return ending_of_error(error)
         if task.is_async:
             ending = self._in_the_loop(call, context)
@@ -247,7 +248,9 @@ class _Channel:
         self._interpreter = interpreter
 
     def progress(self, fraction: float | None, message: str | None) -> None:
-        self._interpreter.say(Progress(fraction, message))
+        # No longer than a word is at the end of its way; and it takes no lone surrogates.
+        short = None if message is None else message[:_MOST_TEXT].encode("utf-8", "replace").decode()
+        self._interpreter.say(Progress(fraction, short))
 
     def log(self, text: str) -> None:
         """Through stdout, so that it stands between the lines of `print` where it belongs."""

@@ -1,4 +1,5 @@
-"""What a run has left behind in its interpreter. Processes are never missed; threads and descriptors are counted."""
+"""What a run has left behind in its interpreter, and what it has changed for good. Processes are never missed; threads
+and descriptors are counted."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ class Leftovers:
     def __init__(self) -> None:
         self._threads = _lasting_threads()
         self._descriptor = _lowest_free_descriptor()
+        self._output = _output()
+        self._priority = os.getpriority(os.PRIO_PROCESS, 0)
 
     def threads(self) -> set[threading.Thread]:
         """Threads that would hold up the end of a program. Daemon threads are how libraries work in the background."""
@@ -37,6 +40,10 @@ class Leftovers:
             return "threads are left"
         if _lowest_free_descriptor() > self._descriptor + _MANY_DESCRIPTORS:
             return "open files are left"
+        if _output() != self._output:
+            return "its output goes elsewhere"
+        if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
+            return "its priority was changed"
         return None
 
 
@@ -52,6 +59,11 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _output() -> list[tuple[int, int]]:
+    """What stdout and stderr are; OSError when one is closed."""
+    return [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
 
 
 def _lowest_free_descriptor() -> int:

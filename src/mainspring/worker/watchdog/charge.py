@@ -17,6 +17,8 @@ from . import cgroup, child, limits, tree
 # How soon to look again for what a kill did not reach: there is no event for a process that was just forked.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 _NEVER = float("inf")
+# A sandbox's own processes, the one that waits and the first one inside, are not the command's.
+_OF_THE_WRAPPER = 2
 
 
 class Charge:
@@ -24,7 +26,10 @@ class Charge:
         """Starts the command."""
         self._us = os.getpid()
         self._wrapper: str = order["wrapper"]
-        self._cgroup = cgroup.create(worker, order["limits"])
+        given: dict[str, Any] = order["limits"]
+        if self._wrapper and given["processes"]:
+            given = {**given, "processes": given["processes"] + _OF_THE_WRAPPER}
+        self._cgroup = cgroup.create(worker, given)
         self._spent_before = limits.cpu_of_the_reaped()
         self._peak = 0
         self._asked = False
@@ -34,7 +39,7 @@ class Charge:
         self.command = os.fork()
         if self.command == 0:
             child.become(order, output, channel, self._cgroup)
-        self._gauge = limits.Gauge(self._us, order["limits"])
+        self._gauge = limits.Gauge(self._us, given)
         self._plan_look()
 
     @property

@@ -1,0 +1,45 @@
+"""Several servers at one database: which of them to use, and which next. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def split_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of `http://a:8700,http://b:8700`, each once and without a slash at its end."""
+    pieces = (piece.strip().rstrip("/") for piece in text.split(","))
+    return tuple(dict.fromkeys(piece for piece in pieces if piece))
+
+
+class Rota:
+    """One address is in use until it fails; then the next one is, and after the last the first again.
+
+    Threads may share one: two that fail together at one address move on once.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = tuple(addresses)
+        self._failed: frozenset[str] = frozenset()
+        self.current = self._addresses[0]
+
+    @property
+    def untried(self) -> bool:
+        """Whether the one in use has not failed since somebody last answered: there is no need to wait for it."""
+        return self.current not in self._failed
+
+    def answered(self) -> None:
+        if self._failed:
+            self._failed = frozenset()
+
+    def failed(self, address: str) -> bool:
+        """It did not answer, or is in trouble; True when another one is in use from now on."""
+        self._failed |= {address}
+        return self.leave(address)
+
+    def leave(self, address: str) -> bool:
+        """Use the next one, if this is the one in use; True when that is another."""
+        if address != self.current or len(self._addresses) == 1:
+            return False
+        place = self._addresses.index(address)
+        self.current = self._addresses[(place + 1) % len(self._addresses)]
+        return True

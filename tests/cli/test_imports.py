@@ -1,0 +1,94 @@
+"""What a start loads. Most of the cost of a start is imports, and the tests start a thousand processes: a library that
+a role has no use for must not come in by a side door. Structure, not time: time depends on the machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from mainspring import worker
+
+_SERVER_ONLY = frozenset({"asyncpg", "litestar", "uvicorn", "prometheus_client", "obstore"})
+_HTTP_CLIENTS = frozenset({"httpx", "httpcore", "h11"})
+_SCREEN = frozenset({"rich", "pygments", "structlog"})
+_MODELS = frozenset({"pydantic", "attr"})
+_COMMAND_LINE = frozenset({"typer", "click"})
+_WORKSHOP = frozenset({"hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
+# Litestar loads pydantic where it is installed, unless this class of ours keeps it from that.
+_SERVER = "import mainspring.roles.server; from mainspring.api.app import Application; Application([])"
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that are there after a fresh interpreter has run `code`."""
+    program = f"import sys\n{code}\nimport json\nsys.stderr.write('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def packages(modules: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def verbs(modules: Iterable[str]) -> set[str]:
+    return {name for name in modules if name.startswith("mainspring.cli.")}
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import mainspring", {"msgspec", "asyncio", "typer"} | _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN),
+        ("import mainspring.sdk.app", _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE),
+        (
+            "import mainspring.roles.worker",
+            _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE | {"watchfiles"},
+        ),
+        ("import mainspring.worker.warm.interpreter", _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS),
+        ("import mainspring.roles.scheduler", {"litestar", "uvicorn"} | _HTTP_CLIENTS | _SCREEN | _MODELS),
+        ("import mainspring.roles.up", {"litestar", "uvicorn", "prometheus_client", "structlog"} | _HTTP_CLIENTS),
+        (_SERVER, {"structlog", "pydantic", "typer"}),
+    ],
+    ids=["package", "application", "worker", "warm child", "scheduler", "up", "server"],
+)
+def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
+    loaded = packages(loaded_by(code))
+    assert not loaded & unwanted
+    assert not loaded & _WORKSHOP
+
+
+def test_a_verb_loads_no_other_verb() -> None:
+    loaded = loaded_by("from mainspring.cli.main import main; main(['worker', '--help'])")
+    assert verbs(loaded) == {f"mainspring.cli.{name}" for name in ("main", "worker", "connect", "exit_codes")}
+
+
+def test_a_verb_that_looks_loads_no_server() -> None:
+    """Nobody answers at port 1: the command fails, with all loaded that it needs."""
+    call = "from mainspring.cli.main import main; assert main(['jobs', '--url', 'http://127.0.0.1:1']) == 6"
+    assert not packages(loaded_by(call)) & (_SERVER_ONLY | {"structlog", "uvloop"})
+
+
+def test_http_tasks_are_loaded_with_the_first_of_them() -> None:
+    code = """
+from mainspring.worker.executors.http_guard import AddressGuard
+from mainspring.worker.executors.http_on_demand import HttpOnDemand
+executor = HttpOnDemand(AddressGuard())
+executor.kill_all()
+(execute,) = executor.offers().values()
+assert "h11" not in sys.modules
+execute(None).close()
+assert "h11" in sys.modules
+"""
+    loaded_by(code)
+
+
+def test_the_watchdog_loads_the_standard_library_alone() -> None:
+    """It is started without site and without us: see worker/watchdog."""
+    code = "import sys; sys.path.append(sys.argv[1]); import watchdog.program; print(*sys.modules)"
+    argv = [sys.executable, "-I", "-S", "-c", code, str(Path(worker.__file__).parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert packages(done.stdout.split()) - sys.stdlib_module_names == {"watchdog", "__main__"}

@@ -1,0 +1,95 @@
+"""Lines of the log: what stands in them, and where they go."""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from mainspring.kernel import logs
+from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+
+log = get_logger("node")
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a process with these settings writes while `speak` runs; nothing of it outlives the call."""
+
+    def run(speak: Callable[[], None], **settings: Any) -> str:
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(logs, "_sink", logs._sink)
+
+        def process() -> None:
+            configure_logs(role="server", **settings)
+            speak()
+
+        contextvars.copy_context().run(process)
+        return stream.getvalue()
+
+    return run
+
+
+def test_a_line_is_one_json_object_with_its_fields_and_the_context(written: Callable[..., str]) -> None:
+    def speak() -> None:
+        bind_log_context(node="n1")
+        log.warning("lease lost", shard=7, where=io)
+
+    line = json.loads(written(speak))
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "module": "node",
+        "shard": 7,
+        "where": repr(io),
+        "event": "lease lost",
+        "role": "server",
+        "node": "n1",
+        "level": "warning",
+    }
+
+
+def test_what_is_below_the_level_is_not_said(written: Callable[..., str]) -> None:
+    def speak() -> None:
+        log.debug("a detail")
+        log.info("news")
+        log.error("trouble")
+
+    assert [json.loads(line)["event"] for line in written(speak, level="info").splitlines()] == ["news", "trouble"]
+    assert [json.loads(line)["event"] for line in written(speak, level="error").splitlines()] == ["trouble"]
+
+
+def test_an_error_brings_its_traceback_without_local_variables(written: Callable[..., str]) -> None:
+    def speak() -> None:
+        token = "ms_" + "secret"
+        try:
+            raise ValueError(len(token))
+        except ValueError as error:
+            log.error("request failed", exc_info=error)
+        log.error("no traceback", exc_info=None)
+
+    for settings in ({"json": True}, {"json": False}):
+        text = written(speak, **settings)
+        assert "ValueError: 9" in text
+        assert "ms_secret" not in text
+    first, second = map(json.loads, written(speak, json=True).splitlines())
+    assert first["exception"].startswith("Traceback (most recent call last):")
+    assert "exc_info" not in first
+    assert "exception" not in second
+
+
+def test_words_after_the_stream_was_closed_go_to_the_process_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, own = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "__stderr__", own)
+    monkeypatch.setattr(logs, "_sink", logs._sink)
+    contextvars.copy_context().run(partial(configure_logs, role="server"))
+    stream.close()
+    log.info("still here")
+    assert json.loads(own.getvalue())["event"] == "still here"
