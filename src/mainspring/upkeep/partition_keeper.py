@@ -14,7 +14,7 @@ _LOGS_AT_ONCE = 200
 
 class PartitionKeeper:
     name = "partition_keeper"
-    interval = 3600.0
+    interval = 60.0  # of waking time: a laptop may have slept for longer than the week that is kept ahead
 
     def __init__(self, store: Store) -> None:
         self._store = store
