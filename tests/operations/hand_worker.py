@@ -45,10 +45,13 @@ class HandWorker:
         return await self.exchange(hello=self.card, **fields)
 
     async def claim(self, count: int = 1) -> list[RunOrder]:
-        """Take exactly `count` runs that are ready."""
-        reply = await self.exchange(free=count, hello=None if self.seq else self.card)
-        assert len(reply.runs) == count, reply
-        return reply.runs
+        """Take exactly `count` runs that are ready; of many it takes more than one exchange."""
+        orders: list[RunOrder] = []
+        while len(orders) < count:
+            reply = await self.exchange(free=count - len(orders), hello=None if self.seq else self.card)
+            assert reply.runs, f"{len(orders)} of {count} were there"
+            orders += reply.runs
+        return orders
 
     async def report(self, *outcomes: Outcome) -> ExchangeReply:
         reply = await self.exchange(outcomes=list(outcomes))
