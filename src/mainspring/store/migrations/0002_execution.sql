@@ -2,13 +2,15 @@
 
 -- deadline: when the whole run, retries and waits included, must be over; set by its first claim when the job has a
 -- run_timeout. node_id and fired_at: the scheduler that fired it, and when; null for what was submitted to run at once
--- (then it was queued at scheduled_for). fired_at alone is there for runs by hand and replays.
+-- (then it was queued at scheduled_for). fired_at alone is there for runs by hand and replays. progress_number: of the
+-- last word of progress, so that a late copy of an earlier one changes nothing.
 alter table mainspring.runs
-    add column deadline      timestamptz,
-    add column progress      real,
-    add column progress_text text,
-    add column node_id       uuid,
-    add column fired_at      timestamptz;
+    add column deadline        timestamptz,
+    add column progress        real,
+    add column progress_text   text,
+    add column progress_number integer,
+    add column node_id         uuid,
+    add column fired_at        timestamptz;
 create index runs_overdue on mainspring.runs (deadline) where deadline is not null;
 alter table mainspring.run_history
     add column node_id             uuid,
@@ -35,7 +37,8 @@ create table mainspring.run_logs (
 ) with (fillfactor = 80);
 create index run_logs_by_age on mainspring.run_logs using brin (created_at);
 
--- What the newest registered worker says a task's payload must look like (JSON Schema).
+-- What the newest registered worker says a task's payload must look like (JSON Schema); under x-mainspring-options the
+-- options that the task declares for its jobs.
 create table mainspring.task_signatures (
     tenant_id     int not null,
     task          text not null,

@@ -387,6 +387,46 @@ end $$;
 
 -- ----------------------------------------------------------------------------------------------------------- submit
 
+-- `given` with the options of its task laid under it: the rule is that of the servers (domain/task_options.py), who put
+-- options in plain numbers and words before they store them. What a job in SQL cannot say itself is in `beyond`, in the words of a stored
+-- spec, with the rules of the retry apart.
+create function mainspring.intake_options(given jsonb, options jsonb, out filled jsonb, out beyond jsonb)
+language plpgsql immutable as $$
+declare
+    retry jsonb := (options -> 'retry') - 'rules';
+begin
+    filled := jsonb_strip_nulls(jsonb_build_object('queue', options -> 'queue', 'priority', options -> 'priority',
+        'timeout', options -> 'timeout', 'delivery', options -> 'delivery')) || given;
+    if given ?| array['retries', 'max_retries'] or lower(given ->> 'delivery') = 'at_most_once' then
+        retry := retry - 'max_attempts'; -- the job says how often
+    end if;
+    -- What is no object is left as it is, to be refused.
+    if retry is not null and coalesce(jsonb_typeof(given -> 'retry'), 'object') = 'object' then
+        filled := filled || jsonb_build_object('retry', retry || coalesce(jsonb_strip_nulls(given -> 'retry'), '{}'));
+    end if;
+    if options ? 'required_labels' and coalesce(jsonb_typeof(given -> 'required_labels'), 'object') = 'object' then
+        filled := filled || jsonb_build_object('required_labels',
+            (options -> 'required_labels') || coalesce(given -> 'required_labels', '{}'));
+    end if;
+    beyond := nullif(jsonb_strip_nulls(jsonb_build_object(
+        'run_timeout', options -> 'run_timeout',
+        'setup', nullif(jsonb_strip_nulls(jsonb_build_object('env', options -> 'env', 'limits', options -> 'limits',
+            'kill_grace', options -> 'kill_grace')), '{}'),
+        'rules', (select jsonb_agg(jsonb_build_object('then', r.rule -> 'then', 'errors', r.rule -> 'error',
+                      'exit_codes', r.rule -> 'exit_code', 'http_statuses', r.rule -> 'http_status',
+                      'after', r.rule -> 'after') order by r.turn)
+                  from jsonb_array_elements(options #> '{retry,rules}') with ordinality as r (rule, turn)))), '{}');
+end $$;
+
+-- A spec, and what lies beyond it.
+create function mainspring.intake_beyond(spec jsonb, beyond jsonb) returns json
+language sql immutable as $$
+    select (coalesce(spec, '{}') || (beyond - 'rules') || case when beyond ? 'rules'
+        then jsonb_build_object('retry', coalesce(spec -> 'retry', '{}')
+                                         || jsonb_build_object('rules', beyond -> 'rules'))
+        else '{}' end)::text::json
+$$;
+
 -- Takes the body of POST /v1/jobs and gives the job_id. What it writes is part of the caller's transaction.
 create function mainspring.submit(job jsonb) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -398,6 +438,8 @@ declare
     elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'run_timeout', 'kill_grace', 'env',
         'limits', 'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
     given jsonb;
+    options jsonb;
+    beyond jsonb;
     own_id uuid := mainspring.new_id();
     chosen text;
     once text;
@@ -425,10 +467,15 @@ begin
         perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
             'payload', 'give at most 262144 bytes: store it elsewhere and send a reference');
     end if;
+    select * into what from mainspring.intake_task(given);
+    options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
+                where s.tenant_id = tenant and s.task = what.task);
+    if options is not null then
+        select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
+    end if;
     level := mainspring.intake_word(case jsonb_typeof(given -> 'priority') when 'number'
         then to_jsonb((given -> 'priority')::text) else given -> 'priority' end, 'priority',
         levels || array['0', '1', '2', '3']);
-    select * into what from mainspring.intake_task(given);
     select * into "when" from mainspring.intake_schedule(given);
     select * into how from mainspring.intake_spec(given, what.command);
 
@@ -468,7 +515,8 @@ begin
             "when".kind, "when".fire_at, "when".every,
             case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
                 when 'allow' then 1 else 0 end,
-            how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json, how.spec);
+            how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
+            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
     return coalesce(chosen, own_id::text);
 end $$;
 
