@@ -24,7 +24,7 @@ class Order:
     items: list[Item]
 
 
-@app.task("orders.ship")
+@app.task("orders.ship", queue="shipping")
 def ship(order: Order, within: timedelta, tags: set[str]) -> Order:
     """Gets what was sent, as the types that it names; what it returns goes back as JSON."""
     assert isinstance(order.id, UUID) and isinstance(order.items[0], Item) and tags == {"a", "b"}

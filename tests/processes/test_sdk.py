@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from mainspring import AsyncClient, Client, RunFailed
+from mainspring.sdk.client_core import encode
 from tests.conftest import TOKEN
 from tests.processes.cluster import Cluster
 from tests.processes.orders_app import Item, Order, ship
@@ -35,6 +37,10 @@ async def test_dataclasses_times_and_uuids_arrive_as_such_and_results_come_back_
             return client.submit(**fields).result(timeout=60)
 
     assert await asyncio.to_thread(in_a_thread) == SHIPPED
+    # By its name alone it goes to the same queue, which the worker serves without being told.
+    payload = json.loads(encode(fields["payload"]))
+    by_name = await cluster.ended(await cluster.submit(task="orders.ship", payload=payload))
+    assert (by_name["status"], by_name["queue"], by_name["result"]) == ("SUCCESS", "shipping", SHIPPED)
 
 
 async def test_a_result_that_does_not_come_in_time_is_a_timeout_that_says_why(cluster: Cluster) -> None:

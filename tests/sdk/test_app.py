@@ -90,6 +90,20 @@ def test_cron_and_every_stand_over_task() -> None:
     ]
 
 
+def test_its_queues_are_the_default_one_and_those_that_tasks_and_schedules_name() -> None:
+    app = Mainspring()
+    assert app.queues == ["default"]
+
+    @app.task(queue="heavy")
+    def crunch() -> None: ...
+
+    @app.cron("@daily", queue="nightly")
+    @app.task(queue="heavy")
+    def report() -> None: ...
+
+    assert app.queues == ["default", "heavy", "nightly"]
+
+
 def test_a_schedule_over_a_plain_function_makes_it_a_task() -> None:
     app = Mainspring()
 

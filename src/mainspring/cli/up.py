@@ -16,6 +16,7 @@ from mainspring.cli.connect import (
     check_reload,
     checked_log_level,
 )
+from mainspring.cli.worker import DEFAULT_SLOTS, QueuesOption
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -35,10 +36,7 @@ def command(
         Path | None, typer.Option("--postgres-bin", metavar="DIR", help="Use the PostgreSQL programs in this folder.")
     ] = None,
     slots: Annotated[int | None, typer.Option("--slots", min=1, help="Runs at a time.", show_default=False)] = None,
-    queues: Annotated[
-        str | None,
-        typer.Option("--queues", metavar="A,B", help="Queues to serve; A=1,B=8 weighs them.", show_default="default"),
-    ] = None,
+    queues: QueuesOption = None,
     reload: ReloadFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
@@ -57,7 +55,6 @@ def command(
     if reload:
         check_reload(app)
     if queues is not None:
-        from mainspring.cli.worker import DEFAULT_SLOTS
         from mainspring.worker.portions import parse_queues
 
         parse_queues(queues, slots or DEFAULT_SLOTS)  # a mistake in them is said before anything is started

@@ -17,7 +17,6 @@ from mainspring.cli.connect import (
     check_reload,
     checked_log_level,
 )
-from mainspring.kernel.config import DEFAULT_QUEUE
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
@@ -27,11 +26,19 @@ EXAMPLES = (
 )
 DEFAULT_SLOTS = 16
 
+QueuesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queues",
+        metavar="A,B",
+        help="Queues to serve; A=1,B=8 gives B eight times the slots.",
+        show_default="default, and those of your tasks",
+    ),
+]
+
 
 def command(
-    queues: Annotated[
-        str, typer.Option("--queues", metavar="A,B", help="Queues to serve; A=1,B=8 gives B eight times the slots.")
-    ] = DEFAULT_QUEUE,
+    queues: QueuesOption = None,
     slots: Annotated[int, typer.Option("--slots", min=1, max=100_000, help="Runs at a time.")] = DEFAULT_SLOTS,
     name: Annotated[
         str | None, typer.Option("--name", help="What to call this worker.", show_default="host and process")
@@ -58,7 +65,7 @@ def command(
     from mainspring.sdk.connection import find_connection
     from mainspring.worker.portions import parse_queues
 
-    names, weights = parse_queues(queues, slots)
+    names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     if reload:
         raise typer.Exit(_reloading(app))

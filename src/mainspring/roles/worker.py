@@ -38,11 +38,11 @@ _SHIPPING_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """server: one address, or several with commas."""
+    """server: one address, or several with commas. queues: None for those of the application."""
 
     server: str
     token: str = field(repr=False)
-    queues: tuple[str, ...]
+    queues: tuple[str, ...] | None
     slots: int
     name: str | None
     app: str | None
@@ -99,7 +99,7 @@ async def run_worker(options: WorkerOptions) -> int:
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
-        queues=options.queues,
+        queues=options.queues or app.queues,
         slots=options.slots,
         weights=options.weights,
         labels=options.labels,

@@ -29,6 +29,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.job_fields import Duration, JobFields, JobOptions
 from mainspring.sdk.task import ExecutorName, Submission, Task
 from mainspring.wire.jobs import ChosenJobId
@@ -117,6 +118,13 @@ class Mainspring:
     ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
         """Run the task below again and again: "90s", "15m", "1h30m", or a number of seconds."""
         return self._scheduled({**options, "every": interval})
+
+    @property
+    def queues(self) -> list[str]:
+        """The default queue and those that the tasks and schedules name: what a worker serves unless it is told."""
+        named = [task.queue for task in self.tasks.values()]
+        named += [schedule.options.get("queue") for schedule in self.schedules]
+        return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
 
     def adopt(self, url: str, token: str) -> None:
         """Use this server where the application names none. A worker does this, so that its tasks can submit jobs."""
