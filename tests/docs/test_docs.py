@@ -29,11 +29,13 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
 STATES = {"done", "partly", "later"}
 GUARANTEES = [f"S{number}" for number in range(1, 14)] + [f"L{number}" for number in range(1, 9)]
+PAINS = 25
 
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|sql|md|sh|toml|txt)")
+_TEST = re.compile(r"(tests/[\w/]+\.py)((?:::\w+)+)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _FOLDER = re.compile(r"^### `([\w./]+)/`$")
@@ -123,6 +125,16 @@ def test_every_path_that_is_named_is_there(page: Path) -> None:
 
 
 @each_page
+def test_every_test_that_is_named_is_there(page: Path) -> None:
+    missing = []
+    for name, path, within in ((found[0], *found.groups()) for found in _TEST.finditer(page.read_text())):
+        text = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+        if not all(re.search(rf"^\s*(?:async def|def|class) {part}\b", text, re.M) for part in within.split("::")[1:]):
+            missing.append(name)
+    assert missing == []
+
+
+@each_page
 def test_every_link_inside_leads_somewhere(page: Path) -> None:
     broken = []
     for link in _LINK.findall(without_blocks(page.read_text())):
@@ -198,6 +210,16 @@ def test_every_guarantee_has_a_row_with_a_test_or_an_honest_no() -> None:
     assert list(table) == GUARANTEES
     unclear = {name for name, cells in table.items() if "tests/" not in cells[3] and "ot yet shown" not in cells[3]}
     assert unclear == set()
+
+
+def test_every_pain_has_a_row_with_a_state_and_the_tests_that_are_about_it() -> None:
+    text = (DOCS / "pains.md").read_text()
+    table = rows(text, r"\d+")
+    assert list(table) == [str(number) for number in range(1, PAINS + 1)]
+    table |= rows(text.partition("Also asked for")[2], r"[a-z]+")
+    unclear = {name for name, cells in table.items() if cells[2] not in {"immune", "partly", "later"}}
+    silent = {name for name, cells in table.items() if cells[2] != "later" and not _TEST.search(cells[4])}
+    assert unclear | silent == set()
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)

@@ -39,12 +39,5 @@ def test_a_failure_moves_on_once_and_round_again() -> None:
 
 def test_the_only_one_is_kept() -> None:
     rota = Rota(["a"])
-    assert not rota.failed("a") and not rota.leave("a")
+    assert not rota.failed("a")
     assert state(rota) == ("a", False)
-
-
-def test_one_that_is_late_is_left_without_a_grudge() -> None:
-    rota = Rota(["a", "b"])
-    assert rota.leave("a")
-    rota.failed("b")
-    assert state(rota) == ("a", True)

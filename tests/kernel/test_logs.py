@@ -7,7 +7,9 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +95,39 @@ def test_words_after_the_stream_was_closed_go_to_the_process_itself(monkeypatch:
     stream.close()
     log.info("still here")
     assert json.loads(own.getvalue())["event"] == "still here"
+
+
+class Untold:
+    def __repr__(self) -> str:
+        raise RuntimeError("not me")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_no_value_can_keep_a_line_from_being_said(written: Callable[..., str], as_json: bool) -> None:
+    loop: dict[str, object] = {}
+    loop["again"] = loop
+    for value, told in (
+        (Untold(), "Untold"),
+        ({(1, 2): 3}, "(1, 2)"),
+        (loop, "again"),
+        (b"\xff\n", "xff"),
+        ("\udc80\n", "udc80"),
+    ):
+        text = written(partial(log.error, "trouble", value=value, exc_info=ValueError("why")), json=as_json)
+        assert told in text and "trouble" in text and "ValueError: why" in text
+        if as_json:
+            assert json.loads(text)["event"] == "trouble"
+
+
+def test_a_line_that_cannot_be_written_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(logs, "_sink", logs._Sink(full, logs._as_json, 0))
+        log.error("lease lost: killing all runs")
+        with suppress(OSError):
+            full.close()
+
+
+def test_a_process_without_stderr_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "__stderr__", None)
+    monkeypatch.setattr(logs, "_sink", logs._Sink(None, logs._as_json, 0))
+    log.error("nobody hears this")

@@ -125,6 +125,7 @@ async def test_a_log_store_that_fails_is_a_503_and_nothing_counts(
     (tmp_path / "logs").write_text("a file stands in the way")
     answer = await ask(worker, chunk(order, 0, b"one\n"))
     assert (answer.status_code, answer.json()["code"]) == (503, "log_store_down")
+    assert str(tmp_path) not in answer.text, "where logs lie is nobody's business"
     assert await connection.fetchval("select count(*) from mainspring.run_logs") == 0
     given_up = await a_run(worker)
     assert (await ship(worker, chunk(given_up, 0, b"", truncated=True, end=True))).stored == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -109,6 +110,17 @@ async def test_a_worker_that_divides_its_slots_takes_its_part_of_a_burst_only(
     parked.append(await park(assembly, await a_worker(api), free=10))
     await submit(api, 6, queue="heavy")
     assert [queues(await task) for task in parked] == [{"heavy": 3}, {"heavy": 3}]
+
+
+async def test_a_worker_with_room_for_few_of_a_task_is_woken_for_no_more(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    limited = [await park(assembly, HandWorker(api), free=90, room={"noop": 1}) for _ in range(2)]
+    sharing = await park(assembly, await a_worker(api, queues=["default"]), free=90, portions=[Portion(2, "default")])
+    other = await park(assembly, HandWorker(api), free=4)
+    await submit(api, 8)
+    async with asyncio.timeout(5):
+        assert [len((await task).runs) for task in (*limited, sharing, other)] == [1, 1, 2, 4]
 
 
 async def test_a_parked_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
 
+from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.ids import uuid7
+from mainspring.roles.assembly import assemble
 from tests.api.bookkeeping import problem, rows
+from tests.conftest import TOKEN
 from tests.operations.hand_worker import HandWorker, held, outcome
 from tests.operations.servers import another_server
+from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +108,39 @@ async def test_heavy_runs_are_given_few_at_a_time(api: httpx.AsyncClient, monkey
     given = [len((await worker.exchange(free=100)).runs) for _ in range(4)]
     assert given == [16, 10, 10, 4], "64 KiB each at first, and then what they weigh"
     assert (await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 100)).status_code == 201
-    assert [len((await worker.exchange(free=100)).runs) for _ in range(2)] == [10, 90]
+    assert len((await worker.exchange(free=100)).runs) == 100, "ten of them show that they are light"
+
+
+async def test_workers_that_have_gone_without_a_word_are_forgotten(database_url: str) -> None:
+    clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
+    assembly = await assemble(database_url, clock, scheduler=False)
+    transport = httpx.ASGITransport(app=assembly.app)  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    exchanger = assembly.services.exchanger
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8701", headers=headers) as server:
+        staying, killed = HandWorker(server), HandWorker(server)
+        await killed.hello()
+        await staying.hello()
+        clock.advance(59)
+        await staying.exchange()
+        await exchanger.poll()
+        assert exchanger.workers == 2
+        clock.advance(2)
+        await exchanger.poll()
+        assert exchanger.workers == 1
+        assert (await killed.exchange()).seq == 2, "it was cut off for a minute: its row is still there"
+    await assembly.store.close()
+
+
+async def test_lanes_that_nobody_has_used_yet_do_not_make_claims_smaller(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.operations.claim._MOST_BYTES", 1024**2)
+    await submit(api, queue="other", schedule={"at": "2099-01-01T00:00:00Z"})
+    await submit(api, 50)
+    worker = HandWorker(api, queues=["default", "other"])
+    await worker.hello()
+    assert len((await worker.exchange(free=100)).runs) == 50
 
 
 async def test_claims_whose_answer_was_lost_are_handed_out_again_with_the_same_fence(
@@ -188,6 +227,29 @@ async def test_an_exchange_that_is_not_newer_changes_nothing(
     )
     assert after == before
     assert (await worker.report(outcome(order))).fenced == [], "the worker itself goes on"
+
+
+async def test_an_exchange_that_is_overtaken_at_its_own_server_is_superseded_and_not_refused(
+    database_url: str, connection: asyncpg.Connection
+) -> None:
+    """It looks for runs while its worker reports. A refusal would make the worker think that an answer was lost."""
+    clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))  # at no time is it time to look for runs to stop
+    async with another_server(database_url, clock=clock) as server:
+        worker = HandWorker(server)
+        await worker.hello()
+        await submit(server)
+        async with connection.transaction():
+            await connection.execute("lock table mainspring.runs")
+            looking = asyncio.create_task(worker.exchange(free=1, wait_ms=1000))
+            await until(partial(somebody_waits_for_runs, connection))
+            await worker.exchange(draining=True)
+        reply = await looking
+        assert (reply.seq, reply.superseded, reply.runs) == (2, True, [])
+
+
+async def somebody_waits_for_runs(connection: asyncpg.Connection) -> bool:
+    query = "select exists (select from pg_locks where not granted and relation = 'mainspring.runs'::regclass)"
+    return bool(await connection.fetchval(query))
 
 
 async def test_a_gap_in_the_numbers_is_fine(api: httpx.AsyncClient) -> None:

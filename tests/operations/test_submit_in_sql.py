@@ -148,6 +148,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"task": "a", "command": "echo"}, "command"), ({"command": " "}, "command"), ({"command": []}, "command"),
     ({"command": [1]}, "command"), ({"command": "x" * 140_000}, "command"), ({"task": "shell"}, "command"),
     ({"task": "shell", "payload": {"argv": "echo"}}, "payload.argv"), ({"task": "shell", "payload": {}}, "command"),
+    ({"command": "true", "payload": {"x": "y" * 130_000}}, "payload"),
+    ({"task": "shell", "payload": {"command": "true", "x": "y" * 130_000}}, "payload"),
     ({"task": "a", "payload": [1]}, "payload"), ({"task": "a", "payload": {"x": "y" * 300_000}}, "payload"),
     ({"job_id": "a b"}, "job_id"), ({"job_id": ""}, "job_id"), ({"task": "a", "queue": ""}, "queue"),
     ({"task": "a", "priority": "urgent"}, "priority"), ({"task": "a", "priority": 4}, "priority"),

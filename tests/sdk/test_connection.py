@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,10 @@ def test_a_token_file_is_read_and_a_missing_one_is_named(tmp_path: Path) -> None
         find_connection(token_file=tmp_path / "nowhere", environ={})
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="localhost:8700"):
-        find_connection("localhost:8700", environ={})
+@pytest.mark.parametrize("address", ["localhost:8700", "http://[::1", "http://a:99999", "http://a:0"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(address)):
+        find_connection(f"http://b:1,{address}", environ={})
 
 
 def test_a_token_is_not_shown_when_the_connection_is_printed() -> None:

@@ -99,6 +99,9 @@ def test_rules_of_retry_are_compared_as_the_server_shows_them() -> None:
 def test_what_the_code_does_not_name_stays_as_operators_set_it() -> None:
     shelf = JobShelf(job(priority="critical", queue="heavy", retry=job()["retry"] | {"base": 9.0}))
     assert ensure(app_with("@daily", retries=3), shelf) == {"report": "unchanged"}
+    shelf = JobShelf(job(limits={"memory": 10**9, "output": 10**6}, retry=job()["retry"] | {"max_attempts": 9}))
+    app = app_with("@daily", limits={"output": "1MB"}, retry={"base": "2s"}, misfire={"policy": "once"})
+    assert ensure(app, shelf) == {"report": "unchanged"}, "the same member by member"
 
 
 def test_a_change_of_zone_is_a_change_of_schedule() -> None:

@@ -169,6 +169,19 @@ def test_a_run_that_was_settled_while_its_recovery_was_under_way_is_not_run_agai
     assert answer(ledger, recovery, order).taken == []
 
 
+def test_a_run_that_a_recovery_brought_is_not_run_again_when_the_first_answer_comes_after_all(ledger: Ledger) -> None:
+    """One server claimed it and is slow to say so; meanwhile another one handed it out again, and it was reported."""
+    order = an_order()
+    slow = ledger.compose(1.0, holding=0, wait_ms=1000)
+    ledger.lost(ledger.compose(1.1, holding=0), 1.2)
+    (attempt,) = answer(ledger, ledger.compose(1.3, holding=0), order).taken
+    end(ledger, attempt)
+    answer(ledger, ledger.compose(2.1, holding=0))
+    assert not ledger.held
+    assert answer(ledger, slow, order).taken == []
+    assert not ledger._settled_meanwhile, "nobody can bring it any more"
+
+
 def test_runs_of_a_superseded_answer_are_taken(ledger: Ledger) -> None:
     parked = ledger.compose(1.0, holding=0, wait_ms=1000)
     ledger.compose(1.1, holding=0)

@@ -180,7 +180,53 @@ def test_while_an_answer_is_late_exchanges_go_to_the_other_server() -> None:
         assert (await link.exchange(request(2))).seq == 2
         assert [asked.seq for asked in second.requests] == [2]
         assert is_late(link) is False
-        with pytest.raises(AnswerLost):
+        with pytest.raises(AnswerLost, match="another server answers"):
             await hanging  # long before its time is over
 
     with_two(test)
+
+
+def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_too() -> None:
+    """Else a run that has printed something would keep its slot until the shipment of its log has timed out."""
+
+    async def run() -> None:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+            patient = Link(f"{first.url},{second.url}", "secret", timeout=300.0)
+            link = Link(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
+            first.begin_outage("hang")
+            waiting = asyncio.create_task(patient.exchange(request(1)))
+            hanging = asyncio.create_task(link.exchange(request(2)))
+            await first.until(lambda: len(first.requests) == 2)
+            while not is_late(link):
+                await asyncio.sleep(0)
+            await link.exchange(request(3))
+            for each in (waiting, hanging):
+                with pytest.raises(AnswerLost, match="another server answers"):
+                    await each
+            assert patient.server == link.server == second.url
+            for each_link in (patient, link):
+                each_link.close()
+
+    uvloop.run(run())
+
+
+def test_while_one_is_late_and_the_other_is_away_nobody_is_in_a_hurry() -> None:
+    """The worker would ask the one that is away again and again, as fast as it is refused."""
+
+    async def run() -> None:
+        async with asyncio.timeout(60), ExchangeServer() as first:
+            async with ExchangeServer() as second:
+                away = second.url
+            link = Link(f"{first.url},{away}", "secret", timeout=30.0)
+            first.faults.append("hang")
+            hanging = asyncio.create_task(link.exchange(request(1)))
+            await first.until(lambda: first.requests)
+            while not is_late(link):
+                await asyncio.sleep(0)
+            with pytest.raises(AnswerLost):
+                await link.exchange(request(2))
+            assert must_wait(link)
+            hanging.cancel()
+            link.close()
+
+    uvloop.run(run())

@@ -214,6 +214,27 @@ def test_finish_gives_up_on_a_log_store_that_is_away_and_leaves_a_mark(monkeypat
     against(test)
 
 
+def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempt_log, "_GIVE_UP", 2.2)  # longer than the pause between two tries
+
+    async def run() -> None:
+        async with asyncio.timeout(30), LogServer() as server:
+            async with LogServer() as other:
+                away = other.url
+            shipper = LogShipper(Link(f"{server.url},{away}", "secret", timeout=20.0))
+            shipper.speaks_for(lambda: WORKER)
+            server.log_store_down = True
+            attempt = an_attempt()
+            shipper.open(attempt).write(b"late")
+            await shipper.open(attempt).finish()
+            assert (server.chunks[-1].truncated, server.chunks[-1].end) == (True, True), "whoever is asked first"
+            await shipper.close()
+
+    uvloop.run(run())
+
+
 def test_whoever_prints_much_goes_on_without_a_log_when_nobody_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 0.3)
 

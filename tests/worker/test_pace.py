@@ -1,6 +1,8 @@
-"""When exchanges start: at once when there is something to say, at least every beat, never more than two at a time."""
+"""When exchanges start: at once when there is something to say, at least every beat, no more than two at a server."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 
@@ -124,6 +126,19 @@ def test_failures_back_off_from_a_tenth_of_a_second_to_one(scene: Scene) -> None
         scene.pace.failed(NOW)
         pauses.append(round(scene.next(NOW) - NOW, 3))
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_third_is_for_another_server_when_two_have_waited_for_a_beat(scene: Scene) -> None:
+    scene.start(NOW)
+    scene.start(NOW + 1.5, wait_ms=0)
+    at = NOW + 1.6
+    assert scene.next(at) == float("inf"), "there is no other"
+    several = partial(scene.pace.next_start, scene.ledger, 0, at, hungry=True, several=True)
+    assert several() == NOW + BEAT
+    scene.pace.failed(at)
+    assert several() == max(NOW + BEAT, at + 0.1)
+    scene.start(NOW + BEAT, wait_ms=0)
+    assert several() == float("inf")
 
 
 def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:

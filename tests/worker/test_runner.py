@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from mainspring.worker.attempt import Ending
+from mainspring.worker.attempt import Attempt, Ending, Execute
+from mainspring.worker.executors.python import PythonExecutor
+from mainspring.worker.runner import Runner
 
 from .a_runner import Bench, colour, ended, on_a_bench, result
 from .a_runner import no_thread_waits_for_ever as no_thread_waits_for_ever
@@ -46,6 +50,26 @@ def test_a_task_that_exits_fails_and_takes_nobody_along(task: str) -> None:
     error = ended(task).error
     assert error is not None
     assert error.startswith("SystemExit: 3")
+
+
+def test_an_executor_that_cannot_even_begin_leaves_no_run_without_an_ending() -> None:
+    """The first http run loads the http executor, which fails where a package was removed under a running worker."""
+
+    class Broken(PythonExecutor):
+        def offers(self) -> dict[str, Execute]:
+            return {"broken": self._begin}
+
+        def _begin(self, attempt: Attempt) -> Coroutine[Any, Any, Ending]:
+            raise ImportError("no module named httpx")
+
+    async def test(bench: Bench) -> None:
+        runner = bench.runner = Runner(1, [Broken({}, 1)], kill_grace=0.1, report=bench._report, tell=bench._tell)
+        order = an_order("broken")
+        bench.take(order)
+        assert (await bench.ending(order)).error == "the executor failed: ImportError('no module named httpx')"
+        assert not runner.holding
+
+    on_a_bench(test)
 
 
 @pytest.mark.parametrize("task", ["takes_what_leaves", "takes_what_leaves_in_thread"])

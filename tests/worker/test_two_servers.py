@@ -9,7 +9,9 @@ from typing import cast
 import pytest
 import uvloop
 
-from .a_worker import QUICK, a_worker
+from mainspring.wire.exchange import ExchangeRequest
+
+from .a_worker import QUICK, a_worker, release
 from .exchange_server import ExchangeServer, Fault, an_order
 
 
@@ -32,5 +34,45 @@ def test_it_goes_on_at_the_second_server_as_the_same_incarnation(fault: Fault) -
                     assert asked.wait_ms == 0, "an answer is needed before the lease ends, not after a long poll"
                     assert any(request.recover for request in second.requests), "an answer may have been lost"
                 assert asked.hello is None
+
+    uvloop.run(run())
+
+
+def test_when_a_parked_exchange_and_a_report_wait_for_a_server_that_hangs_a_third_goes_to_the_other() -> None:
+    """A worker that reported something to the server since it hangs would else lose its lease, and kill its runs."""
+
+    async def run() -> None:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+            both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
+            release["ordinary"].clear()
+            async with a_worker(both, 4, QUICK, answered=300.0) as worker:
+                order = an_order("blocks", payload={"name": "ordinary"})
+                first.submit(order)
+                await first.until(lambda: first.held_by_workers() and first.requests[-1].wait_ms)
+                first.begin_outage("hang")
+                release["ordinary"].set()
+                await second.until(lambda: any(o.run_id == order.run_id for r in second.requests for o in r.outcomes))
+                assert {request.worker_id for request in second.requests} == {worker.worker_id}
+
+    uvloop.run(run())
+
+
+class Unforgiving(ExchangeServer):
+    """Refuses those who leave."""
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if request.stopped:
+            self.faults.append("401")
+        return await super()._answer(request)
+
+
+def test_a_worker_whose_farewell_is_refused_says_it_to_the_other_server() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Unforgiving() as first, ExchangeServer() as second:
+            both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
+            async with a_worker(both, 4, QUICK, answered=300.0) as worker:
+                await first.until(lambda: first.acknowledged)
+                worker.stop()
+                await second.until(lambda: any(request.stopped for request in second.requests), timeout=10.0)
 
     uvloop.run(run())

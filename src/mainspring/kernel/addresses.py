@@ -32,12 +32,8 @@ class Rota:
             self._failed = frozenset()
 
     def failed(self, address: str) -> bool:
-        """It did not answer, or is in trouble; True when another one is in use from now on."""
+        """It did not answer, is late, or is in trouble; True when another one is in use from now on."""
         self._failed |= {address}
-        return self.leave(address)
-
-    def leave(self, address: str) -> bool:
-        """Use the next one, if this is the one in use; True when that is another."""
         if address != self.current or len(self._addresses) == 1:
             return False
         place = self._addresses.index(address)

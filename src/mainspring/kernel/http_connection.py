@@ -73,8 +73,10 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
         return await self._answer
 
-    def close(self) -> None:
+    def close(self, why: str = "the connection was closed") -> None:
+        """Hang up; a request that is under way raises an OSError that says why."""
         self._at_rest = False
+        self._fail(ConnectionAbortedError(why))
         if self._transport is not None:
             self._transport.abort()
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +50,8 @@ class Logger:
             said.setdefault(field, value)
         said["level"] = level
         said["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        _sink.write(_sink.render(said))
+        with suppress(OSError, ValueError):  # a full disk, a reader that is gone: the work goes on without its words
+            _sink.write(_rendered(said))
 
 
 def configure_logs(*, role: str, json: bool | None = None, level: str = "info") -> None:
@@ -71,9 +73,25 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
+def _rendered(said: Fields) -> str:
+    try:
+        return _sink.render(dict(said))
+    except Exception:  # noqa: BLE001 - a value may be anybody's object, and saying what happened must not fail for it
+        return _sink.render({field: _plain(field, value) for field, value in said.items()})
+
+
+def _plain(field: str, value: Any) -> Any:
+    if value is None or field == "exc_info" or isinstance(value, str | int | float):
+        return value
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - see above
+        return f"<{type(value).__name__}>"
+
+
 def _as_json(said: Fields) -> str:
     error = said.pop("exc_info", None)
-    if error is not None:
+    if isinstance(error, BaseException):
         said["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
     return json.dumps(said, default=repr)
 
@@ -89,14 +107,16 @@ def _console() -> Callable[[Fields], str]:
 @dataclass(frozen=True, slots=True)
 class _Sink:
     """Where lines go: the stream that was stderr when logging was set up. Loggers outlive it where a command is called
-    from within another program, which may have closed it: then the words go to the process's own."""
+    from within another program, which may have closed it: then the words go to the process's own, if it has one."""
 
-    stream: TextIO
+    stream: TextIO | None
     render: Callable[[Fields], str]
     threshold: int
 
     def write(self, line: str) -> None:
-        stream = self.stream if not self.stream.closed or sys.__stderr__ is None else sys.__stderr__
+        stream = sys.__stderr__ if self.stream is None or self.stream.closed else self.stream
+        if stream is None:
+            return
         with _writing:
             stream.write(line + "\n")
             stream.flush()

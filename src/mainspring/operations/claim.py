@@ -61,18 +61,19 @@ class LaneWeights:
     def __init__(self) -> None:
         self._weights: dict[int, int] = {}
 
-    def most(self, lanes: Sequence[Lane]) -> int:
-        """How many runs of these lanes go into one claim."""
-        return _MOST_BYTES // max(self._weights.get(lane.lane_id, _HEAVY) for lane in lanes)
+    def most(self, lanes: Sequence[Lane], room: int) -> int:
+        """How many runs of these lanes are thought to fit into `room` bytes."""
+        return room // max(self._weights.get(lane.lane_id, _HEAVY) for lane in lanes)
 
-    def weigh(self, rows: Sequence[Record]) -> None:
-        """Take note of what was claimed."""
+    def weigh(self, rows: Sequence[Record]) -> int:
+        """Take note of what was claimed; gives what it weighs."""
         sums: dict[int, tuple[int, int]] = {}
         for row in rows:
             weight, count = sums.get(row["lane_id"], (0, 0))
             sums[row["lane_id"]] = weight + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
         for lane_id, (weight, count) in sums.items():
             self._weights[lane_id] = max(1, weight // count)
+        return sum(weight for weight, _ in sums.values())
 
 
 class Claimer:
@@ -93,23 +94,32 @@ class Claimer:
         chosen: Sequence[Lane] = ()
         for _ in range(0, len(eligible), LANES_AT_A_TIME):
             chosen = self._in_turn(eligible)
-            rows = await runs.claim(
-                connection,
-                [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in chosen],
-                min(limit, self._weights.most(chosen)),
-                worker_id,
-                seq,
-            )
+            rows = await self._take(connection, chosen, limit, worker_id, seq)
             if rows:
                 break
         if not rows:
             return []
         self._note_heads(rows)
-        self._weights.weigh(rows)
         if len(chosen) > 1:
             priority = {lane.lane_id: lane.priority for lane in chosen}
             rows.sort(key=lambda row: _rank(priority[row["lane_id"]], row["ready_at"]))
         return [await self.order(row) for row in rows]
+
+    async def _take(
+        self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+    ) -> list[Record]:
+        """In one step as a rule. In several where fewer are thought to fit than do: a lane that was never claimed from
+        counts as heavy, also when it is empty and the runs beside it weigh nothing."""
+        heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
+        rows: list[Record] = []
+        room = _MOST_BYTES
+        while (step := min(limit - len(rows), self._weights.most(lanes, room))) > 0:
+            some = await runs.claim(connection, heads, step, worker_id, seq)
+            room -= self._weights.weigh(some)
+            rows += some
+            if len(some) < step:
+                break
+        return rows
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
         """Which of these lanes have something to claim at this moment."""

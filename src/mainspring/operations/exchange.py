@@ -26,7 +26,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.beats import Beats
 from mainspring.operations.claim import Claimer
 from mainspring.operations.parking import Parking, Spot
-from mainspring.operations.portions import claim_in_portions, lanes_asked_for
+from mainspring.operations.portions import claim_in_portions, rooms_asked_for
 from mainspring.operations.report import Random, settle
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures import SignatureBook
@@ -43,6 +43,7 @@ _LIVE = int(WorkerState.LIVE)
 _NEVER = float("inf")
 _RECALL_PAUSE = 0.1
 _STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
+_SILENT = 60.0  # seconds without an exchange: the worker is lost, or asks elsewhere
 
 
 class _Known:
@@ -89,6 +90,7 @@ class Exchanger:
         self._signatures = signatures
         self._claimer = Claimer(lanes, clock)
         self._known: dict[UUID, _Known] = {}
+        self._swept_at = clock.monotonic()
         self._seen_revision = -1
         self._looking: set[asyncio.Task[None]] = set()
         signals.on_ready(self._ready)
@@ -146,7 +148,8 @@ class Exchanger:
                 try:
                     await self._transact(tenant, request, known, reply, spot, first=not again, woken=woken)
                 except Conflict as error:
-                    if parked and error.code == _STALE:  # parked here, while its worker has reported at another server
+                    # Its worker has reported meanwhile: here, or at another server while this one was parked.
+                    if error.code == _STALE and (parked or spot.superseded):
                         return ExchangeReply(seq=request.seq, superseded=True)
                     raise
                 again = True
@@ -207,6 +210,7 @@ class Exchanger:
 
     async def poll(self) -> int:
         """Back up the hints: look once for everybody parked here; returns how many lanes had something."""
+        self._forget_the_silent()
         await self._lanes.refresh()
         self._parking.see_lanes()
         lanes = self._parking.lanes()
@@ -216,6 +220,22 @@ class Exchanger:
             ready = await self._claimer.ready_lanes(connection, lanes)
         self._parking.ready(dict.fromkeys(ready, 1))
         return len(ready)
+
+    @property
+    def workers(self) -> int:
+        """How many workers are known here."""
+        return len(self._known)
+
+    def _forget_the_silent(self) -> None:
+        """A worker that was killed never says goodbye, and its next start is another one."""
+        now = self._clock.monotonic()
+        if now - self._swept_at < _SILENT:
+            return
+        self._swept_at = now
+        for worker_id, known in list(self._known.items()):
+            if now - known.stop_looked_at >= _SILENT:
+                del self._known[worker_id]
+                self._beats.forget(worker_id)
 
     async def _transact(
         self,
@@ -322,7 +342,7 @@ class Exchanger:
         spot.unstarted = request.unstarted
         spot.all_lanes = known.lane_ids
         if request.portions or request.room:
-            spot.lanes = frozenset(lane.lane_id for lane in lanes_asked_for(known.lanes, request))
+            spot.lanes = spot.rooms = rooms_asked_for(known.lanes, request)
         else:
             spot.lanes = known.lane_ids
 

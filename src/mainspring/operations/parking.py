@@ -14,14 +14,14 @@ _CHOICE = 8
 class Spot:
     """One parked exchange. It is woken for a reason: ready, stop, superseded, or somebody idle for its unstarted runs.
 
-    lanes are those from which it would take now, all_lanes those from which its worker may ever take; granted is its
-    part of the runs that it was woken for, by lane in woken_for; promised is how many runs were asked back from others
-    for it, which holds until promised_until.
+    lanes are those from which it would take now, all_lanes those from which its worker may ever take; rooms says how
+    many of each lane, where that is not all that is free; granted is its part of the runs that it was woken for, by
+    lane in woken_for; promised is how many runs were asked back from others for it, which holds until promised_until.
     """
 
     __slots__ = (
-        "all_lanes", "event", "free", "granted", "lanes", "parked_for", "promised", "promised_until", "see_lanes",
-        "stop", "superseded", "unstarted", "woken_for", "worker_id",
+        "all_lanes", "event", "free", "granted", "lanes", "parked_for", "promised", "promised_until", "rooms",
+        "see_lanes", "stop", "superseded", "unstarted", "woken_for", "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: UUID) -> None:
@@ -34,11 +34,19 @@ class Spot:
         self.promised = 0
         self.promised_until = 0.0
         self.lanes: Collection[int] = ()
+        self.rooms: Mapping[int, int] | None = None
         self.all_lanes: frozenset[int] = frozenset()
         self.see_lanes: Callable[[], None] = lambda: None
         self.superseded = False
         self.parked_for = 0.0
         self.stop = False
+
+    def room(self, lane_id: int) -> int:
+        """For how many more runs of this lane it has room, beside those that it was woken for."""
+        room = self.free - self.granted
+        if self.rooms is not None:
+            room = min(room, self.rooms.get(lane_id, 0) - self.woken_for.get(lane_id, 0))
+        return room
 
     def wake_for(self, lane_id: int, count: int) -> None:
         self.granted += count
@@ -121,10 +129,11 @@ class Parking:
             spot.see_lanes()
 
     def ready(self, born: Mapping[int, int]) -> None:
-        """Lanes got runs: wake workers that wait for them, each for its part. Whoever has more free slots gets more."""
+        """Lanes got runs: wake workers that wait for them, each for its part. Whoever has more room for them gets
+        more."""
         for lane_id, count in born.items():
             idle = self._idle(lane_id, count)
-            for spot, part in zip(idle, divided(count, [spot.free - spot.granted for spot in idle]), strict=True):
+            for spot, part in zip(idle, divided(count, [spot.room(lane_id) for spot in idle]), strict=True):
                 if part > 0:
                     spot.wake_for(lane_id, part)
 
@@ -132,12 +141,12 @@ class Parking:
         """Who has room for runs of this lane, most room first: a few, or as many as have room for all of them."""
         idle, room = [], 0
         for spot in self._spots.values():
-            if spot.free > spot.granted and lane_id in spot.lanes:
+            if spot.free > spot.granted and lane_id in spot.lanes and (own := spot.room(lane_id)) > 0:
                 idle.append(spot)
-                room += spot.free - spot.granted
+                room += own
                 if room >= count and len(idle) >= _CHOICE:
                     break
-        idle.sort(key=lambda spot: spot.granted - spot.free)
+        idle.sort(key=lambda spot: spot.room(lane_id), reverse=True)
         return idle
 
     def lanes(self) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mainspring.operations.claim import Claimer
@@ -10,12 +11,18 @@ from mainspring.store.pool import Connection
 from mainspring.wire.exchange import ExchangeRequest, Portion, RunOrder
 
 
-def lanes_asked_for(lanes: Sequence[Lane], request: ExchangeRequest) -> list[Lane]:
-    """The lanes from which this exchange would take something."""
-    queues = {portion.queue for portion in request.portions if portion.most > 0}
-    return [
-        lane for lane in lanes if (lane.queue in queues or not request.portions) and request.room.get(lane.task, 1) > 0
-    ]
+def rooms_asked_for(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[int, int]:
+    """The lanes from which this exchange would take something, and how many runs of each at most."""
+    by_queue: Counter[str] = Counter()
+    for portion in request.portions:
+        by_queue[portion.queue] += portion.most
+    rooms: dict[int, int] = {}
+    for lane in lanes:
+        room = by_queue[lane.queue] if request.portions else request.free
+        room = min(room, request.room.get(lane.task, room))
+        if room > 0:
+            rooms[lane.lane_id] = room
+    return rooms
 
 
 async def claim_in_portions(

@@ -13,7 +13,7 @@ from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
-_A_MOMENT = 1.0  # whoever has a free slot for a run has fetched it by then
+A_MOMENT = 1.0  # whoever has a free slot for a run has fetched it by then
 
 
 def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
@@ -44,7 +44,7 @@ def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | No
     about to be fetched. The limits of a worker are its own: this is read from what it does."""
     required = lane.required_labels or {}
     with_room = [taker for taker in takers if taker.free > 0 and required.items() <= taker.labels.items()]
-    if waited < _A_MOMENT or not with_room:
+    if waited < A_MOMENT or not with_room:
         return None
     may_keep = [taker for taker in with_room if taker.free < taker.queues]
     at_limit = [taker.of_task for taker in with_room if taker.of_task]

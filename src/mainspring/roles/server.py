@@ -78,6 +78,7 @@ async def run_server(options: ServerOptions) -> int:
         await _Server(config, on_exit=assembly.let_go).serve()
     finally:
         await assembly.stop(loops)
+        await log_files.close()
     return 0
 
 

@@ -80,7 +80,8 @@ async def run_worker(options: WorkerOptions) -> int:
     watchdog = WatchdogLink()
     progress = ProgressBook()
     servers = _in_some_order(options.server)
-    shipper = LogShipper(Link(servers, options.token, timeout=_SHIPPING_TIMEOUT))
+    shipping = Link(servers, options.token, timeout=_SHIPPING_TIMEOUT)
+    shipper = LogShipper(shipping)
     executors = build_executors(
         app.tasks,
         slots=options.slots,
@@ -94,8 +95,8 @@ async def run_worker(options: WorkerOptions) -> int:
         token=options.token,
     )
     worker = Worker(
-        # Two beats: so one exchange may start every beat, and never are more than two in the air.
-        Link(servers, options.token, timeout=2 * timing.beat),
+        # Two beats: so one exchange may start every beat, and no more than two wait for one server.
+        Link(servers, options.token, timeout=2 * timing.beat, beside=shipping),
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",

@@ -125,8 +125,12 @@ def _addresses(urls: str) -> tuple[str, ...]:
 
 
 def _checked(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(address)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # half an IPv6 address, or a port that does not exist
+        fits = False
+    if not fits:
         raise InvalidInput(
             f"{address!r} is not a server's address", code="invalid_url", field="url", hint=f"such as {DEFAULT_URL}"
         )

@@ -26,6 +26,8 @@ _SEEN_AS = {
     "retries": ("max_retries",),
 }
 """Where a job shows what a field of the request says, when it is not under the same name."""
+_BY_MEMBER = ("retry", "misfire", "limits")
+"""The server lays these over what the job has, so what the code leaves open in them is the operators' as well."""
 
 
 async def ensure_schedules(client: AsyncClient, app: Mainspring) -> dict[str, Done]:
@@ -66,6 +68,9 @@ def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
     described = _described(present, wanted)
 
     def differs(name: str) -> bool:
+        if name in _BY_MEMBER:
+            one, other = getattr(present, name), getattr(described, name)
+            return any(getattr(one, member, None) != getattr(other, member, None) for member in _said(wanted[name]))
         return any(_seen(present, seen) != _seen(described, seen) for seen in _SEEN_AS.get(name, (name,)))
 
     changes = {name: value for name, value in wanted.items() if differs(name)}
@@ -91,6 +96,10 @@ def _described(present: JobView, wanted: dict[str, Any]) -> JobView:
         created_at=present.created_at,
         updated_at=present.updated_at,
     )
+
+
+def _said(members: dict[str, Any]) -> list[str]:
+    return [name for name, value in members.items() if value is not None]
 
 
 def _seen(view: JobView, name: str) -> Any:

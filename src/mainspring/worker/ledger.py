@@ -73,6 +73,7 @@ class Ledger:
         self._seq = 0
         self._failures = 0
         self._recovered = 0
+        self._recovery = 0  # the number of the newest exchange that recovers
         self._completed = 0
         self._busy = 0.0
         self._heavy = 0
@@ -168,6 +169,7 @@ class Ledger:
         )
         if self.recovering:
             request.recover = True
+            self._recovery = request.seq
             request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
         flight = Flight(request, now, self._failures)
         if request.free and (self._portions is not None or self._limits):
@@ -247,9 +249,10 @@ class Ledger:
                 remember(key)
 
     def _may_be_handed_out_again(self) -> bool:
-        """A recovery hands out what its inventory lacks. A run that arrives and is settled while one is under way must
-        not be taken for new when the recovery's answer brings it."""
-        return self.recovering or any(flight.request.recover for flight in self.flights)
+        """A recovery hands out what its inventory lacks: also what an exchange before it has claimed, whose answer may
+        still come. A run that one of the two brings and that is settled meanwhile must not be taken for new when the
+        other brings it."""
+        return self.recovering or any(flight.request.seq <= self._recovery for flight in self.flights)
 
     def _take(self, reply: ExchangeReply, now: float) -> list[Attempt]:
         held = self.held

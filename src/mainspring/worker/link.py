@@ -73,19 +73,26 @@ class IncarnationLost(LinkError):
 
 
 class Link:
-    """`servers` is one address, or several with commas between them; the first is used first."""
+    """`servers` is one address, or several with commas between them; the first is used first. `beside` is another link
+    to them, with more patience: it gives up a late server together with this one."""
 
-    def __init__(self, servers: str, token: str, *, timeout: float) -> None:
+    def __init__(self, servers: str, token: str, *, timeout: float, beside: Link | None = None) -> None:
         addresses = split_addresses(servers) or (servers,)
         self._servers = {address: _Server(address, token) for address in addresses}
         self._rota = Rota(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
+        self._beside = beside
 
     @property
     def server(self) -> str:
         """The address in use."""
         return self._rota.current
+
+    @property
+    def servers(self) -> int:
+        """How many there are."""
+        return len(self._servers)
 
     @property
     def untried(self) -> bool:
@@ -112,6 +119,11 @@ class Link:
         server = self._servers[self._rota.current]
         return await self._talk(server, server.logs_head, shipment, _decode_receipt)
 
+    def leave(self, address: str) -> None:
+        """This server does not answer, and another one does: use that, also for what waits there now."""
+        self._rota.failed(address)
+        self._servers[address].hang_up()
+
     def close(self) -> None:
         for server in self._servers.values():
             server.close()
@@ -119,7 +131,7 @@ class Link:
     def _choose(self) -> _Server:
         """The server in use, unless an exchange there is late and there is another."""
         server = self._servers[self._rota.current]
-        if server.late and self._rota.leave(server.address):
+        if server.late and self._rota.failed(server.address):
             log.warning("the server is late; going to another", server=self._rota.current, late=server.address)
             self._left.append(server)
             server = self._servers[self._rota.current]
@@ -146,6 +158,8 @@ class Link:
         for server in self._left:
             if server is not answering:
                 server.hang_up()
+                if self._beside is not None:
+                    self._beside.leave(server.address)
         self._left.clear()
 
     async def _ask(self, server: _Server, head: bytes, body: bytes) -> tuple[int, bytes]:
@@ -196,7 +210,7 @@ class _Server:
     def hang_up(self) -> None:
         """End what waits for an answer: it raises an OSError."""
         for connection in tuple(self.busy):
-            connection.close()
+            connection.close("it was late, and another server answers")
 
     def close(self) -> None:
         for connection in self.idle:

@@ -56,6 +56,7 @@ class LogShipper:
         self._pause = _FIRST_PAUSE
         self._shipped_at = 0.0
         self._refused_at: float | None = None
+        self._unanswered = 0  # shipments in a row
 
     def speaks_for(self, worker_id: Callable[[], UUID]) -> None:
         self._worker_id = worker_id
@@ -112,11 +113,15 @@ class LogShipper:
         return 0.0 if self._refused_at is None else time.monotonic() - max(began, self._refused_at)
 
     async def try_once(self, chunk: LogChunk) -> None:
-        """Send one chunk beside the others, if it can be done soon."""
+        """Send one chunk beside the others, to whichever server takes it, if it can be done soon."""
         assert self._worker_id is not None
-        with suppress(LinkError, TimeoutError):
+        body = _encode(LogShipment(self._worker_id(), [chunk]))
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD):
-                await self._link.ship(_encode(LogShipment(self._worker_id(), [chunk])))
+                for _ in range(self._link.servers):
+                    with suppress(LinkError):
+                        await self._link.ship(body)
+                        return
 
     def _see_to_it(self, hurry: bool) -> None:
         if hurry:
@@ -189,7 +194,7 @@ class LogShipper:
             while receipt is None and not all(sink.over for sink, _ in chunks):
                 try:
                     receipt = await self._link.ship(body)
-                    self._refused_at = None
+                    self._refused_at, self._unanswered = None, 0
                 except LinkError as error:
                     failures += 1
                     self._note(error)
@@ -205,11 +210,14 @@ class LogShipper:
         self._settle(chunks, receipt)
 
     def _note(self, error: LinkError) -> None:
-        """Only an answer counts: what is not answered may be a server that is away, and comes back."""
-        if not isinstance(error, LogStoreDown | Refused):
+        """Only an answer counts: when none of the servers answers they may be away, and come back."""
+        if isinstance(error, LogStoreDown | Refused):
+            self._unanswered = 0
+            self._refused_at = self._refused_at or time.monotonic()
+            return
+        self._unanswered += 1
+        if self._unanswered >= self._link.servers:
             self._refused_at = None
-        elif self._refused_at is None:
-            self._refused_at = time.monotonic()
 
     def _settle(self, chunks: list[tuple[AttemptLog, LogChunk]], receipt: LogReceipt | None) -> None:
         refused: set[UUID] = set()

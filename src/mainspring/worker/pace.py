@@ -15,7 +15,8 @@ _LONGEST_EMPTY_PAUSE = 0.1
 
 
 class Pace:
-    """At most two exchanges are in the air: one parked, and one that reports. One starts at least every `beat`."""
+    """At most two exchanges are in the air: one parked, and one that reports. One starts at least every `beat`. A third
+    is for another server, when those two wait for one that hangs."""
 
     def __init__(self, beat: float, now: float) -> None:
         self._beat = beat
@@ -27,10 +28,23 @@ class Pace:
         self._empty = 0
         self._urgent = False
 
-    def next_start(self, ledger: Ledger, holding: int, now: float, *, hungry: bool, news: float = _NEVER) -> float:
+    def next_start(
+        self,
+        ledger: Ledger,
+        holding: int,
+        now: float,
+        *,
+        hungry: bool,
+        news: float = _NEVER,
+        several: bool = False,
+    ) -> float:
         """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all. `news`:
-        when there will be something to tell that may interrupt a parked exchange, but no other."""
+        when there will be something to tell that may interrupt a parked exchange, but no other. `several`: there is
+        another server to go to."""
         at = self._wanted(ledger, holding, now, hungry)
+        if several and len(ledger.flights) == 2:
+            # Within a beat the older one should have been answered. Waiting for its time limit would cost the lease.
+            at = ledger.flights[0].sent + self._beat
         if news < at and all(flight.parked for flight in ledger.flights) and len(ledger.flights) < 2:
             at = news
         return at if at == _NEVER else max(at, self._not_before)

@@ -244,8 +244,8 @@ class Runner:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
                 continue
             context = fresh_context()
-            coroutine = execute(attempt)
             try:
+                coroutine = execute(attempt)
                 waits_for = context.run(coroutine.send, None)
             except StopIteration as end:
                 attempt.reported = True

@@ -142,7 +142,8 @@ class Worker:
         if self._foresees:
             covered = self._runner.unstarted
             news = min(news, self._ledger.foresight.ask_at(self._runner.active, now, covered))
-        return self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry, news=news)
+        several = self._link.servers > 1
+        return self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry, news=news, several=several)
 
     @property
     def _foresees(self) -> bool:
@@ -216,7 +217,7 @@ class Worker:
             self._lease.store_answers(flight.sent, now)
             self._pace.refused(now, elsewhere=self._link.untried)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
-            if self._leaving:
+            if self._leaving and not self._link.untried:
                 self._left.set()
         elif isinstance(error, StoreDown):
             self._pace.failed(now, elsewhere=self._link.untried)

@@ -468,6 +468,10 @@ begin
             'payload', 'give at most 262144 bytes: store it elsewhere and send a reference');
     end if;
     select * into what from mainspring.intake_task(given);
+    if what.command is not null and octet_length((given -> 'payload')::text) > 122880 then
+        perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
+            'payload', 'give at most 122880 bytes to a command, which has it as a variable: name a file in it instead');
+    end if;
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
                 where s.tenant_id = tenant and s.task = what.task);
     if options is not null then

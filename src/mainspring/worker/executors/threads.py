@@ -40,10 +40,11 @@ class ThreadPool(Generic[T]):
         """Run `call`, which should not raise, in a thread and in a copy of the present context."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._busy += 1
-        if self._busy > self._threads < self._size:
+        if self._busy >= self._threads < self._size:
+            # Counted once it is there: where no thread can be had this raises, and the next call tries again.
+            threading.Thread(target=self._work, name=f"mainspring-{self._threads + 1}", daemon=True).start()
             self._threads += 1
-            threading.Thread(target=self._work, name=f"mainspring-{self._threads}", daemon=True).start()
+        self._busy += 1
         self._calls.put((call, contextvars.copy_context(), future))
         return future
 
