@@ -33,6 +33,9 @@ def test_no_argument_at_all_shows_the_verbs(call: Callable[..., tuple[int, str, 
     code, out, _ = call()
     assert code == 0
     assert all(verb in out for verb in [*VERBS, "bench"])
+    code, out, err = call("bench")
+    assert (code, err) == (0, "")
+    assert all(bench in out for bench in BENCHES)
 
 
 def test_help_does_not_load_what_only_the_verbs_need() -> None:

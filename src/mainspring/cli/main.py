@@ -116,6 +116,8 @@ def _misused(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "mainspring"
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if not message:  # a verb that has verbs of its own, alone: its help was shown
+        return 0
     sys.stderr.write(f"error: {message}\nhint: see {path} --help\n")
     return BAD_INPUT
 
