@@ -24,7 +24,8 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.lookup import lane_at_hand
-from mainspring.operations.reader import LetterQuery, Reader
+from mainspring.operations.reader import Reader
+from mainspring.operations.searching import LetterQuery
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures import SignatureBook
 from mainspring.operations.views import job_id_of

@@ -13,7 +13,7 @@ from mainspring.api.routes.runs import refuse_payload, run_id_of
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake import parse_time
-from mainspring.operations.reader import LetterQuery
+from mainspring.operations.searching import LetterQuery
 from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
 
 Http = Request[Any, Any, Any]

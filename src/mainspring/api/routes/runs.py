@@ -14,7 +14,7 @@ from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.intake import parse_time
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.reader import RunQuery
+from mainspring.operations.searching import RunQuery
 from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
 
 Http = Request[Any, Any, Any]
