@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
-import msgspec
-
-from mainspring.domain.errors import Conflict, Fenced
+from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
@@ -28,42 +26,20 @@ from mainspring.operations.claim import Claimer
 from mainspring.operations.parking import Parking, Spot
 from mainspring.operations.portions import claim_in_portions, rooms_asked_for
 from mainspring.operations.report import Random, settle
+from mainspring.operations.roster import STALE, STOP_LOOK, Known, Roster
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures import SignatureBook
 from mainspring.store import runs, workers
-from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.lanes import LaneBook
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
 
 log = get_logger("exchange")
 
-_STALE = "stale_exchange"
 _LIVE = int(WorkerState.LIVE)
 _NEVER = float("inf")
 _RECALL_PAUSE = 0.1
-_STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
-_SILENT = 60.0  # seconds without an exchange: the worker is lost, or asks elsewhere
-
-
-class _Known:
-    """What this server remembers of a worker; a cache that may be lost at any time."""
-
-    __slots__ = (
-        "labels", "lane_ids", "lanes", "queues", "recalled_at", "revision", "state", "stop_looked_at", "tasks", "told",
-    )  # fmt: skip
-
-    def __init__(self, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int) -> None:
-        self.queues = queues
-        self.tasks = tasks
-        self.labels = labels
-        self.state = state
-        self.revision = -1
-        self.lanes: list[Lane] = []
-        self.lane_ids: frozenset[int] = frozenset()
-        self.stop_looked_at = float("-inf")
-        self.recalled_at = float("-inf")
-        self.told: dict[UUID, float] = {}
 
 
 class Exchanger:
@@ -87,10 +63,8 @@ class Exchanger:
         self._clock = clock
         self._timing = timing
         self._random = random
-        self._signatures = signatures
         self._claimer = Claimer(lanes, clock)
-        self._known: dict[UUID, _Known] = {}
-        self._swept_at = clock.monotonic()
+        self._roster = Roster(store, signatures, beats, clock)
         self._seen_revision = -1
         self._looking: set[asyncio.Task[None]] = set()
         signals.on_ready(self._ready)
@@ -118,7 +92,7 @@ class Exchanger:
 
     async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
         arrived = self._clock.monotonic()
-        known = await self._know(tenant, request)
+        known = await self._roster.know(tenant, request)
         # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
         stale = await self._note_progress(tenant, request) if request.progress else []
         spot = self._parking.arrive(request.worker_id)
@@ -135,7 +109,7 @@ class Exchanger:
             self._parking.leave(spot)
             metrics.exchange_seconds.observe(self._clock.monotonic() - arrived - spot.parked_for)
 
-    async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: _Known, spot: Spot) -> ExchangeReply:
+    async def _serve(self, tenant: TenantId, request: ExchangeRequest, known: Known, spot: Spot) -> ExchangeReply:
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
         must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
         again = woken = parked = False
@@ -149,11 +123,11 @@ class Exchanger:
                     await self._transact(tenant, request, known, reply, spot, first=not again, woken=woken)
                 except Conflict as error:
                     # Its worker has reported meanwhile: here, or at another server while this one was parked.
-                    if error.code == _STALE and (parked or spot.superseded):
+                    if error.code == STALE and (parked or spot.superseded):
                         return ExchangeReply(seq=request.seq, superseded=True)
                     raise
                 again = True
-            if spot.stop or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
+            if spot.stop or self._clock.monotonic() - known.stop_looked_at >= STOP_LOOK:
                 await self._look_for_stops(tenant, request.worker_id, known, spot, reply)
             reply.drain = known.state == WorkerState.DRAINING and not request.draining
             now = self._clock.monotonic()
@@ -183,7 +157,7 @@ class Exchanger:
             spot.parked_for += self._clock.monotonic() - now
         return True
 
-    def _consider_recall(self, known: _Known, spot: Spot, reply: ExchangeReply, now: float) -> float:
+    def _consider_recall(self, known: Known, spot: Spot, reply: ExchangeReply, now: float) -> float:
         """Ask for unstarted runs back when somebody parked here could start them. A worker that knows better keeps
         them, and is asked again a moment later: gives when."""
         again = known.recalled_at + _RECALL_PAUSE
@@ -210,7 +184,7 @@ class Exchanger:
 
     async def poll(self) -> int:
         """Back up the hints: look once for everybody parked here; returns how many lanes had something."""
-        self._forget_the_silent()
+        self._roster.forget_the_silent()
         await self._lanes.refresh()
         self._parking.see_lanes()
         lanes = self._parking.lanes()
@@ -224,24 +198,13 @@ class Exchanger:
     @property
     def workers(self) -> int:
         """How many workers are known here."""
-        return len(self._known)
-
-    def _forget_the_silent(self) -> None:
-        """A worker that was killed never says goodbye, and its next start is another one."""
-        now = self._clock.monotonic()
-        if now - self._swept_at < _SILENT:
-            return
-        self._swept_at = now
-        for worker_id, known in list(self._known.items()):
-            if now - known.stop_looked_at >= _SILENT:
-                del self._known[worker_id]
-                self._beats.forget(worker_id)
+        return len(self._roster)
 
     async def _transact(
         self,
         tenant: TenantId,
         request: ExchangeRequest,
-        known: _Known,
+        known: Known,
         reply: ExchangeReply,
         spot: Spot,
         *,
@@ -252,7 +215,7 @@ class Exchanger:
         async with self._store.hot.acquire() as connection, connection.transaction():
             state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=not first)
             if state is None:
-                await self._refuse(connection, tenant, request)
+                await self._roster.refuse(connection, tenant, request)
             else:
                 known.state = state
             if first and request.outcomes:
@@ -281,8 +244,7 @@ class Exchanger:
         for lane_id, delay in requeued:
             self._signals.ready_later(lane_id, delay)
         if request.stopped:
-            self._known.pop(request.worker_id, None)
-            self._beats.forget(request.worker_id)
+            self._roster.forget(request.worker_id)
 
     async def _redeliver(self, connection: Connection, request: ExchangeRequest) -> list[RunOrder]:
         held = [item.run_id for item in request.inventory] + [item.run_id for item in request.outcomes]
@@ -292,48 +254,7 @@ class Exchanger:
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
         return [await self._claimer.order(row) for row in rows]
 
-    async def _refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> None:
-        row = await workers.look(connection, tenant, request.worker_id)
-        self._known.pop(request.worker_id, None)
-        self._beats.forget(request.worker_id)
-        if row is None:
-            raise _unknown()
-        if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _gone(WorkerState(row["state"]))
-        raise Conflict(
-            f"exchange {request.seq} is not newer than {row['last_seq']}",
-            code=_STALE,
-            field="seq",
-            hint="send the next number with recover and your inventory",
-        )
-
-    async def _know(self, tenant: TenantId, request: ExchangeRequest) -> _Known:
-        known = self._known.get(request.worker_id)
-        if request.hello is not None:
-            async with self._store.reads.acquire() as connection:
-                state = await workers.register(connection, tenant, request.worker_id, request.hello)
-                if state is None:
-                    raise _gone(WorkerState.LOST)
-                await self._signatures.hear(connection, tenant, request.hello)
-            hello = request.hello
-            known = _Known(hello.queues, hello.tasks, hello.labels, state)
-            self._known[request.worker_id] = known
-            log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
-        elif known is None or self._clock.monotonic() - known.stop_looked_at >= _STOP_LOOK:
-            async with self._store.reads.acquire() as connection:
-                row = await workers.look(connection, tenant, request.worker_id)
-            if row is None:
-                raise _unknown()
-            if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-                self._known.pop(request.worker_id, None)
-                raise _gone(WorkerState(row["state"]))
-            if known is None:
-                labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                known = self._known[request.worker_id] = _Known(row["queues"], row["tasks"], labels, row["state"])
-            known.state = row["state"]
-        return known
-
-    def _see_lanes(self, tenant: TenantId, known: _Known, spot: Spot, request: ExchangeRequest) -> None:
+    def _see_lanes(self, tenant: TenantId, known: Known, spot: Spot, request: ExchangeRequest) -> None:
         if known.revision != self._lanes.revision:
             known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks, known.labels)
             known.lane_ids = frozenset(lane.lane_id for lane in known.lanes)
@@ -347,7 +268,7 @@ class Exchanger:
             spot.lanes = known.lane_ids
 
     async def _look_for_stops(
-        self, tenant: TenantId, worker_id: UUID, known: _Known, spot: Spot, reply: ExchangeReply
+        self, tenant: TenantId, worker_id: UUID, known: Known, spot: Spot, reply: ExchangeReply
     ) -> None:
         hinted, spot.stop = spot.stop, False
         known.stop_looked_at = self._clock.monotonic()
@@ -367,14 +288,3 @@ class Exchanger:
 def _count_outcomes(outcomes: Sequence[Outcome]) -> None:
     for status, count in Counter(outcome.status for outcome in outcomes).items():
         metrics.outcomes.labels(status).inc(count)
-
-
-def _unknown() -> Conflict:
-    return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
-
-
-def _gone(state: WorkerState) -> Fenced:
-    return Fenced(
-        f"this worker incarnation is {state.name}; its runs have been given to others",
-        hint="end what you run, and send hello under a new worker_id",
-    )
