@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -66,17 +67,30 @@ async def _make_template(server: EmbeddedPostgres) -> None:
     await admin.close()
 
 
-@pytest.fixture
-async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """A fresh, migrated database with the admin token TOKEN."""
+@asynccontextmanager
+async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
     name = f"test_{uuid4().hex}"
     admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name} template {TEMPLATE}")
+    await admin.execute(f"create database {name} template {template}")
     try:
         yield postgres.url(name)
     finally:
         await admin.execute(f"drop database {name} with (force)")
         await admin.close()
+
+
+@pytest.fixture
+async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A fresh, migrated database with the admin token TOKEN."""
+    async with _a_database(postgres, TEMPLATE) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database with nothing in it: not migrated, and no token."""
+    async with _a_database(postgres, "template1") as url:
+        yield url
 
 
 @pytest.fixture

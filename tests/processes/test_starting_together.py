@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from uuid import uuid4
 
 import asyncpg
 import httpx
@@ -15,7 +14,6 @@ import pytest
 
 from mainspring.kernel.config import SHARD_COUNT, TOKEN_FILE_NAME
 from mainspring.store import tokens
-from mainspring.store.embedded import EmbeddedPostgres
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
@@ -36,22 +34,9 @@ async def add(a: int, b: int) -> int:
 
 
 @pytest.fixture
-async def empty_database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """Nothing has been migrated, and there is no token."""
-    name = f"test_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name}")
-    try:
-        yield postgres.url(name)
-    finally:
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
-
-
-@pytest.fixture
-async def beginning(empty_database: str) -> AsyncIterator[Cluster]:
+async def beginning(empty_url: str) -> AsyncIterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="ms-cluster-", dir="/tmp"))
-    cluster = Cluster(empty_database, "", folder)
+    cluster = Cluster(empty_url, "", folder)
     try:
         yield cluster
     finally:
@@ -60,11 +45,11 @@ async def beginning(empty_database: str) -> AsyncIterator[Cluster]:
 
 
 async def test_servers_schedulers_and_workers_that_start_together_share_one_cluster(
-    beginning: Cluster, empty_database: str
+    beginning: Cluster, empty_url: str
 ) -> None:
     token_file = beginning.folder / TOKEN_FILE_NAME
     (beginning.folder / "tasks.py").write_text(TASKS)
-    database = {"MAINSPRING_DATABASE_URL": empty_database}
+    database = {"MAINSPRING_DATABASE_URL": empty_url}
     ports = [free_port() for _ in range(3)]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     children = [
@@ -102,7 +87,7 @@ async def test_servers_schedulers_and_workers_that_start_together_share_one_clus
 
         await eventually(all_ran, SLOW, "every job has run")
         await eventually(_ticked(http, urls[1]), SLOW, "the application's schedule has fired at least twice")
-    await _nothing_is_there_twice(empty_database)
+    await _nothing_is_there_twice(empty_url)
 
 
 async def _nothing_is_there_twice(database_url: str) -> None:

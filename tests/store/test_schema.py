@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from mainspring.domain.errors import Conflict
-from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import known_migrations, migrate
 
 from .schema_snapshot import RENEWAL, SNAPSHOT, dump
@@ -25,17 +22,6 @@ LANDED = {
     "0003_replays": "e1df5dc9efc663082dfc82b7047f426ee4be670c680bc5f9251b777aaabb8a86",
     "0004_submit": "a631a17fcc77fff813e7b3dc236d4a6a0a93c2d830767f0ce7bbac22dafa112c",
 }
-
-
-@pytest.fixture
-async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """A database with nothing in it."""
-    name = f"empty_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name}")
-    yield postgres.url(name)
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
 
 
 def all_names() -> list[str]:
