@@ -44,7 +44,10 @@ async def test_follow_goes_on_through_a_retry_and_a_named_attempt_ends_with_it(
         order = await a_run(worker, retry={"max_attempts": 3, "base": "1ms", "backoff": "constant"})
         follower, first_only = Follower(api, order.run_id), Follower(api, order.run_id)
         reading = asyncio.gather(follower.run(), first_only.run(attempt=1))
-        await ship(worker, chunk(order, 0, b"first\n", truncated=True, end=True))
+        await ship(worker, chunk(order, 0, b"first\n"))
+        # A reader begins with the newest attempt: both have begun before there is a second.
+        await until(lambda: follower.output == first_only.output == "first\n")
+        await ship(worker, chunk(order, 6, b"", truncated=True, end=True))
         await worker.report(outcome(order, "FAILED", error="no"))
         (again,) = await claim_soon(worker)
         await ship(worker, chunk(again, 0, b"second\n"))
