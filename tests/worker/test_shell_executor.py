@@ -22,6 +22,7 @@ from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.executors.shell import ShellExecutor
 from mainspring.worker.watchdog_link import WatchdogLink
+from tests.operations.waiting import until
 
 from .exchange_server import an_order
 from .processes import alive, ended_soon, written
@@ -258,8 +259,9 @@ def test_cancelled_means_that_every_process_is_gone_whatever_it_did(tmp_path: Pa
 
 
 def test_kill_all_ends_everything_at_once(tmp_path: Path) -> None:
-    async def kill(executor: ShellExecutor, _: Attempt) -> None:
+    async def kill(executor: ShellExecutor, attempt: Attempt) -> None:
         (pid,) = map(int, await written(tmp_path / "ready"))
+        await until(lambda: attempt.kill is not None)  # the command may write before its start is known here
         executor.kill_all()
         assert await ended_soon(pid)
 
