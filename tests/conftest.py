@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
@@ -31,6 +32,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "mainspring"))
 
 # A machine that stands still must not end a test's transaction. In production two seconds are all that others can wait.
 HOT_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
+
+# Between its lease round and its fire a test may stand still for longer than the three seconds of a lease.
+LONG_LEASES = Timing(lease_ttl=600.0)
 
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"
@@ -110,7 +114,7 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 @pytest.fixture
 async def assembly(database_url: str) -> AsyncIterator[Assembly]:
     """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
-    put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
+    put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
     yield put_together
     await put_together.close()
 

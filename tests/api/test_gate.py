@@ -17,6 +17,7 @@ from mainspring.store import tokens
 from tests.api.bookkeeping import problem, rows
 from tests.conftest import TOKEN
 from tests.operations.servers import another_server
+from tests.processes.cluster import SLOW, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -73,8 +74,11 @@ async def test_a_wrong_token_opens_nothing(stranger: httpx.AsyncClient) -> None:
 async def test_health_is_open(stranger: httpx.AsyncClient) -> None:
     up = await stranger.get("/healthz")
     assert (up.status_code, up.json()["status"]) == (200, "ok")
-    ready = await stranger.get("/readyz")
-    assert ready.json()["checks"]["database"] == "ok"
+
+    async def ready() -> bool:
+        return (await stranger.get("/readyz")).json()["checks"]["database"] == "ok"
+
+    await eventually(ready, SLOW, "the database has answered in time")
 
 
 async def test_a_foreign_host_is_refused_even_with_a_token(api: httpx.AsyncClient) -> None:

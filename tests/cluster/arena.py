@@ -137,11 +137,12 @@ class Arena:
         """The link through which a worker (by its seat's name), or all clients, reach the servers."""
         return self._balancers[name]
 
-    def client(self, timeout: float = 3.0) -> httpx.AsyncClient:
+    def client(self, timeout: float = 3.0, transport: httpx.AsyncHTTPTransport | None = None) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.balancer().port}",
             headers={"Authorization": f"Bearer {TOKEN}"},
             timeout=timeout,
+            transport=transport,
         )
 
     # -- life and death
@@ -228,8 +229,8 @@ class Arena:
         async with self._witness_lock:
             try:
                 if self._witness is None or self._witness.is_closed():
-                    self._witness = await asyncpg.connect(self.postgres.url(), timeout=5)
-                return await self._witness.fetch(query, *arguments, timeout=20)
+                    self._witness = await asyncpg.connect(self.postgres.url(), timeout=60)
+                return await self._witness.fetch(query, *arguments, timeout=60)
             except AWAY:
                 if self._witness is not None:
                     self._witness.terminate()

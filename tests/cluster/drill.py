@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.cluster.arena import Arena, Shape
 from tests.cluster.faults import FAULTS, Injector
-from tests.cluster.history import FAILED, SUCCESS, History, Violation
+from tests.cluster.history import FAILED, QUIET, SUCCESS, History, Machine, Violation
 from tests.cluster.load import Clients, Load
 from tests.cluster.recovery import at_rest
 from tests.cluster.rules import judge
@@ -72,16 +72,18 @@ def _longest(seconds: list[float | None]) -> str:
     return f"{max(value for value in seconds if value is not None):.2f}" if seconds else "-"
 
 
-async def drill(seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0) -> Outcome:
+async def drill(
+    seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0, machine: Machine = QUIET
+) -> Outcome:
     """Run the faults, each group at the same time, on a cluster of its own, and judge what happened."""
-    chance = random.Random(seed)
     with StallWatch() as watch:
-        return await _drilled(seed, shape, faults, rate, chance, watch)
+        return await _drilled(seed, shape, faults, rate, machine, watch)
 
 
 async def _drilled(
-    seed: int, shape: Shape, faults: Iterable[Sequence[str]], rate: float, chance: random.Random, watch: StallWatch
+    seed: int, shape: Shape, faults: Iterable[Sequence[str]], rate: float, machine: Machine, watch: StallWatch
 ) -> Outcome:
+    chance = random.Random(seed)
     async with Arena(shape) as arena, arena.client() as http:
         clients = Clients(http)
         load = Load(clients, arena.ledger, seed, rate)
@@ -95,7 +97,7 @@ async def _drilled(
         await load.stop()
         rested = await at_rest(arena, _REST)
         history = await gather(arena, clients.calls)
-        history.stalls = list(watch.windows)
+        history.stalls, history.machine = list(watch.windows), machine
         violations = judge(history)
         if not rested and not violations:
             violations.append(Violation("L5", "the cluster did not come to rest"))

@@ -102,7 +102,7 @@ def pause(role: str, seconds: float) -> Fault:
 async def pause_worker_with_child(injector: Injector) -> None:
     """The worker is stopped in the middle of a shell run that would go on for long after the run was given away."""
     arena = injector.arena
-    call = await injector.clients.submit({"command": shell_command(str(arena.ledger), 150), "timeout": "60s"})
+    call = await injector.clients.submit({"command": shell_command(str(arena.ledger), 200), "timeout": "60s"})
     if call.result != "ok":
         return
     found: list[str] = []
@@ -122,7 +122,7 @@ async def pause_worker_with_child(injector: Injector) -> None:
         return
     async with injector.fault("SIGSTOP worker, its child runs on", child.label):
         child.pause()
-        await asyncio.sleep(RESCUE + 3.0)
+        await asyncio.sleep(RESCUE + 8.0)  # for much longer than a watchdog may be late on a busy machine
         child.go_on()
 
 

@@ -124,6 +124,20 @@ class Violation:
         return f"{self.rule}: {self.words}"
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the machine itself may add: seconds to every bound, and seconds for which a process that must be gone may
+    still be seen (on a quiet one the error of the clocks: the ledger's, the database's, and that of /proc/uptime)."""
+
+    late: float = 0.0
+    lingering: float = 0.05
+
+
+# One that stands still as a whole is noticed and excused (`stalls`). On a busy one each process may do so by itself.
+QUIET = Machine()
+BUSY = Machine(late=60.0, lingering=4.0)
+
+
 @dataclass
 class History:
     events: list[Event]
@@ -138,6 +152,7 @@ class History:
     keys: dict[str, str] = field(default_factory=dict)
     offset: float = 0.0
     at_rest: bool = True
+    machine: Machine = QUIET
 
     def of(self, table: str) -> list[Event]:
         return self._by_table[table]
@@ -199,7 +214,7 @@ class History:
         for begin, over in self._excuses:
             if begin <= end and over >= start:
                 end = max(end, over + grace)
-        return end
+        return end + self.machine.late
 
     @cached_property
     def _excuses(self) -> list[tuple[float, float]]:

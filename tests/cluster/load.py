@@ -92,8 +92,9 @@ class Load:
 
     async def start(self) -> None:
         for job_id, body in RECURRING.items():
-            call = await self._clients.submit({"task": "note", "job_id": job_id, **body})
-            assert call.status == 201, call
+            keyed = {"task": "note", "job_id": job_id, "idempotency_key": job_id, **body}
+            call = await self._clients.submit(keyed)
+            assert call.result == "ok", call
         self._go(self._run())
         self._go(self._steer())
 

@@ -24,6 +24,7 @@ from mainspring.store import fires
 from mainspring.store.queries import load
 
 _FIRES = ("fire_one_time", "lock_due", "fire_recurring")
+AFTER_THE_STOP = "the fire that was held up is over"
 _CLAIMS = ("claim_from_lane", "claim_from_lanes")
 
 
@@ -86,10 +87,15 @@ def stop_before(function: str, job_id: str) -> None:
     armed = [True]
 
     async def stopping(connection: Any, node_id: Any, leases: Any, due: Any) -> Any:
-        if armed and any(job.job_id == job_id for job in due):
-            armed.clear()
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return await original(connection, node_id, leases, due)
+        if not armed or all(job.job_id != job_id for job in due):
+            return await original(connection, node_id, leases, due)
+        armed.clear()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            return await original(connection, node_id, leases, due)
+        finally:
+            sys.stderr.write(f"{AFTER_THE_STOP}\n")
+            sys.stderr.flush()
 
     setattr(fires, function, stopping)
 

@@ -94,7 +94,7 @@ def _cancels_are_kept(history: History) -> Iterator[str]:
                 finished = [
                     line.at for line in history.lines if line.run == call.target and line.what in ("end", "fail")
                 ]
-                if not finished or min(finished) > call.ended + 4.0:
+                if not finished or min(finished) > call.ended + 4.0 + history.machine.late:
                     yield f"run {call.target} ended as {event.new['state']} after its cancel was acknowledged"
 
 
@@ -116,7 +116,7 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
         took = ended.at - ended.asked_at
         if ended.code != 0:
             yield f"{ended.process} was asked to stop and exited with {ended.code}"
-        if took > _DRAIN[ended.role]:
+        if took > _DRAIN[ended.role] + history.machine.late:
             yield f"{ended.process} took {took:.1f} s to stop"
         left = lost & set(history.workers.get(ended.process, ()))
         if left and ended.code == 0 and not _hindered(history, ended):

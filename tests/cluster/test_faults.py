@@ -1,6 +1,7 @@
-"""A short, seeded selection of the faults, each group on a cluster of its own: no violation, and recovery in time.
+"""A short, seeded selection of the faults, each group on a cluster of its own: no violation, and recovery.
 
-`make faults MINUTES=10` runs all of them, at random and two at a time.
+`make faults MINUTES=10` runs all of them, at random and two at a time, and holds them to the seconds that are promised.
+Here the machine may be busy with other tests, and each process may stand still for a while by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cluster.arena import Shape
 from tests.cluster.drill import drill
+from tests.cluster.history import BUSY
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +33,7 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("kind", SELECTION)
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
-    outcome = await drill(SEED, SMALL, SELECTION[kind])
+    outcome = await drill(SEED, SMALL, SELECTION[kind], machine=BUSY)
     assert not outcome.violations, str(outcome)
     assert len(outcome.history.births) > 50, "there was no load to speak of"
     assert all(injection.recovery is not None for injection in outcome.history.injections), str(outcome)

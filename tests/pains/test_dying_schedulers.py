@@ -10,6 +10,7 @@ import pytest
 
 from mainspring.domain.job import Overlap
 from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.ids import uuid7
 from mainspring.store import leases
 from mainspring.store.pool import AWAY, Store
 from tests.scheduler.a_node import Node, a_node
@@ -97,7 +98,8 @@ async def test_a_change_of_leader_loses_no_fire(
     first = node.now - 3 * SECOND
     await a_job(connection, lane_id, "ticker", every(1, first), first, overlap=Overlap.ALLOW)
     await lapse(connection)
-    successor = await a_node(store, connection)
+    successor = Node(store, node.now, uuid7())  # at the same moment, however long the test has taken so far
+    successor.held = await leases.take(connection, successor.node_id, range(128), 600.0)
     assert await node.turn() == 0
     assert await successor.turn() == 4
     fired = [row["scheduled_for"] for row in await live(connection)]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 
@@ -23,6 +24,15 @@ START = 90.0
 SLOW = 60.0
 
 
+# A job that was sent again, because the answer to the first time was a 503, is answered with 200.
+TAKEN = (200, 201)
+
+
+def with_key(job: dict[str, Any]) -> dict[str, Any]:
+    """A job that may be sent again."""
+    return {"idempotency_key": uuid4().hex, **job}
+
+
 async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str) -> T:
     """Look again and again until the answer is truthy; a failure names what was waited for."""
     deadline = time.monotonic() + within
@@ -33,13 +43,16 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str)
     return found
 
 
+DEAD = ("Z", "X")  # the states of a process that is over and merely waits to be reaped
+
+
 def process_is_alive(pid: int) -> bool:
     """Alive and not merely waiting to be reaped."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
-    return state not in ("Z", "X")
+    return state not in DEAD
 
 
 class Cluster:
@@ -55,7 +68,7 @@ class Cluster:
         self._children: list[subprocess.Popen[bytes]] = []
         self._logs: dict[int, Path] = {}
         self.http = httpx.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=_patient()
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=Patient()
         )
 
     async def server(self, port: int | None = None) -> subprocess.Popen[bytes]:
@@ -99,9 +112,15 @@ class Cluster:
         return child
 
     async def submit(self, **fields: Any) -> str:
-        answer = await self.http.post("/v1/jobs", json=fields)
-        assert answer.status_code == 201, answer.text
+        answer = await self.http.post("/v1/jobs", json=with_key(fields))
+        assert answer.status_code in TAKEN, answer.text
         return str(answer.json()["job_id"])
+
+    async def submit_all(self, jobs: list[dict[str, Any]]) -> list[str]:
+        """As one batch."""
+        answer = await self.http.post("/v1/jobs:batch", json=[with_key(job) for job in jobs], timeout=120)
+        assert answer.status_code in TAKEN, answer.text
+        return list(answer.json()["job_ids"])
 
     async def latest_run(self, job_id: str) -> dict[str, Any]:
         answer = await self.http.get(f"/v1/jobs/{job_id}/status")
@@ -167,5 +186,18 @@ class Cluster:
         return {worker["worker_id"] for worker in answer.json()["workers"] if worker["state"] == "LIVE"}
 
 
-def _patient() -> httpx.AsyncHTTPTransport:
-    return httpx.AsyncHTTPTransport(retries=3)
+class Patient(httpx.AsyncHTTPTransport):
+    """Asks again while a server says that its database is away, as every client does: on a busy machine PostgreSQL may
+    stand still for longer than the server waits for it. What must not happen twice needs a key."""
+
+    def __init__(self) -> None:
+        super().__init__(retries=3)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        deadline = time.monotonic() + SLOW
+        while True:
+            answer = await super().handle_async_request(request)
+            if answer.status_code != 503 or request.url.path == "/readyz" or time.monotonic() > deadline:
+                return answer
+            await answer.aclose()
+            await asyncio.sleep(0.1)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.stalls import StallWatch
-from tests.processes.cluster import SLOW, Cluster, eventually, process_is_alive
+from tests.processes.cluster import DEAD, SLOW, Cluster, eventually, process_is_alive
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_ten_seconds(cluster: Cluster) -> None:
+async def test_a_killed_workers_child_is_gone_before_another_attempt_runs(cluster: Cluster) -> None:
+    """Long before: its watchdog ends it at once, and the run is given to another when the lease is over. How long that
+    may take is the matter of tests/upkeep/test_run_rescuer.py and, in seconds, of `make faults`."""
     await cluster.server()
     doomed = await cluster.worker()
-    note = cluster.folder / "pids"
-    job_id = await cluster.submit(command=f"setsid sleep 300 & echo $$ $! >> {note}; sleep 300")
+    note, seen = cluster.folder / "pids", cluster.folder / "seen"
+    look = f"for pid in $(cat {note} 2>/dev/null); do cat /proc/$pid/stat; done >> {seen} 2>/dev/null"
+    job_id = await cluster.submit(command=f"{look}; setsid sleep 300 & echo $$ $! >> {note}; sleep 300")
 
     async def started() -> list[int]:
         return _pids(note, 0)
@@ -35,13 +36,11 @@ async def test_a_killed_workers_child_is_gone_and_another_attempt_runs_within_te
     async def again() -> list[int]:
         return _pids(note, 1)
 
-    with StallWatch() as machine:
-        killed_at = time.monotonic()
-        os.kill(doomed.pid, signal.SIGKILL)
-        await eventually(gone, SLOW, "the killed worker's processes are gone")
-        assert time.monotonic() - killed_at - machine.stood_still < 5, "before its lease would have ended"
-        await eventually(again, SLOW, "another attempt runs")
-        assert time.monotonic() - killed_at - machine.stood_still < 10
+    os.kill(doomed.pid, signal.SIGKILL)
+    await eventually(gone, SLOW, "the killed worker's processes are gone")
+    await eventually(again, SLOW, "another attempt runs")
+    found = [line.rpartition(")")[2].split()[0] for line in seen.read_text().splitlines()]
+    assert set(found) <= set(DEAD), "the second attempt has found a process of the first alive"
     run = await cluster.latest_run(job_id)
     assert (run["status"], run["attempt_number"]) == ("RUNNING", 2)
 
@@ -72,7 +71,9 @@ async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unr
     await cluster.worker()
     note = cluster.folder / "seconds"
     job_id = await cluster.submit(
-        command=f'echo "$MAINSPRING_SCHEDULED_FOR" >> {note}', schedule="* * * * * *", overlap="allow"
+        command=f'echo "$MAINSPRING_SCHEDULED_FOR/$MAINSPRING_ATTEMPT" >> {note}',
+        schedule="* * * * * *",
+        overlap="allow",
     )
 
     async def three_ran() -> bool:
@@ -82,6 +83,7 @@ async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unr
     server.send_signal(signal.SIGKILL)
     server.wait()
     await cluster.server()
+    await cluster.worker()  # without a server for long, which a slow machine may cause, the first one may have ended
     before = len(_lines(note))
 
     async def three_more() -> bool:
@@ -99,6 +101,7 @@ async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unr
     moments = sorted(datetime.fromisoformat(run["scheduled_for"]) for run in runs)
     assert len(moments) == len(set(moments)), "a fire time has two runs"
     ran = _lines(note)
+    # A slow machine may have taken the worker for lost, and have tried a second again; that is another attempt.
     assert len(ran) == len(set(ran)), "a second ran twice"
     for gap in missed:
         first, last = datetime.fromisoformat(gap["first"]), datetime.fromisoformat(gap["last"])

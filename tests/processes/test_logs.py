@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 
 import pytest
@@ -84,12 +83,12 @@ async def test_a_server_that_stops_ends_at_once_and_a_reader_goes_on_at_its_succ
 
     following = asyncio.create_task(follow())
     await begun.wait()
-    asked = time.monotonic()
     server.send_signal(signal.SIGTERM)
     await asyncio.to_thread(server.wait, SLOW)
-    assert time.monotonic() - asked < 8, "it would wait for 10 s for those whom it has not sent away"
+    assert "timeout graceful shutdown exceeded" not in cluster.said(server), "it has sent all readers away itself"
     go(cluster)
     await cluster.server()
+    await cluster.worker()  # without a server for long, which a slow machine may cause, the first one may have ended
     async with asyncio.timeout(120):
         await following
     run = await cluster.ended(job_id)
@@ -107,6 +106,7 @@ async def test_a_log_is_whole_although_its_server_was_killed(cluster: Cluster) -
     server.wait()
     go(cluster)
     await cluster.server()
+    await cluster.worker()  # as above
     assert (await cluster.ended(job_id))["status"] == "SUCCESS"
     assert await text(cluster, run_id) == COUNTED
 

@@ -50,7 +50,7 @@ async def test_a_result_that_does_not_come_in_time_is_a_timeout_that_says_why(cl
         with Client(cluster.url, TOKEN) as client:
             handle = client.submit(task="nobody.offers.this")
             with pytest.raises(TimeoutError, match=r"is still QUEUED \(no worker offers task nobody.offers.this\)"):
-                handle.result(timeout=0.3)
+                handle.result(timeout=2)
             assert handle.status() == "QUEUED"
             handle.cancel()
             with pytest.raises(RunFailed, match="cancelled before it started") as caught:

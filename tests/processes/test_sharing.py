@@ -14,8 +14,8 @@ from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
 
-# Many quick runs, so that the worker fetches in advance, and then ones that block its slots. The first of those makes
-# the other worker idle. Each process counts for itself, so that the other worker finds them all quick.
+# Many quick runs, so that the worker fetches in advance, and then ones that block its slots. The one that takes the
+# last slot makes the other worker idle. Each process counts for itself, so that the other worker finds them all quick.
 TASKS = """
 import asyncio, os
 from mainspring import Mainspring
@@ -33,12 +33,13 @@ async def until(name):
         await asyncio.sleep(0.01)
 
 @app.task
-async def step(number: int, quick: int) -> None:
+async def step(number: int, quick: int, slots: int) -> None:
     global started
     mark(f"{number}:{os.getpid()}")
     started += 1
-    if started > quick:
+    if started == quick + slots:
         open("idle", "w").close()
+    if started > quick:
         await until("gate")
 
 @app.task
@@ -69,10 +70,10 @@ class Workers:
     async def play(self) -> None:
         """From the first quick run to the last held one: each starts once, and those for which the busy worker has no
         slot start at the other."""
-        await self._submit([{"task": "plug", "required_labels": {"plugged": "yes"}}] * 4)
+        await self.cluster.submit_all([{"task": "plug", "required_labels": {"plugged": "yes"}}] * 4)
         await eventually(lambda: self._started("plug", 4), SLOW, "the other worker is full")
-        payloads = [{"number": number, "quick": QUICK} for number in range(QUICK + HELD)]
-        await self._submit([{"task": "step", "payload": payload} for payload in payloads])
+        payloads = [{"number": number, "quick": QUICK, "slots": SLOTS} for number in range(QUICK + HELD)]
+        await self.cluster.submit_all([{"task": "step", "payload": payload} for payload in payloads])
         await eventually(lambda: self._started("", QUICK + HELD + 4), SLOW, "every run has started")
         (self.place / "gate").touch()
         marks = [line.split(":") for line in self._marks()]
@@ -81,11 +82,6 @@ class Workers:
         by_process = Counter(pid for _, pid in steps)
         assert by_process == {self.busy.pid: QUICK + SLOTS, self.other.pid: HELD - SLOTS}
         await eventually(self._all_succeeded_at_first, SLOW, "every run has succeeded, with its first attempt")
-
-    async def _submit(self, jobs: list[dict[str, object]]) -> list[str]:
-        answer = await self.cluster.http.post("/v1/jobs:batch", json=jobs)
-        assert answer.status_code == 201, answer.text
-        return list(answer.json()["job_ids"])
 
     async def _all_succeeded_at_first(self) -> bool:
         answer = await self.cluster.http.get("/v1/runs", params={"task": "step", "limit": QUICK + HELD})

@@ -73,6 +73,13 @@ async def line_of(story: asyncio.StreamReader) -> list[str]:
     return (await story.readline()).decode().split()
 
 
+def let_seconds_pass(seconds: float) -> None:
+    """By the clock of the event loop."""
+    loop = asyncio.get_running_loop()
+    loop_time = loop.time
+    loop.time = lambda: loop_time() + seconds  # type: ignore[method-assign]
+
+
 def child_argv(name: str, fifo: Path, manner: str = "obedient") -> tuple[str, ...]:
     return (sys.executable, "-S", "-c", CHILD, name, str(fifo), manner)
 
@@ -146,10 +153,13 @@ def test_a_child_that_will_not_end_is_killed_after_its_grace(folder: Path) -> No
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
             supervisor = Supervisor()
-            supervisor.start(program("worker", folder / "story", "stubborn", grace=0.1))
+            supervisor.start(program("worker", folder / "story", "stubborn", grace=30.0))
             _, _, pid = await line_of(story)
-            await supervisor.stop()
-            assert await line_of(story) == ["worker", "ended"]
+            stop = asyncio.create_task(supervisor.stop())
+            assert await line_of(story) == ["worker", "ended"]  # it was asked, and stays
+            assert not stop.done()
+            let_seconds_pass(31.0)
+            await stop
             with pytest.raises(ProcessLookupError):
                 os.kill(int(pid), 0)
 

@@ -160,6 +160,6 @@ if importlib.util.find_spec("greenlet"):  # what SQLAlchemy's async side is made
     ON_POSTGRES["sqlalchemy async session"] = _alchemy_async(session=True)
 ON_SQLITE: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
     "sqlite3": open_sqlite,
-    "sqlalchemy on sqlite": _alchemy(lambda place: f"sqlite:///{place.sqlite}", session=False),
+    "sqlalchemy on sqlite": _alchemy(lambda place: f"sqlite:///{place.sqlite}?timeout=60", session=False),
 }
 ALL = ON_POSTGRES | ON_SQLITE

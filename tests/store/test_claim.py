@@ -77,9 +77,9 @@ async def test_what_stands_before_the_bound_is_left_for_the_full_look(
     connection: asyncpg.Connection, lanes: int
 ) -> None:
     lane_ids = [await a_lane(connection, task=f"work-{number}") for number in range(lanes)]
-    await queued(connection, lane_ids[0], waited=60)
+    await queued(connection, lane_ids[0], waited=600)
     [run_id] = await queued(connection, lane_ids[0], waited=1)
-    bound = await connection.fetchval("select clock_timestamp() - interval '30 s'")
+    bound = await connection.fetchval("select clock_timestamp() - interval '300 s'")
     taken = await runs.claim(connection, [(lane_id, 1, bound) for lane_id in lane_ids], 5, uuid7(), 1)
     assert [row["run_id"] for row in taken] == [run_id]
     assert len(await runs.claim(connection, [(lane_id, 1, BEGINNING) for lane_id in lane_ids], 5, uuid7(), 1)) == 1
@@ -127,7 +127,7 @@ async def test_a_locked_run_is_passed_over_and_not_waited_for(
     [old] = await queued(connection, lane_ids[0], waited=60)
     [young] = await queued(connection, lane_ids[0])
     other = await asyncpg.connect(database_url)
-    await connection.execute("set lock_timeout = '2s'")
+    await connection.execute("set lock_timeout = '30s'")
     async with other.transaction():
         await runs.lock_run(other, DEFAULT_TENANT, old)
         [row] = await claim(connection, lane_ids, 1, uuid7())

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
 from asyncio import create_task, sleep, start_server, wait_for
 from asyncio.streams import StreamReader, StreamWriter
 
-import asyncpg
 import pytest
 
 from mainspring.store.pulse import Pulse
+from tests.processes.cluster import SLOW, eventually
 
 pytestmark = pytest.mark.anyio
-BACKEND = (
-    "select pid from pg_stat_activity where application_name = 'mainspring pulse' and datname = current_database()"
-)
 
 
-async def test_a_postgresql_that_does_not_answer_is_away_until_it_does(
-    database_url: str, connection: asyncpg.Connection
-) -> None:
-    pulse, told = Pulse(database_url), []
+async def a_pulse(database_url: str) -> tuple[Pulse, int]:
+    """One that has had its answer, and the backend that gave it."""
+    pulse = Pulse(database_url)
+    await eventually(pulse.run_once, SLOW, "PostgreSQL answers")
+    assert pulse._connection is not None
+    return pulse, pulse._connection.get_server_pid()
+
+
+async def test_a_postgresql_that_does_not_answer_is_away_until_it_does(database_url: str) -> None:
+    pulse, backend = await a_pulse(database_url)
+    told: list[float] = []
     pulse.on_away(lambda: told.append(time.monotonic()))
-    assert await pulse.run_once()
-    backend = await connection.fetchval(BACKEND)
     os.kill(backend, signal.SIGSTOP)
     try:
         asked = time.monotonic()
@@ -34,7 +37,7 @@ async def test_a_postgresql_that_does_not_answer_is_away_until_it_does(
         assert pulse.away and told[0] - asked >= 1.0
     finally:
         os.kill(backend, signal.SIGCONT)
-    assert await pulse.run_once()
+    await eventually(pulse.run_once, SLOW, "PostgreSQL answers again")
     assert not pulse.away
     await pulse.close()
 
@@ -49,12 +52,10 @@ async def test_one_that_does_not_even_greet_is_away() -> None:
     server.close()
 
 
-async def test_a_machine_that_stood_still_has_not_lost_its_database(
-    database_url: str, connection: asyncpg.Connection
-) -> None:
-    pulse = Pulse(database_url)
-    assert await pulse.run_once()
-    backend = await connection.fetchval(BACKEND)
+async def test_a_machine_that_stood_still_has_not_lost_its_database(database_url: str) -> None:
+    pulse, backend = await a_pulse(database_url)
+    assert pulse._connection is not None
+    answers = pulse._connection._transport.get_extra_info("socket")
     os.kill(backend, signal.SIGSTOP)
     try:
         asking = create_task(pulse.run_once())
@@ -62,5 +63,6 @@ async def test_a_machine_that_stood_still_has_not_lost_its_database(
         threading.Event().wait(2.0)  # nothing in this process moves, and nothing of PostgreSQL's
     finally:
         os.kill(backend, signal.SIGCONT)
+    select.select([answers], [], [], SLOW)  # it is PostgreSQL that wakes up first
     assert await asking
     await pulse.close()

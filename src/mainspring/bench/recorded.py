@@ -15,7 +15,7 @@ from mainspring.bench.arena import until
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.transitions import StoredState
 
-_STALL = 15.0
+_STALL = 60.0  # ends a bench that hangs
 
 
 async def watch(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
