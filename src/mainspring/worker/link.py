@@ -32,6 +32,7 @@ _LOG_STORE_DOWN = "log_store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
 _STALE = "stale_exchange"
 _PERHAPS_LATER = (401, 403, 429)
+_CONTENTS = (400, 413, 422)
 _MOST_IDLE = 2
 # So much later than asked for is late: whoever starts an exchange meanwhile goes elsewhere. A worker that gave up only
 # when the time limit ends, after two beats, would lose its lease to one server that hangs.
@@ -61,11 +62,14 @@ class Overtaken(AnswerLost):
 
 
 class Refused(LinkError):
-    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will."""
+    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will.
+    `contents`: something in the request is wrong, or too large; what else was in it may be taken without it."""
 
-    def __init__(self, detail: str, status: int = 0) -> None:
+    def __init__(self, detail: str, problem: Problem) -> None:
         super().__init__(detail)
-        self.final = status not in _PERHAPS_LATER
+        self.problem = problem
+        self.final = problem.status not in _PERHAPS_LATER
+        self.contents = problem.status in _CONTENTS
 
 
 class IncarnationLost(LinkError):
@@ -110,14 +114,15 @@ class Link:
         due = time.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
         try:
-            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply)
+            carries = bool(request.outcomes or request.progress)
+            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply, carries=carries)
         finally:
             server.due.remove(due)
 
     async def ship(self, shipment: bytes) -> LogReceipt:
         """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
         server = self._servers[self._rota.current]
-        return await self._talk(server, server.logs_head, shipment, _decode_receipt)
+        return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
 
     def leave(self, address: str) -> None:
         """This server does not answer, and another one does: use that, also for what waits there now."""
@@ -137,13 +142,18 @@ class Link:
             server = self._servers[self._rota.current]
         return server
 
-    async def _talk(self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T]) -> T:
+    async def _talk(
+        self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T], *, carries: bool
+    ) -> T:
+        """Of what `carries` something, the server may refuse the contents: that is no trouble of the server's."""
         try:
             answer = _decoded(decode, *await self._ask(server, head, body))
         except (IncarnationLost, Overtaken):
             self._rota.answered()  # they come from the database: another server would say the same
             raise
         except LinkError as error:
+            if carries and isinstance(error, Refused) and error.contents:
+                raise
             if self._rota.failed(server.address):
                 log.warning("going to another server", server=self._rota.current, left=server.address, why=str(error))
             raise
@@ -226,9 +236,12 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
             raise AnswerLost(f"the answer cannot be read: {error}") from None
     try:
         problem = _decode_problem(body)
+        problem.status = status
         code, detail = problem.code, f"{status} {problem.code}: {problem.detail}"
     except msgspec.MsgspecError:
-        code, detail = "", f"{status}: {body[:200].decode('utf-8', 'replace')}"
+        text = body[:200].decode("utf-8", "replace")
+        problem = Problem(type="about:blank", title="", status=status, code="", detail=text)
+        code, detail = "", f"{status}: {text}"
     if status == 409 and code in _DEAD_INCARNATION:
         raise IncarnationLost(detail)
     if status == 503 and code == _STORE_DOWN:
@@ -239,4 +252,4 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
         raise Overtaken(detail)
     if status >= 500 or status < 400:
         raise AnswerLost(detail)
-    raise Refused(detail, status)
+    raise Refused(detail, problem)
