@@ -1,7 +1,8 @@
 """The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer.
 
-Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. The
-worker goes on as the same incarnation: an exchange may be repeated at any server of the database.
+Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. It is
+told when to go back to a better one (homing.py). The worker goes on as the same incarnation: an exchange may be
+repeated at any server of the database.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class IncarnationLost(LinkError):
 
 
 class Link:
-    """`servers` is one address, or several with commas between them; the first is used first. `beside` is another link
-    to them, with more patience: it gives up a late server together with this one."""
+    """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
+    with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
 
     def __init__(self, servers: str, token: str, *, timeout: float, beside: Link | None = None) -> None:
         addresses = split_addresses(servers) or (servers,)
@@ -97,6 +98,12 @@ class Link:
     def servers(self) -> int:
         """How many there are."""
         return len(self._servers)
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """Servers to go back to, the best first, once they are ready."""
+        beside = () if self._beside is None else self._beside.better
+        return max(self._rota.better, beside, key=len)
 
     @property
     def untried(self) -> bool:
@@ -123,6 +130,27 @@ class Link:
         """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
         server = self._servers[self._rota.current]
         return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
+
+    async def is_ready(self, address: str, within: float) -> bool:
+        """Ask a server whether it makes progress: a small question that needs no token."""
+        server = self._servers[address]
+        try:
+            async with asyncio.timeout(within):
+                connection = await server.connect()
+                try:
+                    status, _ = await connection.ask(server.ready_head, b"")
+                finally:
+                    connection.close()
+        except (OSError, httptools.HttpParserError):  # a TimeoutError is an OSError
+            return False
+        return status == 200
+
+    def move(self, address: str) -> bool:
+        """Use this better server from the next exchange on; False when it is none."""
+        moved = self._rota.go_to(address)
+        if self._beside is not None:
+            moved = self._beside.move(address) or moved
+        return moved
 
     def leave(self, address: str) -> None:
         """This server does not answer, and another one does: use that, also for what waits there now."""
@@ -199,6 +227,7 @@ class _Server:
         self._server = HttpServer(address)
         self.exchange_head = self._server.post("/v1/exchange", token)
         self.logs_head = self._server.post("/v1/exchange/logs", token)
+        self.ready_head = self._server.get("/readyz")
 
     @property
     def late(self) -> bool:
@@ -209,6 +238,9 @@ class _Server:
             connection = self.idle.pop()
             if connection.usable:
                 return connection
+        return await self._server.connect()
+
+    async def connect(self) -> HttpConnection:
         return await self._server.connect()
 
     def put_back(self, connection: HttpConnection) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
 from mainspring.worker.appetite import WINDOW
 from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.homing import Homing
 from mainspring.worker.lease_keeper import EXIT_FENCED, LeaseKeeper
 from mainspring.worker.ledger import Flight, Ledger
 from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
@@ -59,9 +61,11 @@ class Worker:
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
         self._link = link
+        self._homing = Homing(link, timing, chance)
         self._watchdog = watchdog
         self._timing = timing
         self._limits = dict(limits or {})
@@ -99,6 +103,7 @@ class Worker:
         self._progress.open(self._consider_soon)
         log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
         tidying = asyncio.create_task(self._keep_tidy())
+        homing = asyncio.create_task(self._homing.run())
         leaving = asyncio.create_task(self._left.wait())
         try:
             self._consider()
@@ -107,9 +112,9 @@ class Worker:
                 tidying.result()  # raises: better to end and be started again than to limp
         finally:
             self._left.set()
-            for task in (tidying, leaving, *self._talks):
+            for task in (tidying, homing, leaving, *self._talks):
                 task.cancel()
-            await asyncio.gather(tidying, leaving, *self._talks, return_exceptions=True)
+            await asyncio.gather(tidying, homing, leaving, *self._talks, return_exceptions=True)
             self._link.close()
             self._watchdog.stop()
         return not self._runner.active
@@ -170,6 +175,8 @@ class Worker:
         self._consider()
 
     def _start_exchange(self, now: float) -> None:
+        if self._homing.wish is not None and not self._ledger.flights:
+            self._homing.move()
         flight = self._ledger.compose(
             now,
             holding=self._runner.holding,
