@@ -53,7 +53,8 @@ class TokenBook:
         if len(self._known) > 10_000:
             self._known.clear()
         if before == self._forgotten:  # otherwise it may have been revoked after we read it
-            self._known[digest] = (now + min(_REMEMBER, found.seconds_left or _REMEMBER), found.principal)
+            left = _REMEMBER if found.seconds_left is None else min(_REMEMBER, found.seconds_left)
+            self._known[digest] = (now + left, found.principal)
         return found.principal
 
     def forget_all(self) -> None:

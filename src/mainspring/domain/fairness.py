@@ -3,7 +3,8 @@
 Start-time fair queuing. Each tenant has a virtual time, which rises by one with every run that is taken; the tenant
 with the least is next. Several runs of a tenant stand one behind the other, at its virtual time + 1, + 2 and so on. A
 tenant that comes back after a while starts where the least of those that waited all along stands, so that idleness
-earns no credit; and never before where it stood itself, so that coming one run at a time earns none either.
+earns no credit; and never before where it stood itself, so that coming one run at a time earns none either. Critical
+runs go first, and count like others: who has many of them waits longer with the rest.
 
 All of it may be forgotten at any moment: everybody is equal then.
 """
@@ -50,11 +51,19 @@ class FairShares:
         times.update(found)
         return found
 
-    def taken(self, counts: Mapping[TenantId, int]) -> None:
-        """So many runs of each tenant were taken."""
-        for tenant, count in counts.items():
-            self._times[tenant] = time = self._times.get(tenant, self._latest) + count
-            self._latest = max(self._latest, time)
+    def taken(
+        self, starts: Mapping[TenantId, int], critical: Mapping[TenantId, int], others: Mapping[TenantId, int]
+    ) -> None:
+        """So many critical runs and others of each tenant were taken, all at once, from where they stood."""
+        for counts in (critical, others):
+            for tenant, count in counts.items():
+                self._times[tenant] = time = self._times.get(tenant, self._latest) + count
+                self._latest = max(self._latest, time)
+        # Who stands before the last place that was served has nothing left: it would have been served first. Of others
+        # than critical runs none were taken while a critical one waited.
+        last = max((starts[tenant] + count for tenant, count in (others or critical).items()), default=0)
+        for tenant in starts if others else critical:
+            self._times[tenant] = max(self._times.get(tenant, 0), last - 1)
 
 
 class Rounds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -14,7 +13,7 @@ from mainspring.domain.job import DEFAULT_TIMEOUT, Priority, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.fair_turns import LANES_LOOKED_AT, FairPools, in_fair_order, rank
+from mainspring.operations.fair_turns import LANES_LOOKED_AT, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import Connection, Record
@@ -161,7 +160,7 @@ class Claimer:
         if not rows:
             return []
         lanes: dict[int, Lane] = {lane.lane_id: lane for lane in chosen}
-        pool.shares.taken(Counter(lanes[row["lane_id"]].tenant_id for row in rows))
+        pool.shares.taken(starts, *count_bands(rows, lanes))
         self._note_heads(rows)
         return [await self.order(row) for row in in_fair_order(rows, lanes, starts)]
 

@@ -6,7 +6,7 @@ given by one pool, where nobody else had anything to do, is not held against it 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -81,6 +81,15 @@ def in_fair_order(rows: Sequence[Record], lanes: Mapping[int, Lane], starts: Map
         place = places[band, tenant] = places.get((band, tenant), 0) + 1
         keyed.append((band, starts[tenant] + place, moment, index))
     return [rows[index] for *_, index in sorted(keyed)]
+
+
+def count_bands(rows: Sequence[Record], lanes: Mapping[int, Lane]) -> tuple[Counter[TenantId], Counter[TenantId]]:
+    """How many of these rows are critical, and how many are not, by tenant."""
+    bands: tuple[Counter[TenantId], Counter[TenantId]] = (Counter(), Counter())
+    for row in rows:
+        lane = lanes[row["lane_id"]]
+        bands[lane.priority != Priority.CRITICAL][lane.tenant_id] += 1
+    return bands
 
 
 def _bands(lanes: Sequence[Lane]) -> tuple[list[Lane], list[Lane]]:
