@@ -124,6 +124,16 @@ async def test_a_shared_worker_is_woken_by_any_tenant(tenants: Tenants, assembly
         assert [order.job_id for order in (await parked).runs] == made
 
 
+async def test_many_lanes_of_one_tenant_do_not_crowd_anothers_out_of_what_servers_tell_each_other(
+    assembly: Assembly,
+) -> None:
+    signals = Signals(assembly.store)
+    signals.ready({lane_id: 1 for lane_id in range(1, 251)})
+    told = [message.removeprefix("ready ").split(",") for message in signals._take()]
+    assert [len(part) for part in told] == [100, 100, 50]
+    assert [word for part in told for word in part] == [f"{lane_id}:1" for lane_id in range(1, 251)]
+
+
 async def test_a_burst_of_one_tenant_and_a_run_of_another_are_all_taken(tenants: Tenants, assembly: Assembly) -> None:
     workers = [await tenants.shared_worker() for _ in range(2)]
     parked = [await park(assembly, worker, free=3) for worker in workers]

@@ -160,7 +160,7 @@ class Claimer:
         if not rows:
             return []
         lanes: dict[int, Lane] = {lane.lane_id: lane for lane in chosen}
-        pool.shares.taken(starts, *count_bands(rows, lanes))
+        pool.shares.taken({lane.tenant_id: starts[lane.tenant_id] for lane in chosen}, *count_bands(rows, lanes))
         self._note_heads(rows)
         return [await self.order(row) for row in in_fair_order(rows, lanes, starts)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from mainspring.domain.fairness import FairShares, Rounds
 from mainspring.domain.job import Priority
@@ -19,6 +20,7 @@ from mainspring.store.pool import Record
 LANES_LOOKED_AT = 1000  # at a time; a look at a lane that is empty is 3 µs
 AGING_STEP = timedelta(minutes=5)
 _MOST_POOLS = 100
+_kind_of = attrgetter("queue", "task")
 
 Kind = frozenset[tuple[str, str]]
 
@@ -56,7 +58,7 @@ class FairPools:
 
     def of(self, lanes: Sequence[Lane]) -> FairPool:
         """The pool of workers that may take from these lanes."""
-        kind = frozenset((lane.queue, lane.task) for lane in lanes)
+        kind: Kind = frozenset(map(_kind_of, lanes))
         pool = self._pools.get(kind)
         if pool is None:
             pool = self._pools[kind] = FairPool()

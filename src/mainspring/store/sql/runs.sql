@@ -94,34 +94,37 @@ returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, 
 -- name: claim_fairly
 -- Lanes of several tenants: as above, but within the critical ones, and within the others, tenants take turns. $7 and $8
 -- are each lane's tenant and that tenant's virtual time; its runs stand one behind the other from there on, in the order
--- that they have among themselves.
+-- that they have among themselves. Each tenant's heads are cut to the limit before they are numbered: numbering all of
+-- 64 lanes took four times as long as the plain claim.
 -- guard: as above.
-with lane as (
-    select * from unnest($1::int[], $5::timestamptz[], $6::smallint[], $7::int[], $8::bigint[])
+with lane as materialized (
+    select lane_id, bound, priority, priority = 3 as critical, tenant_id, start
+    from unnest($1::int[], $5::timestamptz[], $6::smallint[], $7::int[], $8::bigint[])
         as l (lane_id, bound, priority, tenant_id, start)
-), head as (
-    select l.lane_id, l.bound, l.tenant_id, l.start, l.priority = 3 as critical,
-           h.ready_at - l.priority * interval '5 minutes' as rank
-    from lane l
-    cross join lateral (
-        select r.ready_at
-        from mainspring.runs r
-        where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
-          and r.ready_at <= (select clock_timestamp())
-        order by r.ready_at
-        limit $2
-    ) as h
 ), share as materialized (
     select m.lane_id, m.bound, count(*) as share
     from (
         select p.lane_id, p.bound
-        from (
-            select lane_id, bound, critical, rank, start,
-                   row_number() over (partition by critical, tenant_id order by rank) as place
-            from head
+        from (select distinct tenant_id, critical, start from lane) as t
+        cross join lateral (
+            select h.lane_id, h.bound, h.rank, row_number() over (order by h.rank) as place
+            from (
+                select l.lane_id, l.bound, head.ready_at - l.priority * interval '5 minutes' as rank
+                from lane l
+                cross join lateral (
+                    select r.ready_at
+                    from mainspring.runs r
+                    where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
+                      and r.ready_at <= (select clock_timestamp())
+                    order by r.ready_at
+                    limit $2
+                ) as head
+                where l.tenant_id = t.tenant_id and l.critical = t.critical
+                order by rank
+                limit $2
+            ) as h
         ) as p
-        where p.place <= $2
-        order by p.critical desc, p.start + p.place, p.rank
+        order by t.critical desc, t.start + p.place, p.rank
         limit $2
     ) as m
     group by m.lane_id, m.bound
