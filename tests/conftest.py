@@ -112,7 +112,7 @@ async def assembly(database_url: str) -> AsyncIterator[Assembly]:
     """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
     put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
     yield put_together
-    await put_together.store.close()
+    await put_together.close()
 
 
 @pytest.fixture

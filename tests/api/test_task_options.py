@@ -188,7 +188,7 @@ async def test_the_newest_worker_is_right_at_every_server(api: httpx.AsyncClient
             assert (await job(api))["queue"] == (await job(elsewhere))["queue"] == queue
         await HandWorker(api, tasks=[TASK]).hello()  # one that declares nothing, as an older worker
         assert await book.run_once() == 1
-    await other.store.close()
+    await other.close()
 
 
 async def test_saying_the_same_again_writes_nothing(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:

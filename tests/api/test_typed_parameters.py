@@ -111,7 +111,7 @@ async def test_another_server_hears_of_it(api: httpx.AsyncClient, database_url: 
         await offer(api, anything)
         assert await duty.run_once() == 1
         assert (await elsewhere.post("/v1/jobs", json=BAD)).status_code == 201
-    await other.store.close()
+    await other.close()
 
 
 async def test_a_server_that_starts_knows_what_was_declared_before(api: httpx.AsyncClient, database_url: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_server_that_starts_knows_what_was_declared_before(api: httpx.As
     transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=str(api.base_url), headers=api.headers) as elsewhere:
         assert problem(await elsewhere.post("/v1/jobs", json=BAD))["code"] == "bad_payload"
-    await other.store.close()
+    await other.close()
 
 
 async def test_saying_the_same_again_writes_nothing(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:

@@ -19,7 +19,7 @@ async def assembly(database_url: str, tmp_path: Path) -> AsyncIterator[Assembly]
     await files.check()
     put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5, log_files=files)
     yield put_together
-    await put_together.store.close()
+    await put_together.close()
 
 
 @pytest.fixture

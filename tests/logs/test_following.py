@@ -116,7 +116,7 @@ async def test_output_that_arrived_at_another_server_is_seen(
         await worker.report(outcome(order))
         async with asyncio.timeout(60):
             await reading
-    await there.store.close()
+    await there.close()
 
 
 async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, worker: HandWorker) -> None:

@@ -124,7 +124,7 @@ async def test_a_further_attempt_is_seen_at_once_and_nothing_of_the_one_before_i
     await assembly.services.logs.watch.run_once()
     async with asyncio.timeout(5):
         await reading
-    await there.store.close()
+    await there.close()
 
 
 async def test_a_reader_who_takes_nothing_holds_up_nobody(

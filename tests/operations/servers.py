@@ -23,4 +23,4 @@ async def another_server(
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8701", headers=headers) as client:
             yield client
     finally:
-        await assembly.store.close()
+        await assembly.close()

@@ -129,7 +129,7 @@ async def test_workers_that_have_gone_without_a_word_are_forgotten(database_url:
         await exchanger.poll()
         assert exchanger.workers == 1
         assert (await killed.exchange()).seq == 2, "it was cut off for a minute: its row is still there"
-    await assembly.store.close()
+    await assembly.close()
 
 
 async def test_lanes_that_nobody_has_used_yet_do_not_make_claims_smaller(

@@ -33,7 +33,7 @@ async def assembly(database_url: str) -> AsyncIterator[Assembly]:
     slow = Timing(beat=30.0, kill=60.0, rescue=90.0)
     put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
     yield put_together
-    await put_together.store.close()
+    await put_together.close()
 
 
 async def park(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:

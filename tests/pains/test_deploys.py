@@ -61,7 +61,7 @@ async def test_a_weekly_job_keeps_its_next_fire_however_often_all_is_deployed_an
             assert deployed.node is not None
             await deployed.node.leaser.release_all(connection)
         finally:
-            await deployed.store.close()
+            await deployed.close()
     assert [await job_row(connection, job_id) for job_id in ("by-cron", "by-interval")] == before
     await make_due(connection, "by-cron")
     assert await fire_due(assembly, connection) == 1
@@ -78,6 +78,6 @@ async def test_many_web_workers_that_declare_a_schedule_make_one_job_that_fires_
     try:
         fired = [await fire_due(server, connection) for server in (assembly, other, assembly, other)]
     finally:
-        await other.store.close()
+        await other.close()
     assert sum(fired) == 1
     assert len(await live(connection, "by-cron")) == 1

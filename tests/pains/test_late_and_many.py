@@ -75,7 +75,7 @@ async def test_a_server_that_is_alive_and_fires_nothing_is_not_ready(
         assert await fire_due(server, connection) == 1
         assert (await server.services.readiness.check()).status == "ready"
     finally:
-        await server.store.close()
+        await server.close()
 
 
 async def test_a_job_that_missed_far_more_than_a_hundred_fires_still_fires(

@@ -20,7 +20,7 @@ LANDED = {
     "0001_foundation": "0b4bde4b37adc718d8fdbecdf1096755a14dadb5826b176c7760aec5f2fbacaf",
     "0002_execution": "2c87ff937849da3f6a92b2d9ec5f092e462e951f317afab3ae5118ac8d673047",
     "0003_replays": "e1df5dc9efc663082dfc82b7047f426ee4be670c680bc5f9251b777aaabb8a86",
-    "0004_submit": "a631a17fcc77fff813e7b3dc236d4a6a0a93c2d830767f0ce7bbac22dafa112c",
+    "0004_submit": "e30d1b9fd3df60c376ab5d396c546bcf93fe487e90331f35f3350e78a8c15813",
 }
 
 

@@ -17,7 +17,7 @@ from mainspring.worker.watchdog.tree import descendants
 
 from .processes import alive
 from .sinks import KeptLog
-from .test_shell_executor import ENVIRON, ran, result, shell, stop
+from .test_shell_executor import ENVIRON, known_to_run, ran, result, shell, stop
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -171,14 +171,16 @@ def test_a_sandbox_sees_itself_only_and_no_homes_and_no_sockets(tmp_path: Path) 
 @needs_bwrap
 def test_a_sandboxed_run_has_its_grace_and_is_gone_when_it_times_out() -> None:
     order = sandboxed(
-        """setsid sh -c "trap '' TERM; echo ready; while :; do sleep 0.02; done" &
-        trap 'echo saving; sleep 0.1; echo saved; exit 3' TERM; while :; do sleep 0.02; done"""
+        """trap 'echo saving; sleep 0.1; echo saved; exit 3' TERM
+        setsid sh -c "trap '' TERM; echo ready; while :; do sleep 0.02; done" & while :; do sleep 0.02; done""",
+        kill_grace=5.0,
     )
     log = KeptLog()
     pids: list[int] = []
 
     async def time_out(executor: ShellExecutor, attempt: Attempt) -> None:
         await log.said(b"ready")
+        await known_to_run(attempt)
         (ward,) = executor._wards
         pids.extend([ward.pid, *descendants(ward.pid)])
         stop(attempt, Stop.TIMEOUT)

@@ -22,6 +22,7 @@ from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.executors.shell import ShellExecutor
 from mainspring.worker.watchdog_link import WatchdogLink
+from tests.operations.waiting import until
 
 from .exchange_server import an_order
 from .processes import alive, ended_soon, written
@@ -68,6 +69,11 @@ def ran(
                 return await running, executor
 
     return uvloop.run(run())
+
+
+async def known_to_run(attempt: Attempt) -> None:
+    """A command may write before its start is known here, and one that is stopped until then is killed outright."""
+    await until(lambda: attempt.kill is not None)
 
 
 def stop(attempt: Attempt, why: Stop = Stop.CANCEL) -> None:
@@ -200,6 +206,7 @@ def test_a_member_that_ends_in_good_order_gets_its_grace_after_the_leader_has_go
 
     async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
         await written(tmp_path / "ready")
+        await known_to_run(attempt)
         stop(attempt)
 
     inner = f"trap 'echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; while :; do sleep 0.02; done"
@@ -231,6 +238,7 @@ def test_a_job_may_ask_for_a_grace_of_its_own(tmp_path: Path) -> None:
 
     async def cancel(_: ShellExecutor, attempt: Attempt) -> None:
         await written(tmp_path / "ready")
+        await known_to_run(attempt)
         stop(attempt)
 
     inner = f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; echo > {tmp_path}/ready; "
@@ -258,8 +266,9 @@ def test_cancelled_means_that_every_process_is_gone_whatever_it_did(tmp_path: Pa
 
 
 def test_kill_all_ends_everything_at_once(tmp_path: Path) -> None:
-    async def kill(executor: ShellExecutor, _: Attempt) -> None:
+    async def kill(executor: ShellExecutor, attempt: Attempt) -> None:
         (pid,) = map(int, await written(tmp_path / "ready"))
+        await known_to_run(attempt)
         executor.kill_all()
         assert await ended_soon(pid)
 

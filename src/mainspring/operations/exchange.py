@@ -90,6 +90,12 @@ class Exchanger:
         self._parking.see_lanes()
         self._parking.ready(born)
 
+    async def close(self) -> None:
+        """End what looks at the database without being waited for."""
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
     async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
         arrived = self._clock.monotonic()
         known = await self._roster.know(tenant, request)

@@ -96,6 +96,8 @@ class LogWatch:
     def close(self) -> None:
         """The server stops: whoever follows a log is let go, and asks elsewhere for the rest."""
         self.closed = True
+        if self._early is not None:
+            self._early.cancel()
         for followed in self._followed.values():
             followed.wake()
 

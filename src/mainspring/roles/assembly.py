@@ -68,6 +68,12 @@ class Assembly:
         if self.node is not None:
             await self.node.stop()
         await loops.stop()
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the database alone from here on."""
+        self.let_go()
+        await self.services.exchanger.close()
         await self.pulse.close()
         await self.store.close()
 

@@ -348,6 +348,7 @@ begin
         'cap', nullif(mainspring.intake_whole(misfire -> 'cap', 'misfire.cap', 1, 1000), 100)));
     whole := jsonb_strip_nulls(jsonb_build_object(
         'timeout', nullif(mainspring.intake_seconds(job -> 'timeout', 'timeout', 0.001, 2592000), 3600),
+        'run_timeout', mainspring.intake_seconds(job -> 'run_timeout', 'run_timeout', 0.001, 2592000),
         'retry', nullif(retry, '{}'), 'misfire', nullif(misfire, '{}'), 'delivery', nullif(delivery, 'at_least_once'),
         'command', command, 'owner', mainspring.intake_line(job -> 'owner', 'owner', 0, 10000),
         'description', job -> 'description',
@@ -396,7 +397,8 @@ declare
     retry jsonb := (options -> 'retry') - 'rules';
 begin
     filled := jsonb_strip_nulls(jsonb_build_object('queue', options -> 'queue', 'priority', options -> 'priority',
-        'timeout', options -> 'timeout', 'delivery', options -> 'delivery')) || given;
+        'timeout', options -> 'timeout', 'run_timeout', options -> 'run_timeout', 'delivery', options -> 'delivery'))
+        || given;
     if given ?| array['retries', 'max_retries'] or lower(given ->> 'delivery') = 'at_most_once' then
         retry := retry - 'max_attempts'; -- the job says how often
     end if;
@@ -409,7 +411,6 @@ begin
             (options -> 'required_labels') || coalesce(given -> 'required_labels', '{}'));
     end if;
     beyond := nullif(jsonb_strip_nulls(jsonb_build_object(
-        'run_timeout', options -> 'run_timeout',
         'setup', nullif(jsonb_strip_nulls(jsonb_build_object('env', options -> 'env', 'limits', options -> 'limits',
             'kill_grace', options -> 'kill_grace')), '{}'),
         'rules', (select jsonb_agg(jsonb_build_object('then', r.rule -> 'then', 'errors', r.rule -> 'error',
@@ -433,10 +434,10 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
     tenant constant int := 1;
     known constant text[] := array['job_id', 'name', 'task', 'job_type', 'command', 'payload', 'schedule',
-        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'required_labels', 'retry', 'retries',
-        'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
-    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'run_timeout', 'kill_grace', 'env',
-        'limits', 'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
+        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'run_timeout', 'required_labels', 'retry',
+        'retries', 'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
+    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'kill_grace', 'env', 'limits',
+        'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
     given jsonb;
     options jsonb;
     beyond jsonb;
