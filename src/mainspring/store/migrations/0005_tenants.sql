@@ -10,10 +10,10 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
     tenant constant int := 1;
     known constant text[] := array['job_id', 'name', 'task', 'job_type', 'command', 'payload', 'schedule',
-        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'required_labels', 'retry', 'retries',
-        'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
-    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'run_timeout', 'kill_grace', 'env',
-        'limits', 'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
+        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'run_timeout', 'required_labels', 'retry',
+        'retries', 'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
+    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'kill_grace', 'env', 'limits',
+        'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
     given jsonb;
     options jsonb;
     beyond jsonb;
