@@ -77,7 +77,7 @@ async def test_a_reader_follows_a_log_that_is_merged_under_its_eyes(
         await ship(worker, chunk(order, 100 * LENGTH, b"", end=True))
         await merger.run_once()
         await worker.report(outcome(order))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await reading
     assert follower.output == WHOLE
 

@@ -13,8 +13,8 @@ from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import ExchangeReply, Portion, RunOrder
 from mainspring.worker.portions import Portions
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.test_parking import PROMPTLY, park
 from tests.operations.test_parking import assembly as assembly
-from tests.operations.test_parking import park
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_a_worker_with_room_for_few_of_a_task_is_woken_for_no_more(
     sharing = await park(assembly, await a_worker(api, queues=["default"]), free=90, portions=[Portion(2, "default")])
     other = await park(assembly, HandWorker(api), free=4)
     await submit(api, 8)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PROMPTLY):
         assert [len((await task).runs) for task in (*limited, sharing, other)] == [1, 1, 2, 4]
 
 

@@ -14,8 +14,8 @@ from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
 from tests.operations.test_dividing import submit
+from tests.operations.test_parking import PROMPTLY, park
 from tests.operations.test_parking import assembly as assembly
-from tests.operations.test_parking import park
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_a_parked_worker_is_told_at_once_and_gets_nothing_more(
     worker = HandWorker(api)
     parked = await park(assembly, worker)
     assert await drain(api, worker.worker_id) == "DRAINING"
-    async with asyncio.timeout(8):  # less than a long poll is parked for
+    async with asyncio.timeout(PROMPTLY):
         assert (await parked).drain
     await submit(api)
     reply = await worker.exchange(free=3)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
-from mainspring.operations.parking import divided
+from mainspring.operations.parking import Parking, Spot, divided
 from mainspring.roles.assembly import Assembly, assemble
-from mainspring.wire.exchange import ExchangeReply
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from tests.operations.firing import fire_due, let_backoff_pass
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
@@ -25,25 +28,52 @@ from tests.operations.waiting import until
 pytestmark = pytest.mark.anyio
 
 Parked = asyncio.Task[ExchangeReply]
+LONG_POLL = 100_000  # no test comes near that, however slow the machine
+PROMPTLY = 60.0  # less than a long poll is parked for
+
+
+class PatientRequest(ExchangeRequest, forbid_unknown_fields=True, omit_defaults=True):
+    """It may be parked for longer than ten seconds."""
+
+    wait_ms: int = 0
 
 
 @pytest.fixture
-async def assembly(database_url: str) -> AsyncIterator[Assembly]:
-    """A server with slow beats, at which an exchange may be parked for ten seconds: no test comes near that."""
-    slow = Timing(beat=30.0, kill=60.0, rescue=90.0)
+async def assembly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Assembly]:
+    """A server with slow beats, at which an exchange may be parked for as long as a test wants."""
+    monkeypatch.setattr("mainspring.api.bodies._decode_exchange", msgspec.json.Decoder(PatientRequest).decode)
+    slow = Timing(beat=120.0, kill=240.0, rescue=360.0, cut_off_grace=240.0)
     put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
     yield put_together
     await put_together.close()
 
 
 async def park(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:
-    """Send a long poll; answers once it has arrived at the server."""
+    """Send a long poll; answers once it waits at the server."""
     if not worker.seq:
         await worker.hello()
-    before = len(assembly.parking)
-    parked = asyncio.create_task(worker.exchange(**{"free": 1, "wait_ms": 10_000, **fields}))
-    await until(lambda: len(assembly.parking) > before)
-    return parked
+    async with parked_by(assembly.parking, worker.worker_id):
+        return asyncio.create_task(worker.exchange(**{"free": 1, "wait_ms": LONG_POLL, **fields}))
+
+
+@asynccontextmanager
+async def parked_by(parking: Parking, worker_id: UUID) -> AsyncIterator[None]:
+    """What is sent meanwhile has looked for runs, found none, and waits: one that has only arrived may look later than
+    the test does its next deed."""
+    waits = asyncio.Event()
+
+    def park_and_tell(spot: Spot) -> None:
+        Parking.park(parking, spot)
+        if spot.worker_id == worker_id:
+            waits.set()
+
+    parking.park = park_and_tell  # type: ignore[method-assign]
+    try:
+        yield
+        async with asyncio.timeout(60):
+            await waits.wait()
+    finally:
+        del parking.park
 
 
 async def submit(api: httpx.AsyncClient, **fields: Any) -> str:
@@ -153,7 +183,7 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
     spot.superseded = True  # as if a newer exchange of its worker had come in this moment
     job_id = await submit(api)
     assert (await parked).superseded
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PROMPTLY):
         assert [order.job_id for order in (await waiting).runs] == [job_id]
 
 
@@ -201,7 +231,7 @@ async def test_a_cancel_while_no_exchange_was_parked_is_told_in_the_next(api: ht
     job_id = await submit(api)
     [order] = await worker.claim()
     await api.delete(f"/v1/jobs/{job_id}")
-    reply = await worker.exchange(free=1, wait_ms=10_000)
+    reply = await worker.exchange(free=1, wait_ms=LONG_POLL)
     assert reply.stop == [order.run_id]
 
 
@@ -235,9 +265,8 @@ async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_noth
     worker.seq += 1
     old = HandWorker(api)
     old.worker_id, old.seq = worker.worker_id, worker.seq - 1
-    before = len(assembly.parking)
-    parked = asyncio.create_task(old.ask(free=5, wait_ms=10_000))
-    await until(lambda: len(assembly.parking) > before)
+    async with parked_by(assembly.parking, old.worker_id):
+        parked = asyncio.create_task(old.ask(free=5, wait_ms=LONG_POLL))
     async with another_server(database_url) as other:
         worker.api = other
         assert (await worker.exchange(recover=True)).runs == []
@@ -261,9 +290,9 @@ async def test_outcomes_and_farewells_are_answered_without_waiting(api: httpx.As
     worker = HandWorker(api)
     await submit(api)
     [order] = await worker.claim()
-    async with asyncio.timeout(8):  # less than a long poll is parked for
+    async with asyncio.timeout(PROMPTLY):
         for fields in ({"outcomes": [outcome(order)]}, {"recover": True}, {"draining": True}, {"stopped": True}):
-            await worker.exchange(wait_ms=10_000, **fields)
+            await worker.exchange(wait_ms=LONG_POLL, **fields)
 
 
 async def test_the_poll_finds_what_no_hint_told_of(

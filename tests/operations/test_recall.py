@@ -11,7 +11,7 @@ import pytest
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_dividing import submit
-from tests.operations.test_parking import Parked, park
+from tests.operations.test_parking import LONG_POLL, PROMPTLY, Parked, park
 from tests.operations.test_parking import assembly as assembly
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_an_idle_worker_gets_what_a_busy_one_has_not_started(
     orders = await busy.claim(20)
     parked_busy = await park(assembly, busy, free=0, unstarted=19)
     parked_idle = await park(assembly, idle, free=5)
-    async with asyncio.timeout(8):  # less than a long poll is parked for
+    async with asyncio.timeout(PROMPTLY):
         assert (await parked_busy).recall == 5, "as many as the idle one can take"
         await busy.report(*(outcome(order, "RETURNED") for order in orders[-5:]))
         taken = [order.job_id for order in (await parked_idle).runs]
@@ -48,8 +48,8 @@ async def test_one_that_becomes_overfull_while_another_is_idle_is_told_at_once(
     busy, idle = HandWorker(api), HandWorker(api)
     await busy.claim(4)
     parked = await park(assembly, idle, free=50)
-    async with asyncio.timeout(8):  # less than a long poll is parked for
-        assert (await busy.exchange(free=0, unstarted=3, wait_ms=9000)).recall == 3, "no more than there is"
+    async with asyncio.timeout(PROMPTLY):
+        assert (await busy.exchange(free=0, unstarted=3, wait_ms=LONG_POLL)).recall == 3, "no more than there is"
     await let_go(assembly, parked)
 
 
@@ -62,9 +62,9 @@ async def test_two_idle_ones_are_promised_no_run_twice(
     await first.claim(10)
     await second.claim(10)
     parked = await park(assembly, idle, free=6)
-    async with asyncio.timeout(8):  # less than a long poll is parked for
-        assert (await first.exchange(free=0, unstarted=4, wait_ms=9000)).recall == 4
-        assert (await second.exchange(free=0, unstarted=9, wait_ms=9000)).recall == 2
+    async with asyncio.timeout(PROMPTLY):
+        assert (await first.exchange(free=0, unstarted=4, wait_ms=LONG_POLL)).recall == 4
+        assert (await second.exchange(free=0, unstarted=9, wait_ms=LONG_POLL)).recall == 2
     await let_go(assembly, parked)
 
 
@@ -83,7 +83,7 @@ async def test_one_that_keeps_them_is_asked_again_a_moment_later(api: httpx.Asyn
     busy, idle = HandWorker(api), HandWorker(api)
     await busy.claim(3)
     parked = await park(assembly, idle, free=2)
-    async with asyncio.timeout(8):  # less than a long poll is parked for
+    async with asyncio.timeout(PROMPTLY):
         for _ in range(3):
-            assert (await busy.exchange(free=0, unstarted=2, wait_ms=9000)).recall == 2
+            assert (await busy.exchange(free=0, unstarted=2, wait_ms=LONG_POLL)).recall == 2
     await let_go(assembly, parked)

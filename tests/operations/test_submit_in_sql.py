@@ -290,7 +290,7 @@ async def test_ids_of_ours_rise_and_are_version_7(connection: asyncpg.Connection
     milliseconds = [run_id.int >> 80 for run_id in made]
     assert milliseconds == sorted(milliseconds)
     now = await connection.fetchval("select extract(epoch from clock_timestamp())")
-    assert abs(milliseconds[-1] / 1000 - float(now)) < 5
+    assert abs(milliseconds[-1] / 1000 - float(now)) < 60
 
 
 @few

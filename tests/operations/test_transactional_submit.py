@@ -13,12 +13,12 @@ import httpx
 import psycopg
 import pytest
 
-from mainspring.kernel.clock import SystemClock
-from mainspring.kernel.config import Timing
-from mainspring.roles.assembly import Assembly, assemble
+from mainspring.roles.assembly import Assembly
 from mainspring.store.lanes import LaneBook
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.test_parking import PROMPTLY, park
+from tests.operations.test_parking import assembly as assembly
 from tests.operations.waiting import until
 from tests.store.rows import now_of, until_blocked
 
@@ -29,16 +29,10 @@ BLOCKED = (
     "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     " and application_name = 'mainspring server hot'"
 )
-LISTENERS = "select count(*) from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
-
-
-@pytest.fixture
-async def assembly(database_url: str) -> AsyncIterator[Assembly]:
-    """A server with slow beats, at which an exchange may be parked for ten seconds."""
-    slow = Timing(beat=30.0, kill=60.0, rescue=90.0)
-    put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
-    yield put_together
-    await put_together.close()
+LISTENERS = (
+    "select count(*) from pg_stat_activity where query ilike 'listen%' and state = 'idle'"
+    " and datname = current_database()"
+)
 
 
 @pytest.fixture
@@ -152,17 +146,14 @@ async def test_a_parked_worker_gets_it_at_once(
     user: asyncpg.Connection, api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     listening = asyncio.create_task(assembly.signals.listen_forever())
-    worker = HandWorker(api, tasks=["brand-new"])
-    await worker.hello()
-    waiting = asyncio.create_task(worker.exchange(free=1, wait_ms=10_000))
-    await until(lambda: bool(assembly.parking))
+    waiting = await park(assembly, HandWorker(api, tasks=["brand-new"]))
 
     async def listens() -> bool:
         return bool(await user.fetchval(LISTENERS))
 
     await until(listens)
     job_id = await submit(user, task="brand-new")
-    reply = await asyncio.wait_for(waiting, 8)  # less than it is parked for, after which it would look by itself
+    reply = await asyncio.wait_for(waiting, PROMPTLY)  # less than it is parked for, after which it would look by itself
     assert [order.job_id for order in reply.runs] == [job_id]
     listening.cancel()
     await asyncio.wait([listening])
@@ -171,10 +162,7 @@ async def test_a_parked_worker_gets_it_at_once(
 async def test_without_the_hint_the_next_poll_finds_it(
     user: asyncpg.Connection, api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
-    worker = HandWorker(api, tasks=["brand-new"])
-    await worker.hello()
-    waiting = asyncio.create_task(worker.exchange(free=1, wait_ms=10_000))
-    await until(lambda: bool(assembly.parking))
+    waiting = await park(assembly, HandWorker(api, tasks=["brand-new"]))
     job_id = await submit(user, task="brand-new")
     assert await assembly.services.exchanger.poll() == 1
     assert [order.job_id for order in (await waiting).runs] == [job_id]
@@ -319,7 +307,7 @@ async def test_a_key_in_an_open_transaction_does_not_take_the_servers_connection
     transaction = user.transaction()
     await transaction.start()
     await submit(user, **job)
-    repeats = [asyncio.create_task(api.post("/v1/jobs", json=job)) for _ in range(20)]
+    repeats = [asyncio.create_task(api.post("/v1/jobs", json=job)) for _ in range(60)]
 
     async def six_wait() -> bool:
         waiting: int = await connection.fetchval(BLOCKED)

@@ -119,6 +119,12 @@ async def sleeps() -> None:
 
 
 @app.task
+async def waits_for_the_release() -> None:
+    while not release.is_set():
+        await asyncio.sleep(0.01)
+
+
+@app.task
 async def ignores_cancellation() -> None:
     while not release.is_set():
         try:
@@ -207,12 +213,12 @@ async def cancels_itself_without_waiting() -> None:
 class Bench:
     """A runner, and what it reported."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, kill_grace: float) -> None:
         self.endings: dict[Any, Ending] = {}
         self.reports = 0
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, slots)
-        self.runner = Runner(slots, [executor], kill_grace=0.1, report=self._report, tell=self._tell)
+        self.runner = Runner(slots, [executor], kill_grace=kill_grace, report=self._report, tell=self._tell)
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
         self.endings[attempt.order.run_id] = ending
@@ -237,9 +243,9 @@ class Bench:
         return self.endings[order.run_id]
 
 
-def on_a_bench(test: Callable[[Bench], Awaitable[None]], slots: int = 4) -> None:
+def on_a_bench(test: Callable[[Bench], Awaitable[None]], slots: int = 4, kill_grace: float = 0.1) -> None:
     async def run() -> None:
-        await test(Bench(slots))
+        await test(Bench(slots, kill_grace))
 
     uvloop.run(run())
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import uvloop
 
 from mainspring.kernel.config import Timing
@@ -24,8 +25,9 @@ from .exchange_server import ExchangeServer
 
 # No lease lapses unless a test says so, however slow the machine: coroutines would take pytest along.
 QUICK = Timing(beat=0.4, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3)
-# For tests of the lease. Nobody would take the runs over before rescue - beat_slack.
-LAPSES = Timing(beat=0.4, kill=2.0, rescue=6.0, kill_grace=0.3, drain_grace=0.3)
+# For tests of the lease, which does not lapse because the machine stood still for two seconds. Nobody would take the
+# runs over before rescue - beat_slack.
+LAPSES = Timing(beat=0.4, kill=5.0, rescue=30.0, kill_grace=0.3, drain_grace=0.3)
 ANSWERED = 10.0  # seconds after which an exchange counts as lost
 HELD = "while :; do sleep 0.05; done"
 
@@ -72,8 +74,16 @@ class PatientWatchdog(WatchdogLink):
 
 @asynccontextmanager
 async def a_worker(
-    server: ExchangeServer, slots: int, timing: Timing, *, answered: float = ANSWERED, **options: Any
+    server: ExchangeServer,
+    slots: int,
+    timing: Timing,
+    *,
+    answered: float = ANSWERED,
+    last_breath: float = 30.0,
+    **options: Any,
 ) -> AsyncIterator[Worker]:
+    """One that leaves is not hurried: it waits `last_breath` seconds for what it has killed, and as long as that for
+    the answer to its farewell."""
     watchdog, progress = PatientWatchdog(), ProgressBook()
     worker = Worker(
         Link(server.url, "secret", timeout=answered),
@@ -91,13 +101,16 @@ async def a_worker(
         progress=progress,
         **{"queues": ["default"], **options},
     )
-    running = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        worker.stop()
-        assert await running
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("mainspring.worker.worker._LAST_BREATH", last_breath)
+        patches.setattr("mainspring.worker.worker._FAREWELL", 30.0)
+        running = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            worker.stop()
+            assert await running
 
 
 def against_a_server(
@@ -105,7 +118,7 @@ def against_a_server(
 ) -> None:
     async def run() -> None:
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(120),
             ExchangeServer() as server,
             a_worker(server, slots, timing, **options) as worker,
         ):

@@ -66,6 +66,7 @@ def an_order(task: str = "noop", *, run_id: UUID | None = None, fence: int = 1, 
 class ExchangeServer:
     def __init__(self) -> None:
         self.requests: list[ExchangeRequest] = []
+        self.arrivals: list[float] = []  # when each of them came (monotonic)
         self.outcomes: dict[UUID, Outcome] = {}
         self.recorded_twice: list[UUID] = []
         self.stop: set[UUID] = set()
@@ -142,13 +143,13 @@ class ExchangeServer:
         """Put a fault in the way of the first exchange that reports this run."""
         self._faults_when_reported[order.run_id] = fault
 
-    async def until(self, condition: Callable[[], object], timeout: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout: float = 60.0) -> None:
         """Returns when `condition` holds; it is looked at after every exchange."""
         async with asyncio.timeout(timeout):
             while not condition():
                 await self._changed.wait()
 
-    async def outcome_of(self, order: RunOrder, timeout: float = 30.0) -> Outcome:
+    async def outcome_of(self, order: RunOrder, timeout: float = 60.0) -> Outcome:
         await self.until(lambda: order.run_id in self.outcomes, timeout)
         return self.outcomes[order.run_id]
 
@@ -193,6 +194,7 @@ class ExchangeServer:
     async def _answer(self, request: ExchangeRequest) -> bytes | None:
         arrived = time.monotonic()
         self.requests.append(request)
+        self.arrivals.append(arrived)
         fault = self.faults.popleft() if self.faults else self._outage
         for outcome in request.outcomes:
             fault = self._faults_when_reported.pop(outcome.run_id, fault)

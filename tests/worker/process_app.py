@@ -73,6 +73,7 @@ def surroundings() -> dict[str, Any]:
         "umask": os.umask(0o022),
         "own": os.getsid(0) == os.getpgid(0) == os.getpid(),
         "term": str(signal.getsignal(signal.SIGTERM)),
+        "alarm": signal.getitimer(signal.ITIMER_REAL),
     }
 
 
@@ -86,7 +87,7 @@ def makes_a_mess() -> dict[str, Any]:
     os.umask(0)
     os.chdir("/")
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 60.0)
     sys.stdout = None
     return found
 

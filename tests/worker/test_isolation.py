@@ -173,7 +173,7 @@ def test_a_sandboxed_run_has_its_grace_and_is_gone_when_it_times_out() -> None:
     order = sandboxed(
         """trap 'echo saving; sleep 0.1; echo saved; exit 3' TERM
         setsid sh -c "trap '' TERM; echo ready; while :; do sleep 0.02; done" & while :; do sleep 0.02; done""",
-        kill_grace=5.0,
+        kill_grace=8.0,
     )
     log = KeptLog()
     pids: list[int] = []

@@ -219,6 +219,7 @@ def test_finish_waits_for_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch)
 
 def test_finish_gives_up_on_a_log_store_that_is_away_and_leaves_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 0.3)
+    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
 
     async def test(server: LogServer, shipper: LogShipper) -> None:
         attempt, next_one = an_attempt(), an_attempt()
@@ -232,6 +233,7 @@ def test_finish_gives_up_on_a_log_store_that_is_away_and_leaves_a_mark(monkeypat
         assert stored(server, attempt) == b"early\n"
         assert (server.chunks[-1].truncated, server.chunks[-1].end) == (True, True)
         server.log_store_down = False
+        monkeypatch.setattr(attempt_log, "_GIVE_UP", 30.0)
         shipper.open(next_one).write(b"next")
         await shipper.open(next_one).finish()
         assert stored(server, next_one) == b"next"
@@ -244,9 +246,10 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 2.2)  # longer than the pause between two tries
+    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
 
     async def run() -> None:
-        async with asyncio.timeout(30), LogServer() as server:
+        async with asyncio.timeout(60), LogServer() as server:
             async with LogServer() as other:
                 away = other.url
             shipper = LogShipper(Link(f"{server.url},{away}", "secret", timeout=20.0))
@@ -276,6 +279,7 @@ def test_whoever_prints_much_goes_on_without_a_log_when_nobody_keeps_it(monkeypa
             await sink.room()
         assert not sink.full
         sink.write(b"and more")
+        monkeypatch.setattr(attempt_log, "_GIVE_UP", 30.0)
         server.log_store_down = False
         await sink.finish()
         await shipper.open(other).finish()

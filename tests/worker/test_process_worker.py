@@ -19,6 +19,8 @@ PROGRAM = """
 import sys, uvloop
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, run_worker
+from mainspring.worker import worker
+worker._FAREWELL = 30.0
 quick = Timing(beat=0.4, kill=30.0, rescue=60.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, "isolated_app:app", "info", timing=quick)
 sys.exit(uvloop.run(run_worker(options)))
@@ -65,7 +67,7 @@ async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterato
 
 def with_a_process(folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as server, a_worker_process(server, folder) as process:
+        async with asyncio.timeout(120), ExchangeServer() as server, a_worker_process(server, folder) as process:
             await test(server, process)
 
     uvloop.run(run())
@@ -117,7 +119,7 @@ def test_term_lets_the_run_finish_and_takes_the_children_along(tmp_path: Path) -
         (pid,) = map(int, await written(tmp_path / "pids"))
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-        assert server.outcomes[run.run_id].status == "SUCCESS"
+        assert (await server.outcome_of(run)).status == "SUCCESS"
         assert not alive(pid)
 
     with_a_process(tmp_path, test)

@@ -12,7 +12,7 @@ from mainspring.worker.attempt import Attempt, Ending, Execute
 from mainspring.worker.executors.python import PythonExecutor
 from mainspring.worker.runner import Runner
 
-from .a_runner import Bench, colour, ended, on_a_bench, result
+from .a_runner import Bench, colour, ended, on_a_bench, release, result
 from .a_runner import no_thread_waits_for_ever as no_thread_waits_for_ever
 from .exchange_server import an_order
 
@@ -146,7 +146,7 @@ def test_a_run_that_cancels_its_own_task_harms_no_other() -> None:
 
 def test_no_more_run_at_once_than_there_are_slots() -> None:
     async def test(bench: Bench) -> None:
-        orders = [an_order("after_a_pause", payload={"value": "x"}) for _ in range(20)]
+        orders = [an_order("waits_for_the_release") for _ in range(20)]
         bench.take(*orders)
         most = 0
 
@@ -155,6 +155,8 @@ def test_no_more_run_at_once_than_there_are_slots() -> None:
             most = max(most, len(bench.runner.active))
             return len(bench.endings) == len(orders)
 
+        await bench.until(lambda: all_ended() or most == 4)
+        release.set()
         await bench.until(all_ended)
         assert most == 4
 

@@ -68,7 +68,7 @@ class Scene:
         return sorted(attempt.order.task for attempt in self.stage.running)
 
     async def settle(self) -> None:
-        for _ in range(20):
+        for _ in range(60):  # a carrier that was held up for 3 ms gives way before it has started anything
             await asyncio.sleep(0)
 
 

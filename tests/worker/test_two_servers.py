@@ -9,10 +9,20 @@ from typing import cast
 import pytest
 import uvloop
 
+from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import ExchangeRequest
 
-from .a_worker import QUICK, a_worker, release
+from .a_worker import a_worker, release
 from .exchange_server import ExchangeServer, Fault, an_order
+
+TIMING = Timing(beat=6.0, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3)
+
+
+@pytest.fixture(autouse=True)
+def _late_is_later_than_a_machine_that_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same proportion to the beat: a long poll, and what it may be late, are over before the next is due."""
+    monkeypatch.setattr("mainspring.worker.worker._WAIT_MARGIN_MS", 3000)
+    monkeypatch.setattr("mainspring.worker.link._LATE", 2.25)
 
 
 @pytest.mark.parametrize("fault", ["hang", "503", "store_down", "drop the answer", "401"])
@@ -20,7 +30,7 @@ def test_it_goes_on_at_the_second_server_as_the_same_incarnation(fault: Fault) -
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
-            async with a_worker(both, 4, QUICK, answered=300.0) as worker:
+            async with a_worker(both, 4, TIMING, answered=300.0) as worker:
                 before, after = an_order(), an_order()
                 first.submit(before)
                 assert (await first.outcome_of(before)).status == "SUCCESS"
@@ -45,7 +55,7 @@ def test_when_a_parked_exchange_and_a_report_wait_for_a_server_that_hangs_a_thir
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             release["ordinary"].clear()
-            async with a_worker(both, 4, QUICK, answered=300.0) as worker:
+            async with a_worker(both, 4, TIMING, answered=300.0) as worker:
                 order = an_order("blocks", payload={"name": "ordinary"})
                 first.submit(order)
                 await first.until(lambda: first.held_by_workers() and first.requests[-1].wait_ms)
@@ -70,9 +80,9 @@ def test_a_worker_whose_farewell_is_refused_says_it_to_the_other_server() -> Non
     async def run() -> None:
         async with asyncio.timeout(60), Unforgiving() as first, ExchangeServer() as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
-            async with a_worker(both, 4, QUICK, answered=300.0) as worker:
+            async with a_worker(both, 4, TIMING, answered=300.0) as worker:
                 await first.until(lambda: first.acknowledged)
                 worker.stop()
-                await second.until(lambda: any(request.stopped for request in second.requests), timeout=10.0)
+                await second.until(lambda: any(request.stopped for request in second.requests))
 
     uvloop.run(run())

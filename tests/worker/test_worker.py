@@ -19,6 +19,13 @@ from .processes import ended_soon, written
 PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=30.0)
 
 
+@pytest.fixture
+def fetches_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the pace of the last minute, not by that of 75 ms in which the machine may have stood still."""
+    monkeypatch.setattr("mainspring.worker.appetite.WINDOW", 60.0)
+    monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)
+
+
 def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         hello = server.requests[0].hello
@@ -40,9 +47,9 @@ def test_an_idle_worker_waits_for_work_in_one_long_poll() -> None:
         await server.until(lambda: len(server.requests) == 2)
         assert server.requests[1].wait_ms == 200
         assert server.requests[1].free == 4
-        begun = time.monotonic()
-        await server.until(lambda: len(server.requests) == 5)
-        assert time.monotonic() - begun > 0.5
+        await server.until(lambda: len(server.requests) == 8)
+        # Six of them, less the beats that are due at once when the machine has stood still.
+        assert server.arrivals[7] - server.arrivals[1] > 3 * 0.2
 
     against_a_server(test)
 
@@ -61,24 +68,27 @@ def test_ten_thousand_no_ops_are_each_run_and_recorded_once() -> None:
         await server.until(lambda: len(server.outcomes) == 10_000)
         assert server.recorded_twice == []
         assert server.most_in_flight <= 2
-        assert len(server.requests) < 200  # in batches, not one by one
+        assert len(server.requests) < 1000  # in batches, not one by one; the slower the machine the smaller they are
 
     against_a_server(test, slots=20)
 
 
 def test_slow_runs_are_not_hoarded() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
-        orders = [an_order("sleeps", payload={"seconds": 1.5}) for _ in range(20)]
+        orders = [an_order("sleeps", payload={"seconds": 4.0}) for _ in range(20)]
         server.submit(*orders)
         await server.until(lambda: len(server.outcomes) == 20)
         held = max(outcome.held_ms for outcome in server.outcomes.values())
-        assert held < 1200.0, "one that was taken before there was a slot for it waits for the 1,500 ms of another"
+        assert held < 3500.0, "one that was taken before there was a slot for it waits for the 4,000 ms of another"
         assert server.most_in_flight <= 2
 
     against_a_server(test, slots=10)
 
 
-def test_runs_that_were_prefetched_in_vain_go_back_to_the_server() -> None:
+def test_runs_that_were_prefetched_in_vain_go_back_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A pace that the machine's standing still does not hide.
+    monkeypatch.setattr("mainspring.worker.appetite.WINDOW", 0.5)
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         quick = [an_order() for _ in range(3000)]
         slow = [an_order("sleeps", payload={"seconds": 60}) for _ in range(500)]
@@ -155,9 +165,10 @@ def test_without_an_acknowledgement_in_time_the_runs_are_killed(tmp_path: Path) 
         server.submit(an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}"))
         (pid,) = map(int, await written(tmp_path / "pid"))
         begun = time.monotonic()
-        server.faults.extend(["hang"] * 4)
+        server.begin_outage("hang")
         assert await ended_soon(pid)
         assert time.monotonic() - begun < LAPSES.rescue - LAPSES.beat_slack
+        server.end_outage()
         await server.until(lambda: len(server.incarnations) == 2)
 
     against_a_server(test, timing=LAPSES, answered=0.8)
@@ -182,16 +193,17 @@ def test_a_cancelled_shell_run_is_reported_once_it_is_gone_without_spinning_mean
         order = an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}")
         server.submit(order)
         (pid,) = map(int, await written(tmp_path / "pid"))
-        before = len(server.requests)
+        before, begun = len(server.requests), time.monotonic()
         server.cancel(order.run_id)  # from now on every exchange is answered early with the same wish
         outcome = await server.outcome_of(order)
         assert outcome.status == "CANCELLED"
         assert await ended_soon(pid, 0)
-        assert len(server.requests) - before < 25
+        assert len(server.requests) - before < 25 + 15 * (time.monotonic() - begun)
 
     against_a_server(test)
 
 
+@pytest.mark.usefixtures("fetches_in_advance")
 def test_a_cancelled_async_run_and_an_unstarted_one() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(*[an_order() for _ in range(2000)])  # quick ones, so that some are held unstarted
@@ -208,16 +220,20 @@ def test_a_cancelled_async_run_and_an_unstarted_one() -> None:
     against_a_server(test, slots=2)
 
 
+@pytest.mark.usefixtures("fetches_in_advance")
 def test_drain_hands_back_what_has_not_started_and_lets_the_rest_finish() -> None:
     async def test(server: ExchangeServer, worker: Worker) -> None:
         server.submit(*[an_order() for _ in range(2000)])
         slow = [an_order("blocks", payload={"name": "ordinary"}) for _ in range(10)]
         server.submit(*slow)
         await server.until(lambda: server.held_by_workers() == 10 and len(server.outcomes) == 2000)
+        await server.until(lambda: ran["ordinary"] == 2)  # what the server has given, the worker has
         worker.stop()
-        release["ordinary"].set()
+        # An exchange that was parked before it knew may still bring some; the first one of the drain releases it.
+        await server.until(lambda: server.requests[-1].draining)
         late = an_order()
         server.submit(late)
+        release["ordinary"].set()
         await server.until(lambda: server.requests[-1].stopped)
         await server.until(lambda: server.held_by_workers() == 0)
         statuses = Counter(server.outcomes[order.run_id].status for order in slow)
@@ -255,14 +271,14 @@ def test_a_drain_does_not_report_an_exclusive_run_that_lives_on() -> None:
         worker.stop()
         assert (await server.outcome_of(ordinary)).status == "FAILED"
         release["ordinary"].set()
-        await asyncio.sleep(0.3)  # the farewell is said by now
+        await asyncio.sleep(0.3)  # the farewell would be said by now
         assert exclusive.run_id not in server.outcomes
         assert not any(request.stopped for request in server.requests)
         release["exclusive"].set()
         assert (await server.outcome_of(exclusive)).error == "worker stopped"
         await server.until(lambda: server.requests[-1].stopped)
 
-    against_a_server(test)
+    against_a_server(test, last_breath=1.0)
 
 
 def test_a_second_signal_ends_the_drain_at_once(tmp_path: Path) -> None:

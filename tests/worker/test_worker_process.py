@@ -29,8 +29,9 @@ PROGRAM = """
 import sys
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, serve_worker
-kill = float(sys.argv[3])
-quick = Timing(beat=0.9, kill=kill, rescue=2.5 * kill, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
+from mainspring.worker import watchdog_link, worker
+kill, watchdog_link.HEAD_START, worker._FAREWELL = float(sys.argv[3]), float(sys.argv[4]), 30.0
+quick = Timing(beat=2.0, kill=kill, rescue=kill + 20.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", timing=quick)
 sys.exit(serve_worker(options))
 """
@@ -76,18 +77,21 @@ async def has_a_part_that_leaves() -> None:
     await asyncio.gather(asyncio.sleep(60), leaves())
 """
 LONG = 30.0  # a lease that does not lapse, however slow the machine
-KILL = 2.5  # for tests of the lease; nobody would take the runs over before TAKEN after the last acknowledgement
-TAKEN = 2.5 * KILL - 0.5
+# For tests of the lease: it does not lapse because one of the processes stood still for two seconds. Nobody would take
+# the runs over before TAKEN after the last acknowledgement.
+KILL = 6.0
+TAKEN = KILL + 20.0 - 0.5
+UNHURRIED = 20.0  # the head start of a worker that ends by itself, however slow the machine, before its watchdog acts
 HELD = "trap '' TERM; while :; do sleep 0.05; done"
 
 
 @asynccontextmanager
 async def a_worker_process(
-    server: ExchangeServer, folder: Path, kill: float
+    server: ExchangeServer, folder: Path, kill: float, head_start: float
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     (folder / "app_under_test.py").write_text(APP)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, server.url, "app_under_test:app", str(kill)),
+        *(sys.executable, "-c", PROGRAM, server.url, "app_under_test:app", str(kill), str(head_start)),
         cwd=folder,
         stderr=subprocess.PIPE,
     )
@@ -111,9 +115,14 @@ def with_a_process(
     test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]],
     *,
     kill: float = LONG,
+    head_start: float = HEAD_START,
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as server, a_worker_process(server, folder, kill) as process:
+        async with (
+            asyncio.timeout(120),
+            ExchangeServer() as server,
+            a_worker_process(server, folder, kill, head_start) as process,
+        ):
             await test(server, process)
 
     uvloop.run(run())
@@ -193,7 +202,7 @@ def test_a_worker_that_is_cut_off_ends_with_its_coroutines(tmp_path: Path) -> No
         assert await process.wait() == EXIT_FENCED
         assert await ended_soon(pid)
 
-    with_a_process(tmp_path, test, kill=KILL)
+    with_a_process(tmp_path, test, kill=KILL, head_start=UNHURRIED)
 
 
 def test_an_exclusive_run_that_cannot_be_ended_alone_takes_the_process_along(tmp_path: Path) -> None:
@@ -210,7 +219,7 @@ def test_an_exclusive_run_that_cannot_be_ended_alone_takes_the_process_along(tmp
         assert time.monotonic() - server.acknowledged < TAKEN
         assert await ended_soon(pid)
 
-    with_a_process(tmp_path, test, kill=KILL)
+    with_a_process(tmp_path, test, kill=KILL, head_start=UNHURRIED)
 
 
 def test_a_worker_that_is_stopped_while_the_database_is_away_is_killed_with_its_runs(tmp_path: Path) -> None:
@@ -246,7 +255,7 @@ def test_an_exclusive_coroutine_is_cancelled_alone_and_the_outage_is_told_in_thr
         assert said.count("the database is back") == 1
         assert "no answer from the server" not in said
 
-    with_a_process(tmp_path, test, kill=KILL)
+    with_a_process(tmp_path, test, kill=KILL, head_start=UNHURRIED)
 
 
 def test_term_drains_and_leaves_with_success(tmp_path: Path) -> None:
@@ -256,8 +265,8 @@ def test_term_drains_and_leaves_with_success(tmp_path: Path) -> None:
         await written(tmp_path / "began")
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-        assert server.outcomes[order.run_id].status == "SUCCESS"
-        assert server.requests[-1].stopped
+        assert (await server.outcome_of(order)).status == "SUCCESS"
+        await server.until(lambda: server.requests[-1].stopped)
 
     with_a_process(tmp_path, test)
 
