@@ -11,7 +11,7 @@ import pytest
 VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
-    "logs", "tasks", "drain",
+    "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
 )  # fmt: skip
 BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover")
 

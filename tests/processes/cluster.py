@@ -97,12 +97,14 @@ class Cluster:
         slots: int = 4,
         folder: Path | None = None,
         servers: str | None = None,
+        program: str | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register."""
+        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register, and
+        `program` a file that is run instead of `python -m mainspring`."""
         before = await self._live_workers()
         arguments = ["worker", "--server", servers or self.url, "--token-file", str(self._token_file)]
         arguments += ["--slots", str(slots)]
-        child = self._start([*arguments, *(["--app", app] if app else []), *options], {}, folder)
+        child = self._start([*arguments, *(["--app", app] if app else []), *options], {}, folder, program)
 
         async def registered() -> bool:
             assert child.poll() is None, self.said(child)
@@ -158,13 +160,17 @@ class Cluster:
         return self._logs[child.pid].read_text(errors="replace")
 
     def _start(
-        self, arguments: list[str], environment: dict[str, str], folder: Path | None = None
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        folder: Path | None = None,
+        program: str | None = None,
     ) -> subprocess.Popen[bytes]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
         path = self.folder / f"{arguments[0]}-{len(self._children)}.log"
         with path.open("wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "mainspring", *arguments],
+                [sys.executable, *([program] if program else ["-m", "mainspring"]), *arguments],
                 env={**clean, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

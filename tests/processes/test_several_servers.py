@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.roles.worker import servers_in_order
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +31,32 @@ async def step(name: str, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 @app.task
+async def lasts(name: str) -> None:
+    mark(name)
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.02)
+
+@app.task
 async def parent() -> str:
     return (await step.submit_async(name="child", seconds=0)).job_id
+"""
+
+# A worker that asks for the server it prefers after a second, and not after half a minute.
+HOMING_WORKER = """
+import argparse, sys
+from pathlib import Path
+from mainspring.kernel.config import Timing
+from mainspring.roles.worker import WorkerOptions, serve_worker
+
+parser = argparse.ArgumentParser()
+parser.add_argument("role")
+for name in ("--server", "--token-file", "--slots", "--app"):
+    parser.add_argument(name)
+given = parser.parse_args()
+timing = Timing(homing=1.0, homing_longest=2.0)
+token = Path(given.token_file).read_text()
+options = WorkerOptions(given.server, token, None, int(given.slots), None, given.app, "info", timing=timing)
+sys.exit(serve_worker(options))
 """
 
 
@@ -102,3 +127,50 @@ async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_o
     parent = await cluster.ended(await cluster.submit(task="parent"))
     assert parent["status"] == "SUCCESS", parent["error_message"]
     assert (await cluster.ended(parent["result"]))["status"] == "SUCCESS"
+
+
+async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_there_again(
+    cluster: Cluster, place: Path
+) -> None:
+    (place / "homing_worker.py").write_text(HOMING_WORKER)
+    ports = [cluster.port, free_port()]
+    urls = {f"http://127.0.0.1:{port}": port for port in ports}
+    servers = {port: await cluster.server(port) for port in ports}
+    worker = await cluster.worker(
+        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "homing_worker.py")
+    )
+    preferred, second = servers_in_order(",".join(urls), None, worker.pid).split(",")
+    home, other = urls[preferred], urls[second]
+    cluster.talk_to(other)
+
+    def returns() -> int:
+        lines = cluster.said(worker).splitlines()
+        return sum("going back to a server that is preferred" in line and preferred in line for line in lines)
+
+    lasting = await cluster.submit(task="lasts", payload={"name": "lasting"})
+    await eventually(lambda: _has(place, "lasting"), SLOW, "it has begun")
+    servers[home].send_signal(signal.SIGKILL)
+    servers[home].wait()
+    away = await cluster.ended(await cluster.submit(task="step", payload={"name": "away", "seconds": 0}))
+    assert away["status"] == "SUCCESS"
+    before = returns()  # none, unless the machine was so slow that the worker went to and fro already
+    await cluster.server(home)
+
+    async def returned() -> bool:
+        assert worker.poll() is None, cluster.said(worker)
+        return returns() > before
+
+    await eventually(returned, SLOW, "the worker goes back")
+    cluster.talk_to(home)
+    back = await cluster.ended(await cluster.submit(task="step", payload={"name": "back", "seconds": 0}))
+    servers[other].send_signal(signal.SIGKILL)  # where the worker is not any more
+    servers[other].wait()
+    (place / "go").touch()
+    lasted = await cluster.ended(lasting)
+    assert {(run["status"], run["attempt_number"]) for run in (away, back, lasted)} == {("SUCCESS", 1)}
+    assert len({run["executor_id"] for run in (away, back, lasted)}) == 1, "it is the same incarnation"
+    assert sorted(marks(place)) == ["away", "back", "lasting"], "none was started twice"
+
+
+async def _has(place: Path, mark: str) -> bool:
+    return mark in marks(place)

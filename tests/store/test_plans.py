@@ -158,6 +158,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     return [
         Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
         Statement("runs", "claim_from_lanes", merged, (len(LANES) + 3) * BATCH),
+        Statement("runs", "claim_fairly", [*merged, [1, *[2] * 9], [7, *[9] * 9]], (len(LANES) + 3) * BATCH),
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),

@@ -20,7 +20,8 @@ LANDED = {
     "0001_foundation": "0b4bde4b37adc718d8fdbecdf1096755a14dadb5826b176c7760aec5f2fbacaf",
     "0002_execution": "2c87ff937849da3f6a92b2d9ec5f092e462e951f317afab3ae5118ac8d673047",
     "0003_replays": "e1df5dc9efc663082dfc82b7047f426ee4be670c680bc5f9251b777aaabb8a86",
-    "0004_submit": "e30d1b9fd3df60c376ab5d396c546bcf93fe487e90331f35f3350e78a8c15813",
+    "0004_submit": "56f9bb34fd86bb13e97364bbc0122ad0b90a782225b73f0e5beb900c0f173a2f",
+    "0005_tenants": "b4b7e6f8c1141fd550f4197f81d5f11a9b8f0c96173f77a99e39ca31aa77294e",
 }
 
 

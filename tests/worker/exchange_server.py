@@ -73,6 +73,8 @@ class ExchangeServer:
         self.recall = 0  # asked for once
         self.drain = False
         self.faults: deque[Fault] = deque()
+        self.ready = True  # what /readyz says
+        self.asked_if_ready = 0
         self.acknowledged = 0.0  # when the last exchange arrived that was answered 200 (monotonic)
         self._outage: Fault | None = None
         self.most_in_flight = 0
@@ -162,7 +164,13 @@ class ExchangeServer:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-                request = _decode(await reader.readexactly(length))
+                body = await reader.readexactly(length)
+                if head.startswith(b"GET /readyz "):
+                    self.asked_if_ready += 1
+                    self._tell()
+                    writer.write(_http(200 if self.ready else 503, b"{}"))
+                    continue
+                request = _decode(body)
                 assert head.startswith(b"POST /v1/exchange ")
                 assert b"authorization: bearer secret\r\n" in head.lower()
                 self._in_flight += 1

@@ -22,6 +22,7 @@ class LogServer:
         self.chunks: list[LogChunk] = []
         self.requests = 0
         self.refused: set[UUID] = set()
+        self.not_taken: set[UUID] = set()  # a shipment with output of these is answered 422
         self.faults: deque[Fault] = deque()
         self.worker_ids: set[UUID] = set()
         self.log_store_down = False
@@ -67,6 +68,8 @@ class LogServer:
         if fault in ("503", "422", "401"):
             return int(fault), b"{}"
         shipment = _decode(body)
+        if any(chunk.data and chunk.run_id in self.not_taken for chunk in shipment.chunks):
+            return 422, b"{}"
         if self.log_store_down and any(chunk.data for chunk in shipment.chunks):
             problem = {"type": "", "title": "", "status": 503, "code": "log_store_down", "detail": "disk full"}
             return 503, _encode(problem)

@@ -131,16 +131,42 @@ def test_a_shipment_is_repeated_until_it_is_acknowledged(fault: Any) -> None:
     against(test)
 
 
-def test_a_shipment_that_is_never_taken_is_given_up_and_others_go_on() -> None:
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_a_log_that_is_never_taken_is_given_up_with_a_mark_and_the_others_are_kept(count: int) -> None:
     async def test(server: LogServer, shipper: LogShipper) -> None:
-        bad, good = an_attempt(), an_attempt()
-        server.faults.append("422")
-        shipper.open(bad).write(b"bad")
-        await shipper.open(bad).finish()
-        shipper.open(good).write(b"good")
-        await shipper.open(good).finish()
-        assert list(server.logs.values()) == [b"good"]
+        attempts = [an_attempt() for _ in range(count)]
+        bad = attempts[count // 2]
+        server.not_taken.add(bad.order.run_id)
+        for attempt in attempts:
+            shipper.open(attempt).write(b"x" * (3 * 1024 * 1024 if attempt is attempts[0] else 10))
+        await asyncio.gather(*(shipper.open(attempt).finish() for attempt in attempts))
+        (mark,) = server.ended(bad.order.run_id)
+        assert (mark.truncated, mark.data) == (True, b"")
+        for attempt in attempts:
+            if attempt is not bad:
+                assert stored(server, attempt) == b"x" * (3 * 1024 * 1024 if attempt is attempts[0] else 10)
+        assert server.requests <= 5 + 2 * count.bit_length()
+        shipper.open(bad).write(b"more")
+        later = an_attempt()
+        shipper.open(later).write(b"later")
+        await shipper.open(later).finish()
+        assert stored(server, later) == b"later"
         assert shipper._bytes == 0
+
+    against(test)
+
+
+def test_a_log_that_is_refused_while_its_attempt_prints_on_does_not_make_anybody_wait() -> None:
+    async def test(server: LogServer, shipper: LogShipper) -> None:
+        bad = an_attempt()
+        server.not_taken.add(bad.order.run_id)
+        sink = shipper.open(bad)
+        sink.write(b"first")
+        while not sink.over:
+            await asyncio.sleep(0.01)
+        sink.write(b"second")
+        await sink.finish()
+        assert shipper.refused_since(0.0) == 0.0, "the server keeps logs; it does not keep this one"
 
     against(test)
 

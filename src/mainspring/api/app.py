@@ -15,7 +15,7 @@ from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenBook
 from mainspring.api.openapi import openapi_config
 from mainspring.api.patience import OpenRequests, Patience
-from mainspring.api.routes import dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
+from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
 from mainspring.domain.errors import MainspringError
@@ -43,6 +43,7 @@ def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts:
             tasks.list_tasks,
             exchange.exchange,
             *logs.HANDLERS,
+            *access.HANDLERS,
             health.healthz,
             health.readyz,
             metrics.metrics,

@@ -16,6 +16,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from mainspring.api.parameters import check_parameters
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.store import tokens
 from mainspring.store.pool import Store
 from mainspring.store.tokens import Principal
@@ -25,29 +26,41 @@ _REMEMBER = 5.0  # seconds for which a token need not be looked up again
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+_WORKER_CALLS = frozenset({"/v1/exchange", "/v1/exchange/logs"})
+
+
 class TokenBook:
-    """Tokens by hash, remembered for a few seconds."""
+    """Tokens by hash, remembered for a few seconds, or until one is revoked anywhere."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._known: dict[bytes, tuple[float, Principal]] = {}
+        self._forgotten = 0
 
     async def principal(self, token: str) -> Principal | None:
         digest = tokens.hash_token(token)
         now = self._clock.monotonic()
         remembered = self._known.get(digest)
-        if remembered is not None and now - remembered[0] < _REMEMBER:
+        if remembered is not None and now < remembered[0]:
             return remembered[1]
+        before = self._forgotten
         async with self._store.reads.acquire() as connection:
-            principal = await tokens.find(connection, digest)
-        if principal is None:
+            found = await tokens.find(connection, digest)
+        if found is None:
             self._known.pop(digest, None)
             return None
         if len(self._known) > 10_000:
             self._known.clear()
-        self._known[digest] = (now, principal)
-        return principal
+        if before == self._forgotten:  # otherwise it may have been revoked after we read it
+            left = _REMEMBER if found.seconds_left is None else min(_REMEMBER, found.seconds_left)
+            self._known[digest] = (now + left, found.principal)
+        return found.principal
+
+    def forget_all(self) -> None:
+        """Somebody revoked a token: look every one up again."""
+        self._forgotten += 1
+        self._known.clear()
 
 
 class Gate:
@@ -68,7 +81,8 @@ class Gate:
         self._check_host(headers)
         if scope["path"] in OPEN_PATHS:
             return
-        scope["principal"] = await self._authenticate(headers)
+        principal = scope["principal"] = await self._authenticate(headers)
+        _check_role(principal, scope["path"])
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):
@@ -97,6 +111,23 @@ class Gate:
         if principal is None:
             raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
         return principal
+
+
+def _check_role(principal: Principal, path: str) -> None:
+    """Deny by default: an admin may do everything in its own tenant, a worker only what worker processes do."""
+    if principal.role == "admin" and principal.tenant != EVERY_TENANT:
+        return
+    if principal.role == "worker":
+        if path in _WORKER_CALLS:
+            return
+        raise Forbidden(
+            f"the token {principal.name!r} is for workers, which may exchange and ship logs, and nothing else",
+            code="worker_token", field="Authorization", hint="use an admin token of your tenant",
+        )  # fmt: skip
+    raise Forbidden(
+        f"the role {principal.role!r} of this token may do nothing here", code="role_not_allowed",
+        field="Authorization", hint="use an admin token of your tenant",
+    )  # fmt: skip
 
 
 def hosts_for(bind_host: str, extra: Iterable[str] = ()) -> frozenset[str]:

@@ -13,6 +13,7 @@ from litestar.typing import FieldDefinition
 
 from mainspring.domain.errors import InvalidBatch, InvalidInput, MainspringError
 from mainspring.kernel.config import MAX_BATCH
+from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.exchange import ExchangeRequest, Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn, RetryRuleIn, ScheduleIn
@@ -48,6 +49,8 @@ _decode_exchange = msgspec.json.Decoder(ExchangeRequest).decode
 _decode_shipment = msgspec.json.Decoder(LogShipment).decode
 _decode_replay = msgspec.json.Decoder(ReplayRequest).decode
 _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
+_decode_tenant = msgspec.json.Decoder(TenantRequest).decode
+_decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -86,6 +89,14 @@ def decode_replay(body: bytes) -> ReplayRequest:
 
 def decode_choice(body: bytes) -> DeadLetterChoice:
     return _decoded(_decode_choice, body, DeadLetterChoice)
+
+
+def decode_tenant(body: bytes) -> TenantRequest:
+    return _decoded(_decode_tenant, body, TenantRequest)
+
+
+def decode_token(body: bytes) -> TokenRequest:
+    return _decoded(_decode_token, body, TokenRequest)
 
 
 def decode_batch(body: bytes) -> JobBatch:
@@ -232,3 +243,11 @@ class ReplayBody(Body[ReplayRequest]):
 
 class ChoiceBody(Body[DeadLetterChoice]):
     decode = staticmethod(decode_choice)
+
+
+class TenantBody(Body[TenantRequest]):
+    decode = staticmethod(decode_tenant)
+
+
+class TokenBody(Body[TokenRequest]):
+    decode = staticmethod(decode_token)

@@ -10,6 +10,7 @@ from litestar import Request
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.access import AccessDesk
 from mainspring.operations.amend import Amender
 from mainspring.operations.drain import Drainer
 from mainspring.operations.exchange import Exchanger
@@ -31,6 +32,7 @@ class Services:
     drainer: Drainer
     logs: LogKeeper
     signatures: SignatureBook
+    access: AccessDesk
     clock: Clock
     readiness: ReadinessCheck
 

@@ -23,6 +23,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Steer": ("run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
     "Operate": ("workers", "tasks", "queues", "drain"),
+    "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"
 # Typer has moved Click inside itself; its public BadParameter is a usage error in every version.

@@ -12,6 +12,7 @@ EXAMPLES = ("mainspring workers",)
 _COLUMNS = (
     Column("WORKER", whole=True),
     Column("NAME"),
+    Column("FOR", whole=True),
     Column("STATE", whole=True),
     Column("RUNNING", right=True),
     Column("QUEUES"),
@@ -35,6 +36,7 @@ def command(
         (
             worker.worker_id,
             worker.name,
+            "all tenants" if worker.shared else "own",
             worker.state,
             f"{worker.running}/{worker.slots}",
             ", ".join(worker.queues),

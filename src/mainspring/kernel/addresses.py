@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 
 def split_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `http://a:8700,http://b:8700`, each once and without a slash at its end."""
     pieces = (piece.strip().rstrip("/") for piece in text.split(","))
     return tuple(dict.fromkeys(piece for piece in pieces if piece))
+
+
+def in_preferred_order(addresses: Iterable[str], name: str) -> tuple[str, ...]:
+    """The order in which whoever has this name prefers them (rendezvous hashing): of many names, each address is the
+    first choice of as many; when one is away those that preferred it spread over the others, and nobody else moves."""
+
+    def rank(address: str) -> bytes:
+        return blake2b(f"{name}\n{address}".encode("utf-8", "replace"), digest_size=8).digest()
+
+    return tuple(sorted(addresses, key=rank))
 
 
 class Rota:
@@ -26,6 +37,18 @@ class Rota:
     def untried(self) -> bool:
         """Whether the one in use has not failed since somebody last answered: there is no need to wait for it."""
         return self.current not in self._failed
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """Those that come before the one in use."""
+        return self._addresses[: self._addresses.index(self.current)]
+
+    def go_to(self, address: str) -> bool:
+        """Use this one from now on, if it is a better one."""
+        if address not in self.better:
+            return False
+        self.current = address
+        return True
 
     def answered(self) -> None:
         if self._failed:

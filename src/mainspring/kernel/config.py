@@ -28,7 +28,9 @@ class Timing:
     A worker beats every `beat`; without an acknowledgement for `kill` its runs are killed; after `rescue` without a
     recorded beat the rescuer gives them to others. The difference between kill and rescue pays for the kill itself
     and for `beat_slack`, the age up to which a recorded beat is not recorded again. While servers say that only the
-    database is away, ordinary runs live on until `cut_off_grace` after the last acknowledgement.
+    database is away, ordinary runs live on until `cut_off_grace` after the last acknowledgement. A worker that is away
+    from the server it prefers asks after about `homing` whether that one is back, then in pauses that double up to
+    `homing_longest`.
     """
 
     beat: float = 2.0
@@ -45,6 +47,8 @@ class Timing:
     ready_poll: float = 1.0
     drain_grace: float = 30.0
     kill_grace: float = 5.0
+    homing: float = 30.0
+    homing_longest: float = 300.0
 
     def __post_init__(self) -> None:
         if not self.beat < self.kill < self.rescue - self.beat_slack:

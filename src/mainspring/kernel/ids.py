@@ -16,7 +16,8 @@ TenantId = NewType("TenantId", int)
 LaneId = NewType("LaneId", int)
 ShardId = NewType("ShardId", int)
 
-DEFAULT_TENANT = TenantId(1)
+DEFAULT_TENANT = TenantId(1)  # the operator's: only its admins make tenants and shared worker tokens
+EVERY_TENANT = TenantId(0)  # of a worker token that belongs to nobody, and of its workers: they take runs of all
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 _RANDOM_MASK = (1 << 62) - 1

@@ -12,13 +12,14 @@ import msgspec
 from mainspring.domain.job import DEFAULT_TIMEOUT, Priority, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.fair_turns import LANES_LOOKED_AT, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneBook
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import RunOrder
 
 LANES_AT_A_TIME = 64
-AGING_STEP = timedelta(minutes=5)
 _TRAIL = timedelta(seconds=5)
 _FULL_LOOK = 30.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -82,6 +83,7 @@ class Claimer:
         self._clock = clock
         self._bounds = LaneBounds(clock)
         self._weights = LaneWeights()
+        self._pools = FairPools()
         self._turn = 0
 
     async def claim(
@@ -90,6 +92,8 @@ class Claimer:
         """Up to `limit` runs of the eligible lanes, and about 16 MiB, in the order in which they should start."""
         if not eligible or limit <= 0:
             return []
+        if eligible[0].tenant_id != eligible[-1].tenant_id:  # those of each tenant stand together
+            return await self._claim_fairly(connection, eligible, limit, worker_id, seq)
         rows: list[Record] = []
         chosen: Sequence[Lane] = ()
         for _ in range(0, len(eligible), LANES_AT_A_TIME):
@@ -102,24 +106,63 @@ class Claimer:
         self._note_heads(rows)
         if len(chosen) > 1:
             priority = {lane.lane_id: lane.priority for lane in chosen}
-            rows.sort(key=lambda row: _rank(priority[row["lane_id"]], row["ready_at"]))
+            rows.sort(key=lambda row: rank(priority[row["lane_id"]], row["ready_at"]))
         return [await self.order(row) for row in rows]
 
     async def _take(
-        self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+        self,
+        connection: Connection,
+        lanes: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        starts: dict[TenantId, int] | None = None,
     ) -> list[Record]:
         """In one step as a rule. In several where fewer are thought to fit than do: a lane that was never claimed from
-        counts as heavy, also when it is empty and the runs beside it weigh nothing."""
+        counts as heavy, also when it is empty and the runs beside it weigh nothing. `starts`: where tenants stand."""
         heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
         rows: list[Record] = []
         room = _MOST_BYTES
         while (step := min(limit - len(rows), self._weights.most(lanes, room))) > 0:
-            some = await runs.claim(connection, heads, step, worker_id, seq)
+            if starts is None:
+                some = await runs.claim(connection, heads, step, worker_id, seq)
+            else:
+                tenants = [lane.tenant_id for lane in lanes]
+                some = await runs.claim_fairly(connection, heads, tenants, starts, step, worker_id, seq)
+                owner = {lane.lane_id: lane.tenant_id for lane in lanes}
+                for row in some:
+                    starts[owner[row["lane_id"]]] += 1
             room -= self._weights.weigh(some)
             rows += some
             if len(some) < step:
                 break
         return rows
+
+    async def _claim_fairly(
+        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+    ) -> list[RunOrder]:
+        """The same for lanes of several tenants, who take turns. A look comes first: whoever has nothing waiting is
+        idle, and what is empty need not be among the 64."""
+        pool = self._pools.of(eligible)
+        waiting: list[Lane] = []
+        for _ in range(0, len(eligible), LANES_LOOKED_AT):
+            looked_at = pool.to_look_at(eligible)
+            ready = set(await self.ready_lanes(connection, [lane.lane_id for lane in looked_at]))
+            waiting = [lane for lane in looked_at if lane.lane_id in ready]
+            starts = pool.shares.starts({lane.tenant_id for lane in looked_at}, {lane.tenant_id for lane in waiting})
+            if waiting:
+                break
+        if not waiting:
+            return []
+        chosen = pool.to_take_from(waiting, LANES_AT_A_TIME)
+        contested = len(starts) > 1
+        rows = await self._take(connection, chosen, limit, worker_id, seq, dict(starts) if contested else None)
+        if not rows:
+            return []
+        lanes: dict[int, Lane] = {lane.lane_id: lane for lane in chosen}
+        pool.shares.taken({lane.tenant_id: starts[lane.tenant_id] for lane in chosen}, *count_bands(rows, lanes))
+        self._note_heads(rows)
+        return [await self.order(row) for row in in_fair_order(rows, lanes, starts)]
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
         """Which of these lanes have something to claim at this moment."""
@@ -175,8 +218,3 @@ class Claimer:
             return critical
         self._turn = (self._turn + room) % len(rest)
         return critical + (rest + rest)[self._turn : self._turn + min(room, len(rest))]
-
-
-def _rank(priority: int, ready_at: datetime) -> tuple[int, datetime]:
-    """Critical first; the others by how long they wait, a level of priority being worth 5 minutes."""
-    return (0 if priority == Priority.CRITICAL else 1, ready_at - priority * AGING_STEP)

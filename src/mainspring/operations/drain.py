@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from mainspring.domain.errors import Conflict, NotFound
-from mainspring.kernel.ids import TenantId
+from mainspring.domain.errors import Conflict, Forbidden, NotFound
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.signals import Signals
 from mainspring.operations.views import worker_view
@@ -33,6 +33,11 @@ class Drainer:
         """From now on it is given nothing new; asked twice is the same as once."""
         async with self._store.reads.acquire() as connection:
             before = await _row(connection, tenant, worker_id)
+            if before["tenant_id"] == EVERY_TENANT and tenant != DEFAULT_TENANT:
+                raise Forbidden(
+                    f"worker {before['name']} serves every tenant: an admin of the tenant default may drain it",
+                    code="operator_only", hint="ask whoever runs this Mainspring",
+                )  # fmt: skip
             changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING)
             row = await _row(connection, tenant, worker_id)
         if row["state"] not in _LIVING:

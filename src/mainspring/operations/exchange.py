@@ -101,7 +101,7 @@ class Exchanger:
         known = await self._roster.know(tenant, request)
         # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
         stale = await self._note_progress(tenant, request) if request.progress else []
-        spot = self._parking.arrive(request.worker_id)
+        spot = self._parking.arrive(request.worker_id, tenant)
         metrics.parked.set(len(self._parking))
         try:
             beat = asyncio.ensure_future(self._beats.record(request.worker_id))

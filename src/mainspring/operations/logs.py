@@ -49,7 +49,8 @@ class LogKeeper:
     # --- from workers
 
     async def append(self, tenant: TenantId, shipment: LogShipment) -> LogReceipt:
-        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server."""
+        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server. `tenant` is the
+        worker's; a log lies with its run's."""
         by_log = _by_log(shipment.chunks)
         async with self._store.hot.acquire() as connection:
             found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
@@ -58,15 +59,15 @@ class LogKeeper:
         puts = []
         for key, chunks in by_log.items():
             fresh = _fresh(chunks, found[key])
-            attempt = found[key].attempt
+            attempt, owner = found[key].attempt, found[key].tenant
             if not fresh:
                 receipt.stored += len(chunks)
-            elif attempt is None:
+            elif attempt is None or owner is None:
                 receipt.fenced.append(key[0])
             elif fresh[0].offset != found[key].bytes:
                 receipt.gaps.append(key[0])
             else:
-                folder = folder_of(tenant, key[0], attempt, key[1])
+                folder = folder_of(owner, key[0], attempt, key[1])
                 puts += [self._put(folder, chunk) for chunk in fresh if chunk.data]
                 arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
         if arrivals:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+
 # Among how many idle workers runs are divided, should fewer have room for them all. Looking at everybody would cost a
 # submission 10,000 looks where 10,000 workers are parked.
 _CHOICE = 8
@@ -17,15 +19,17 @@ class Spot:
     lanes are those from which it would take now, all_lanes those from which its worker may ever take; rooms says how
     many of each lane, where that is not all that is free; granted is its part of the runs that it was woken for, by
     lane in woken_for; promised is how many runs were asked back from others for it, which holds until promised_until.
+    tenant is whose runs it takes: EVERY_TENANT for those of all.
     """
 
     __slots__ = (
         "all_lanes", "event", "free", "granted", "lanes", "parked_for", "promised", "promised_until", "rooms",
-        "see_lanes", "stop", "superseded", "unstarted", "woken_for", "worker_id",
+        "see_lanes", "stop", "superseded", "tenant", "unstarted", "woken_for", "worker_id",
     )  # fmt: skip
 
-    def __init__(self, worker_id: UUID) -> None:
+    def __init__(self, worker_id: UUID, tenant: TenantId = DEFAULT_TENANT) -> None:
         self.worker_id = worker_id
+        self.tenant = tenant
         self.event = asyncio.Event()
         self.free = 0
         self.unstarted = 0
@@ -71,13 +75,13 @@ class Parking:
     def __len__(self) -> int:
         return len(self._spots)
 
-    def arrive(self, worker_id: UUID) -> Spot:
+    def arrive(self, worker_id: UUID, tenant: TenantId = DEFAULT_TENANT) -> Spot:
         """A new exchange of this worker: it takes the spot, and the exchange that held it ends."""
         before = self._spots.get(worker_id)
         if before is not None:
             before.superseded = True
             before.event.set()
-        spot = Spot(worker_id)
+        spot = Spot(worker_id, tenant)
         spot.stop = worker_id in self._stops
         self._stops.discard(worker_id)
         self._spots[worker_id] = spot
@@ -96,7 +100,7 @@ class Parking:
             self._overfull[spot.worker_id] = spot
         if spot.free > 0 and self._overfull:
             for other in self._overfull.values():
-                if other is not spot and not other.all_lanes.isdisjoint(spot.lanes):
+                if other is not spot and _may_hold_for(other, spot):
                     other.event.set()
 
     def unpark(self, spot: Spot) -> None:
@@ -164,7 +168,7 @@ class Parking:
         spot.event.set()
 
     def close(self) -> None:
-        """The server stops: end every parked exchange with an empty answer."""
+        """End every parked exchange with an empty answer: the server stops, or a token was revoked."""
         for spot in self._spots.values():
             spot.superseded = True
             spot.event.set()
@@ -182,6 +186,10 @@ def divided(count: int, rooms: Sequence[int]) -> list[int]:
 
 
 def _could_take(spot: Spot, giver: Spot) -> bool:
-    return (
-        spot.free > 0 and spot is not giver and not spot.event.is_set() and not giver.all_lanes.isdisjoint(spot.lanes)
-    )
+    return spot.free > 0 and spot is not giver and not spot.event.is_set() and _may_hold_for(giver, spot)
+
+
+def _may_hold_for(giver: Spot, idle: Spot) -> bool:
+    """Whether runs that `giver` holds may be such as the idle one takes. A shared worker gives nothing back for a
+    tenant's own: what it holds is most likely somebody else's, and would come back to it again and again."""
+    return idle.tenant in (giver.tenant, EVERY_TENANT) and not giver.all_lanes.isdisjoint(idle.lanes)

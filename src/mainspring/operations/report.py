@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.durations import format_duration
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import Delivery, Spec, spec_from_text
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.transitions import StoredState
@@ -38,13 +39,17 @@ class _Following(msgspec.Struct):
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Settled:
-    """Record outcomes inside the caller's transaction. Each matches run, fence AND incarnation, or is fenced."""
+    """Record outcomes inside the caller's transaction. Each matches run, fence AND incarnation, or is fenced. When one
+    cannot be stored it raises, and none of them is: the worker will find out which it is."""
     successes = [outcome for outcome in outcomes if outcome.status == "SUCCESS"]
     others = [outcome for outcome in outcomes if outcome.status != "SUCCESS"]
     settled = Settled()
     unmatched: list[Outcome] = []
     if successes:
-        unmatched += await _settle_successes(connection, worker_id, successes)
+        try:
+            unmatched += await _settle_successes(connection, worker_id, successes)
+        except UnicodeDecodeError:
+            raise _not_text(outcomes) from None
     if others:
         unmatched += await _settle_others(connection, worker_id, others, random, settled)
     if unmatched:
@@ -104,6 +109,20 @@ async def _settle_successes(connection: Connection, worker_id: UUID, successes: 
         return []
     recorded = {row[0] for row in rows}
     return [item for item in successes if item.run_id not in recorded]
+
+
+def _not_text(outcomes: Sequence[Outcome]) -> InvalidInput:
+    """The decoder looks for the end of a result, and not at its letters."""
+    place = next(index for index, outcome in enumerate(outcomes) if not _is_text(outcome.result))
+    return InvalidInput("the result is not text", field=f"outcomes[{place}].result", expected="JSON in UTF-8")
+
+
+def _is_text(result: msgspec.Raw) -> bool:
+    try:
+        str(result, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 async def _settle_others(

@@ -30,10 +30,14 @@ class Known:
     """What this server remembers of a worker; a cache that may be lost at any time."""
 
     __slots__ = (
-        "labels", "lane_ids", "lanes", "queues", "recalled_at", "revision", "state", "stop_looked_at", "tasks", "told",
+        "labels", "lane_ids", "lanes", "queues", "recalled_at", "revision", "state", "stop_looked_at", "tasks",
+        "tenant", "told",
     )  # fmt: skip
 
-    def __init__(self, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int) -> None:
+    def __init__(
+        self, tenant: TenantId, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int
+    ) -> None:
+        self.tenant = tenant
         self.queues = queues
         self.tasks = tasks
         self.labels = labels
@@ -61,6 +65,8 @@ class Roster:
     async def know(self, tenant: TenantId, request: ExchangeRequest) -> Known:
         """The worker that sends this; raises when it is not registered, or its incarnation is over."""
         known = self._known.get(request.worker_id)
+        if known is not None and known.tenant != tenant:  # a shared worker's id is no secret, but not theirs to use
+            raise _unknown()
         if request.hello is not None:
             async with self._store.reads.acquire() as connection:
                 state = await workers.register(connection, tenant, request.worker_id, request.hello)
@@ -68,7 +74,7 @@ class Roster:
                     raise _gone(WorkerState.LOST)
                 await self._signatures.hear(connection, tenant, request.hello)
             hello = request.hello
-            known = Known(hello.queues, hello.tasks, hello.labels, state)
+            known = Known(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._known[request.worker_id] = known
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif known is None or self._clock.monotonic() - known.stop_looked_at >= STOP_LOOK:
@@ -81,7 +87,8 @@ class Roster:
                 raise _gone(WorkerState(row["state"]))
             if known is None:
                 labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                known = self._known[request.worker_id] = Known(row["queues"], row["tasks"], labels, row["state"])
+                known = Known(tenant, row["queues"], row["tasks"], labels, row["state"])
+                self._known[request.worker_id] = known
             known.state = row["state"]
         return known
 

@@ -24,7 +24,7 @@ _MAX_NAMES = 100  # NOTIFY takes at most 8,000 bytes
 
 
 class Signals:
-    """ready: lanes got runs. due: jobs fire soon. stop: a worker has runs to stop."""
+    """ready: lanes got runs. due: jobs fire soon. stop: a worker has runs to stop. tokens: some were revoked."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,9 +32,11 @@ class Signals:
         self._ready_listeners: list[Callable[[Mapping[int, int]], None]] = []
         self._due_listeners: list[Callable[[], None]] = []
         self._stop_listeners: list[Callable[[UUID], None]] = []
+        self._token_listeners: list[Callable[[], None]] = []
         self._ready: dict[int, int] = {}
         self._due = False
         self._stop: set[UUID] = set()
+        self._tokens = False
         self._pending = asyncio.Event()
 
     def on_ready(self, listener: Callable[[Mapping[int, int]], None]) -> None:
@@ -45,6 +47,9 @@ class Signals:
 
     def on_stop(self, listener: Callable[[UUID], None]) -> None:
         self._stop_listeners.append(listener)
+
+    def on_tokens_changed(self, listener: Callable[[], None]) -> None:
+        self._token_listeners.append(listener)
 
     def ready(self, born: Mapping[int, int]) -> None:
         if not born:
@@ -69,6 +74,12 @@ class Signals:
         for listener in self._stop_listeners:
             listener(worker_id)
         self._stop.add(worker_id)
+        self._pending.set()
+
+    def tokens_changed(self) -> None:
+        for listener in self._token_listeners:
+            listener()
+        self._tokens = True
         self._pending.set()
 
     async def send_forever(self) -> None:
@@ -102,8 +113,10 @@ class Signals:
     def _take(self) -> list[str]:
         messages = []
         if self._ready:
-            lanes = list(self._ready.items())[:_MAX_NAMES]
-            messages.append("ready " + ",".join(f"{lane}:{count}" for lane, count in lanes))
+            lanes = list(self._ready.items())  # all of them: one tenant's many lanes must not crowd out another's
+            for first in range(0, len(lanes), _MAX_NAMES):
+                part = lanes[first : first + _MAX_NAMES]
+                messages.append("ready " + ",".join(f"{lane}:{count}" for lane, count in part))
             self._ready.clear()
         if self._due:
             messages.append("due -")
@@ -111,6 +124,9 @@ class Signals:
         if self._stop:
             messages.append("stop " + ",".join(str(worker) for worker in list(self._stop)[:_MAX_NAMES]))
             self._stop.clear()
+        if self._tokens:
+            messages.append("tokens -")
+            self._tokens = False
         return messages
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -129,5 +145,8 @@ class Signals:
                 for name in names.split(","):
                     for on_stop in self._stop_listeners:
                         on_stop(UUID(name))
+            case "tokens":
+                for on_tokens_changed in self._token_listeners:
+                    on_tokens_changed()
             case _:
                 log.warning("unknown signal", kind=kind)

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.declaration import Declaration, options_in, read_declaration, read_options
 from mainspring.domain.errors import MainspringError
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.store import signatures
 from mainspring.store.pool import Connection, Record, Store
@@ -21,6 +21,7 @@ log = get_logger("signatures")
 
 _LONGEST = 256 * 1024  # an environment among the options may take half of it
 _NONE: dict[str, Declaration] = {}
+_MOST_MERGED = 1000  # tenants
 
 
 class SignatureBook:
@@ -33,10 +34,20 @@ class SignatureBook:
         self._store = store
         self._by_tenant: dict[TenantId, dict[str, Declaration]] = {}
         self._versions: dict[tuple[TenantId, str], datetime] = {}
+        self._merged: dict[TenantId, dict[str, Declaration]] = {}
 
     def known(self, tenant: TenantId) -> dict[str, Declaration]:
-        """By task. A task that is not in it takes anything and has no options, as far as this server knows."""
-        return self._by_tenant.get(tenant, _NONE)
+        """By task. A task that is not in it takes anything and has no options, as far as this server knows. What shared
+        workers declare holds where the tenant's own declare nothing."""
+        shared = self._by_tenant.get(EVERY_TENANT)
+        if not shared:
+            return self._by_tenant.get(tenant, _NONE)
+        merged = self._merged.get(tenant)
+        if merged is None:
+            if len(self._merged) >= _MOST_MERGED:
+                self._merged.clear()
+            merged = self._merged[tenant] = {**shared, **self._by_tenant.get(tenant, _NONE)}
+        return merged
 
     def check(self, tenant: TenantId, task: str, payload: str | None) -> None:
         """Refuse a payload (JSON text) that the task does not take: InvalidInput, code bad_payload."""
@@ -76,6 +87,8 @@ class SignatureBook:
         if changed:
             for item in await signatures.schemas(connection, changed):
                 self._note(item)
+        if gone or changed:
+            self._merged.clear()
         return len(gone) + len(changed)
 
     def _note(self, item: signatures.Declared) -> None:

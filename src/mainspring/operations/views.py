@@ -12,6 +12,7 @@ from mainspring.domain.job import JobDefinition, Priority, spec_from_text
 from mainspring.domain.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
+from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.operations.why import FOR_A_SLOT
 from mainspring.store.jobs import definition_of
 from mainspring.store.lanes import Lane
@@ -157,6 +158,7 @@ def worker_view(row: Record) -> WorkerView:
         version=row["version"],
         registered_at=row["registered_at"],
         last_beat_at=row["last_beat_at"],
+        shared=row["tenant_id"] == EVERY_TENANT,
     )
 
 

@@ -16,6 +16,7 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Duty, Loops
+from mainspring.operations.access import AccessDesk
 from mainspring.operations.amend import Amender
 from mainspring.operations.beats import Beats
 from mainspring.operations.drain import Drainer
@@ -115,16 +116,20 @@ async def assemble(
         drainer=Drainer(store, signals),
         logs=LogKeeper(store, log_files, log_watch, log_merger),
         signatures=signatures,
+        access=AccessDesk(store, signals),
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
+    book = TokenBook(store, clock)
+    signals.on_tokens_changed(book.forget_all)
+    signals.on_tokens_changed(parking.close)  # whoever waits here may not any more: it has to ask again
     return Assembly(
         store=store,
         signals=signals,
         lanes=lanes,
         parking=parking,
         services=services,
-        app=create_app(services, TokenBook(store, clock), pulse, hosts_for(host, allow_hosts)),
+        app=create_app(services, book, pulse, hosts_for(host, allow_hosts)),
         node=node,
         pulse=pulse,
         duties=[

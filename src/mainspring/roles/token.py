@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from mainspring.domain.errors import InvalidInput
@@ -40,7 +39,7 @@ def _read_or_make(file: Path) -> str:
         draft = file.with_name(f"{file.name}.{uuid7()}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(f"ms_{secrets.token_urlsafe(32)}\n")  # 256 random bits
+            opened.write(f"{tokens.new_token()}\n")
             opened.flush()
             os.fsync(handle)
         draft.replace(file)

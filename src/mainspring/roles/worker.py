@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
 import socket
 from contextlib import suppress
@@ -14,7 +13,7 @@ import uvloop
 
 from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
-from mainspring.kernel.addresses import split_addresses
+from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.lifecycle import backoff
@@ -79,7 +78,7 @@ async def run_worker(options: WorkerOptions) -> int:
     timing = options.timing
     watchdog = WatchdogLink()
     progress = ProgressBook()
-    servers = _in_some_order(options.server)
+    servers = servers_in_order(options.server, options.name, os.getpid())
     shipping = Link(servers, options.token, timeout=_SHIPPING_TIMEOUT)
     shipper = LogShipper(shipping)
     executors = build_executors(
@@ -131,10 +130,9 @@ async def run_worker(options: WorkerOptions) -> int:
     return 0
 
 
-def _in_some_order(servers: str) -> str:
-    """Each worker in its own order, so that many of them spread over the servers, also when one of these fails."""
-    addresses = split_addresses(servers)
-    return ",".join(random.sample(addresses, len(addresses)))
+def servers_in_order(servers: str, name: str | None, pid: int) -> str:
+    """As the worker of this process prefers them. Not by its name alone: a whole pool may go by one name."""
+    return ",".join(in_preferred_order(split_addresses(servers), f"{name}/{socket.gethostname()}/{pid}"))
 
 
 async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:

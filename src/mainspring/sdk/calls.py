@@ -11,6 +11,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client_core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.context import rfc3339
 from mainspring.sdk.job_fields import JobChanges, JobFields, When, job_patch, job_request
+from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -87,6 +88,11 @@ _dead_letter_list = json_of(DeadLetterList)
 _timeline = json_of(list[TimelineEntry])
 _replayed = json_of(Replayed)
 _discarded = json_of(Discarded)
+_tenant_made = json_of(TenantMade)
+_tenant_list = json_of(TenantList)
+_token = json_of(TokenView)
+_token_made = json_of(TokenMade)
+_token_list = json_of(TokenList)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -279,6 +285,36 @@ def discard_dead_letters(
     """Give up the dead letters that the filters choose, or `all` of them; up to 100,000 a call."""
     body = encode(_choice(filters, everything=all, limit=limit))
     return Call("POST", "/v1/dead-letters:discard", _discarded, body=body, repeatable=False)
+
+
+def tenants() -> Call[TenantList]:
+    """All tenants for the operator, an admin of the tenant `default`; otherwise one's own."""
+    return Call("GET", "/v1/tenants", _tenant_list)
+
+
+def add_tenant(name: str) -> Call[TenantMade]:
+    """Make a tenant. Its first admin token is in the answer, and nowhere else ever again."""
+    return Call("POST", "/v1/tenants", _tenant_made, body=encode({"name": name}), repeatable=False)
+
+
+def tokens() -> Call[TokenList]:
+    """The tenant's tokens, without their secrets."""
+    return Call("GET", "/v1/tokens", _token_list)
+
+
+def add_token(
+    name: str, role: str, *, tenants: str | None = None, expires_in: str | float | None = None
+) -> Call[TokenMade]:
+    """Make a token: role "admin" or "worker"; tenants="all" for workers that take runs of every tenant. The secret is
+    in the answer, and nowhere else ever again."""
+    given = {"name": name, "role": role, "tenants": tenants, "expires_in": expires_in}
+    body = encode({field: value for field, value in given.items() if value is not None})
+    return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
+
+
+def revoke_token(token_id: str) -> Call[TokenView]:
+    """The token is not valid any more from now on."""
+    return _verb(f"/v1/tokens/{quote(token_id, safe='')}:revoke", _token)
 
 
 def health() -> Call[Health]:

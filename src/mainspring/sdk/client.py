@@ -257,6 +257,11 @@ class Client:
     replay_dead_letters = _blocking(calls.replay_dead_letters)
     discard = _blocking(calls.discard)
     discard_dead_letters = _blocking(calls.discard_dead_letters)
+    tenants = _blocking(calls.tenants)
+    add_tenant = _blocking(calls.add_tenant)
+    tokens = _blocking(calls.tokens)
+    add_token = _blocking(calls.add_token)
+    revoke_token = _blocking(calls.revoke_token)
     health = _blocking(calls.health)
     readiness = _blocking(calls.readiness)
 
@@ -400,6 +405,11 @@ class AsyncClient:
     replay_dead_letters = _awaited(calls.replay_dead_letters)
     discard = _awaited(calls.discard)
     discard_dead_letters = _awaited(calls.discard_dead_letters)
+    tenants = _awaited(calls.tenants)
+    add_tenant = _awaited(calls.add_tenant)
+    tokens = _awaited(calls.tokens)
+    add_token = _awaited(calls.add_token)
+    revoke_token = _awaited(calls.revoke_token)
     health = _awaited(calls.health)
     readiness = _awaited(calls.readiness)
 

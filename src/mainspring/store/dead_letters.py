@@ -51,6 +51,7 @@ async def page(
         chosen.since,
         chosen.until,
         limit,
+        straight=chosen == LetterFilter(),
     )
 
 
@@ -58,7 +59,8 @@ async def some(
     connection: Connection, tenant: TenantId, chosen: LetterFilter, after: UUID | None, begun: datetime, limit: int
 ) -> list[UUID]:
     """The next ids after `after`, oldest first, of those that died before `begun`."""
-    rows = await connection.fetch(
+    rows = await pages.read(
+        connection,
         _SQL["some"],
         tenant,
         after,
@@ -69,6 +71,7 @@ async def some(
         chosen.until,
         begun,
         limit,
+        straight=chosen == LetterFilter(),
     )
     return [row["run_id"] for row in rows]
 

@@ -58,6 +58,7 @@ async def live_runs(
         chosen.backing_off,
         chosen.own,
         limit,
+        straight=chosen == RunFilter(),
     )
 
 
@@ -77,15 +78,16 @@ async def ended_runs(
         chosen.until,
         chosen.own,
         limit,
+        straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
 
 
 async def runs_of_job(
     connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
 ) -> list[Record]:
-    """Newest first, live and ended."""
+    """Newest first, live and ended. The newest alone is what clients ask for again and again while they wait."""
     rows = await pages.read(connection, _SQL["live_runs_of_job"], tenant, job_id, before, limit)
-    rows += await pages.read(connection, _SQL["ended_runs_of_job"], tenant, job_id, before, limit)
+    rows += await pages.read(connection, _SQL["ended_runs_of_job"], tenant, job_id, before, limit, straight=limit > 1)
     return newest_first(rows, limit)
 
 

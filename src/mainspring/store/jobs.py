@@ -186,6 +186,7 @@ async def list_jobs(
         label[1] if label else None,
         contains(text),
         limit,
+        straight=lane_ids is None and owner is None and label is None and text is None,
     )
 
 

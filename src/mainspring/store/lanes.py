@@ -6,15 +6,17 @@ They are few and never change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 
 from mainspring.domain.job import JobDefinition
-from mainspring.kernel.ids import LaneId, TenantId
+from mainspring.kernel.ids import EVERY_TENANT, LaneId, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
 
 _SQL = load("lanes")
+_tenant = attrgetter("tenant_id")
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -98,16 +100,20 @@ class LaneBook:
     def eligible(
         self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]
     ) -> list[Lane]:
-        """The lanes from which a worker with these queues, tasks and labels may take."""
+        """The lanes from which a worker with these queues, tasks and labels may take; those of each tenant together."""
         queue_set, task_set, label_set = set(queues), set(tasks), labels.items()
-        return [
+        shared = tenant == EVERY_TENANT
+        found = [
             lane
             for lane in self._by_id.values()
-            if lane.tenant_id == tenant
+            if (shared or lane.tenant_id == tenant)
             and lane.queue in queue_set
             and lane.task in task_set
             and (not lane.labels or (lane.required_labels or {}).items() <= label_set)
         ]
+        if shared:
+            found.sort(key=_tenant)
+        return found
 
     def of_queue(self, tenant: TenantId, queue: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.queue == queue]

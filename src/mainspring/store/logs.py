@@ -28,10 +28,11 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """attempt: what the worker runs under that fence, None when the run is not in its hands. bytes: up to where the log
-    counts that it wrote."""
+    """attempt: what the worker runs under that fence, None when the run is not in its hands; tenant: whose run it is.
+    bytes: up to where the log counts that it wrote."""
 
     attempt: int | None
+    tenant: TenantId | None
     bytes: int
 
 
@@ -59,7 +60,7 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: 
     rows = await connection.fetch(
         _SQL["look"], [run_id for run_id, _ in keys], [fence for _, fence in keys], tenant, worker_id
     )
-    return {(row["run_id"], row["fence"]): Found(row["attempt"], row["bytes"]) for row in rows}
+    return {(row["run_id"], row["fence"]): Found(row["attempt"], row["tenant_id"], row["bytes"]) for row in rows}
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:

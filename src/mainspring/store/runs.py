@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from uuid import UUID
@@ -118,6 +118,31 @@ async def claim(
         [lane[1] for lane in lanes],
     )
     return merged
+
+
+async def claim_fairly(
+    connection: Connection,
+    lanes: Sequence[tuple[int, int, datetime]],
+    tenants: Sequence[TenantId],
+    starts: Mapping[TenantId, int],
+    limit: int,
+    worker_id: UUID,
+    seq: int,
+) -> list[Record]:
+    """Claim up to `limit` runs of several tenants; `lanes` are (lane, priority, lower bound), `tenants` whose each is,
+    and `starts` where a tenant stands (see domain/fairness.py). They come in no order."""
+    rows: list[Record] = await connection.fetch(
+        _SQL["claim_fairly"],
+        [lane[0] for lane in lanes],
+        limit,
+        worker_id,
+        seq,
+        [lane[2] for lane in lanes],
+        [lane[1] for lane in lanes],
+        tenants,
+        [starts[tenant] for tenant in tenants],
+    )
+    return rows
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
+from uuid import UUID
 
 import msgspec
 
 from mainspring.kernel.ids import TenantId, uuid7
-from mainspring.store.pool import Connection
+from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
 
 _SQL = load("tokens")
@@ -21,21 +23,62 @@ class Principal(msgspec.Struct, frozen=True):
     name: str
 
 
+class Found(msgspec.Struct, frozen=True):
+    """A token that is valid, and for how many more seconds; None: until it is revoked."""
+
+    principal: Principal
+    seconds_left: float | None
+
+
+def new_token() -> str:
+    """A token that nobody can guess: 256 random bits."""
+    return f"ms_{secrets.token_urlsafe(32)}"
+
+
 def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-async def insert(connection: Connection, tenant: TenantId, token: str, role: str, name: str) -> None:
-    await connection.execute(_SQL["insert_token"], uuid7(), tenant, hash_token(token), role, name)
+async def insert(
+    connection: Connection, tenant: TenantId, token: str, role: str, name: str, *, expires_in: float | None = None
+) -> UUID:
+    """Make a token known; one that is known already stays as it is. Gives the id that a new one gets."""
+    token_id = uuid7()
+    await connection.execute(_SQL["insert_token"], token_id, tenant, hash_token(token), role, name, expires_in)
+    return token_id
 
 
-async def find(connection: Connection, token_hash: bytes) -> Principal | None:
+async def find(connection: Connection, token_hash: bytes) -> Found | None:
     row = await connection.fetchrow(_SQL["find_token"], token_hash)
-    return None if row is None else Principal(TenantId(row["tenant_id"]), row["role"], row["name"])
+    if row is None:
+        return None
+    return Found(Principal(TenantId(row["tenant_id"]), row["role"], row["name"]), row["seconds_left"])
+
+
+async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> Record | None:
+    row: Record | None = await connection.fetchrow(_SQL["get_token"], tenants, token_id)
+    return row
+
+
+async def list_tokens(connection: Connection, tenants: list[TenantId]) -> list[Record]:
+    """The tokens of these tenants: the valid ones first, then newest first."""
+    rows: list[Record] = await connection.fetch(_SQL["list_tokens"], tenants)
+    return rows
+
+
+async def revoke(connection: Connection, token_id: UUID) -> bool:
+    """False: it was revoked before."""
+    return await connection.fetchval(_SQL["revoke_token"], token_id) is not None
+
+
+async def other_admins(connection: Connection, tenant: TenantId, token_id: UUID) -> int:
+    """How many valid admin tokens the tenant has besides this one."""
+    count: int = await connection.fetchval(_SQL["other_admins"], tenant, token_id)
+    return count
 
 
 async def take_turn(connection: Connection) -> None:
-    """One transaction at a time may look for an admin and make one."""
+    """One transaction at a time may look for an admin and make or revoke one."""
     await connection.execute(_SQL["take_turn"])
 
 

@@ -98,6 +98,8 @@ class QueueList(msgspec.Struct):
 
 
 class WorkerView(msgspec.Struct):
+    """A worker. shared: it takes runs of every tenant, and `running` counts those of all."""
+
     worker_id: str
     name: str
     state: str
@@ -109,6 +111,7 @@ class WorkerView(msgspec.Struct):
     version: str
     registered_at: datetime
     last_beat_at: datetime | None
+    shared: bool = False
 
 
 class WorkerList(msgspec.Struct):

@@ -87,13 +87,13 @@ class AttemptLog:
         if self._fenced:
             self.drop()
         elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
-            await self._give_up()
+            await self.give_up()
 
     @property
     def _fenced(self) -> bool:
         return self._attempt is not None and self._attempt.fenced
 
-    async def _give_up(self) -> None:
+    async def give_up(self) -> None:
         """The outcome waits for no log: while the server is away it could not be told either, but now it could."""
         order = self.order
         log.warning("the log of a run is incomplete", run=str(order.run_id), attempt=order.attempt)

@@ -13,11 +13,13 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, WorkerHello
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, Progress, WorkerHello
+from mainspring.wire.problems import Problem
 from mainspring.worker.appetite import WINDOW, Appetite
 from mainspring.worker.attempt import Attempt, Ending, Key, key_of
 from mainspring.worker.foresight import Foresight
 from mainspring.worker.portions import NOTHING, QUICK, Division, Portions
+from mainspring.worker.sieve import Batch, Sieve, Verdict
 
 MOST_OUTCOMES = 2000
 MOST_OUTCOME_BYTES = 4 * 1024 * 1024
@@ -27,12 +29,17 @@ _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 class Flight(msgspec.Struct, eq=False):
     """One exchange under way. `failures` is how many flights were lost before it was sent; `division` is how it divides
-    what it asks for."""
+    what it asks for. A `trial` carries what the sieve gave it."""
 
     request: ExchangeRequest
     sent: float
     failures: int
     division: Division = NOTHING
+    trial: bool = False
+
+    @property
+    def carries(self) -> Batch:
+        return Batch(self.request.outcomes, self.request.progress)
 
     @property
     def parked(self) -> bool:
@@ -66,6 +73,7 @@ class Ledger:
         self.flights: list[Flight] = []
         self.appetite = Appetite(hello.slots, now)
         self.foresight = Foresight()
+        self.sieve = Sieve()
         self.known = False
         self._hello = hello
         self._portions = portions
@@ -153,25 +161,29 @@ class Ledger:
     ) -> Flight:
         """The next exchange; `hands` are the runs that are held, queued or running, where they must be told apart. It
         waits only if it has no outcome to report; `stopped` goes with the last outcome. One that recovers asks for
-        nothing new: what the lost answer brought may fill the slots."""
+        nothing new: what the lost answer brought may fill the slots. While something is under suspicion, that is what
+        goes, and nothing else."""
         self.observe_pace(now)
-        outcomes = self._take_pending()
+        trial = self.sieve.take() if self.sieve.busy else None
+        outcomes = self._take_pending() if trial is None else trial.outcomes
         self._seq += 1
         request = ExchangeRequest(
             worker_id=self.worker_id,
             seq=self._seq,
             free=0 if draining or self.recovering else self.free(holding, soon),
-            wait_ms=0 if outcomes or not self.known or self.recovering else wait_ms,
+            wait_ms=0 if outcomes or trial is not None or not self.known or self.recovering else wait_ms,
             outcomes=outcomes,
             draining=draining,
-            stopped=stopping and not self.pending,
+            stopped=stopping and not self.pending and trial is None,
             hello=None if self.known else self._hello,
         )
+        if trial is not None and trial.words:
+            request.progress = [word for word in trial.words if self._runs_still(word)]
         if self.recovering:
             request.recover = True
             self._recovery = request.seq
             request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
-        flight = Flight(request, now, self._failures)
+        flight = Flight(request, now, self._failures, trial=trial is not None)
         if request.free and (self._portions is not None or self._limits):
             self._divide(flight, hands)
         self.flights.append(flight)
@@ -200,8 +212,10 @@ class Ledger:
         outcomes = flight.request.outcomes
         if not reply.superseded or reply.acked >= len(outcomes) > 0:
             self._settle(outcomes)
+            if flight.trial:
+                self.sieve.passed(flight.carries)
         else:
-            self._put_back(outcomes, now)
+            self._return(flight, now)
         taken = self._take(reply, now)
         if not reply.superseded:
             self.known = True
@@ -214,9 +228,28 @@ class Ledger:
     def lost(self, flight: Flight, now: float, *, answered: bool = False) -> None:
         """The exchange failed. Unless a server `answered` that it refused it, it may have been carried out."""
         self.flights.remove(flight)
-        self._put_back(flight.request.outcomes, now)
+        self._return(flight, now)
+        self.sieve.doubt()
         if not answered:
             self._failures += 1
+
+    def refused(self, flight: Flight, problem: Problem, now: float) -> Verdict:
+        """A server answered that it will not take an exchange like this. A run whose outcome is let go stays `held`: a
+        recovery would else hand it out again, and it has run."""
+        self.flights.remove(flight)
+        verdict = self.sieve.refused(flight.carries, problem, trial=flight.trial)
+        self._put_back(verdict.returned.outcomes, now)
+        return verdict
+
+    def _return(self, flight: Flight, now: float) -> None:
+        if flight.trial:
+            self.sieve.put_back(flight.carries)
+        else:
+            self._put_back(flight.request.outcomes, now)
+
+    def _runs_still(self, word: Progress) -> bool:
+        attempt = self.held.get((word.run_id.int, word.fence))
+        return attempt is not None and not attempt.reported
 
     def _take_pending(self) -> list[Outcome]:
         if len(self.pending) <= MOST_OUTCOMES and self._heavy <= MOST_OUTCOME_BYTES:

@@ -1,7 +1,8 @@
 """The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer.
 
-Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. The
-worker goes on as the same incarnation: an exchange may be repeated at any server of the database.
+Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. It is
+told when to go back to a better one (homing.py). The worker goes on as the same incarnation: an exchange may be
+repeated at any server of the database.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _LOG_STORE_DOWN = "log_store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
 _STALE = "stale_exchange"
 _PERHAPS_LATER = (401, 403, 429)
+_CONTENTS = (400, 413, 422)
 _MOST_IDLE = 2
 # So much later than asked for is late: whoever starts an exchange meanwhile goes elsewhere. A worker that gave up only
 # when the time limit ends, after two beats, would lose its lease to one server that hangs.
@@ -61,11 +63,14 @@ class Overtaken(AnswerLost):
 
 
 class Refused(LinkError):
-    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will."""
+    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will.
+    `contents`: something in the request is wrong, or too large; what else was in it may be taken without it."""
 
-    def __init__(self, detail: str, status: int = 0) -> None:
+    def __init__(self, detail: str, problem: Problem) -> None:
         super().__init__(detail)
-        self.final = status not in _PERHAPS_LATER
+        self.problem = problem
+        self.final = problem.status not in _PERHAPS_LATER
+        self.contents = problem.status in _CONTENTS
 
 
 class IncarnationLost(LinkError):
@@ -73,8 +78,8 @@ class IncarnationLost(LinkError):
 
 
 class Link:
-    """`servers` is one address, or several with commas between them; the first is used first. `beside` is another link
-    to them, with more patience: it gives up a late server together with this one."""
+    """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
+    with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
 
     def __init__(self, servers: str, token: str, *, timeout: float, beside: Link | None = None) -> None:
         addresses = split_addresses(servers) or (servers,)
@@ -95,6 +100,12 @@ class Link:
         return len(self._servers)
 
     @property
+    def better(self) -> tuple[str, ...]:
+        """Servers to go back to, the best first, once they are ready."""
+        beside = () if self._beside is None else self._beside.better
+        return max(self._rota.better, beside, key=len)
+
+    @property
     def untried(self) -> bool:
         """Whether the next exchange goes to a server that has not failed since the last answer."""
         return self._rota.untried
@@ -110,14 +121,36 @@ class Link:
         due = time.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
         try:
-            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply)
+            carries = bool(request.outcomes or request.progress)
+            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply, carries=carries)
         finally:
             server.due.remove(due)
 
     async def ship(self, shipment: bytes) -> LogReceipt:
         """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
         server = self._servers[self._rota.current]
-        return await self._talk(server, server.logs_head, shipment, _decode_receipt)
+        return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
+
+    async def is_ready(self, address: str, within: float) -> bool:
+        """Ask a server whether it makes progress: a small question that needs no token."""
+        server = self._servers[address]
+        try:
+            async with asyncio.timeout(within):
+                connection = await server.connect()
+                try:
+                    status, _ = await connection.ask(server.ready_head, b"")
+                finally:
+                    connection.close()
+        except (OSError, httptools.HttpParserError):  # a TimeoutError is an OSError
+            return False
+        return status == 200
+
+    def move(self, address: str) -> bool:
+        """Use this better server from the next exchange on; False when it is none."""
+        moved = self._rota.go_to(address)
+        if self._beside is not None:
+            moved = self._beside.move(address) or moved
+        return moved
 
     def leave(self, address: str) -> None:
         """This server does not answer, and another one does: use that, also for what waits there now."""
@@ -137,13 +170,18 @@ class Link:
             server = self._servers[self._rota.current]
         return server
 
-    async def _talk(self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T]) -> T:
+    async def _talk(
+        self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T], *, carries: bool
+    ) -> T:
+        """Of what `carries` something, the server may refuse the contents: that is no trouble of the server's."""
         try:
             answer = _decoded(decode, *await self._ask(server, head, body))
         except (IncarnationLost, Overtaken):
             self._rota.answered()  # they come from the database: another server would say the same
             raise
         except LinkError as error:
+            if carries and isinstance(error, Refused) and error.contents:
+                raise
             if self._rota.failed(server.address):
                 log.warning("going to another server", server=self._rota.current, left=server.address, why=str(error))
             raise
@@ -189,6 +227,7 @@ class _Server:
         self._server = HttpServer(address)
         self.exchange_head = self._server.post("/v1/exchange", token)
         self.logs_head = self._server.post("/v1/exchange/logs", token)
+        self.ready_head = self._server.get("/readyz")
 
     @property
     def late(self) -> bool:
@@ -199,6 +238,9 @@ class _Server:
             connection = self.idle.pop()
             if connection.usable:
                 return connection
+        return await self._server.connect()
+
+    async def connect(self) -> HttpConnection:
         return await self._server.connect()
 
     def put_back(self, connection: HttpConnection) -> None:
@@ -226,9 +268,12 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
             raise AnswerLost(f"the answer cannot be read: {error}") from None
     try:
         problem = _decode_problem(body)
+        problem.status = status
         code, detail = problem.code, f"{status} {problem.code}: {problem.detail}"
     except msgspec.MsgspecError:
-        code, detail = "", f"{status}: {body[:200].decode('utf-8', 'replace')}"
+        text = body[:200].decode("utf-8", "replace")
+        problem = Problem(type="about:blank", title="", status=status, code="", detail=text)
+        code, detail = "", f"{status}: {text}"
     if status == 409 and code in _DEAD_INCARNATION:
         raise IncarnationLost(detail)
     if status == 503 and code == _STORE_DOWN:
@@ -239,4 +284,4 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
         raise Overtaken(detail)
     if status >= 500 or status < 400:
         raise AnswerLost(detail)
-    raise Refused(detail, status)
+    raise Refused(detail, problem)

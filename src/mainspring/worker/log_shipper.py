@@ -1,8 +1,9 @@
 """Output of attempts on its way to a server: gathered from all of them, shipped a few times a second, in order.
 
 One shipment is under way at a time, and it is sent again as it is until a server has acknowledged it, so what is stored
-is always the beginning of what was printed. What waits is bounded: beyond that sinks are `full`, and whoever can
-pauses. An attempt that prints nothing has no sink, and a worker whose attempts print nothing never comes here.
+is always the beginning of what was printed. A log that no server takes is given up without harm to the others. What
+waits is bounded: beyond that sinks are `full`, and whoever can pauses. An attempt that prints nothing has no sink, and
+a worker whose attempts print nothing never comes here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _LAST_WORD = 2.0
 
 _encode = msgspec.json.Encoder().encode
 log = get_logger("log_shipper")
+
+Taken = tuple[AttemptLog, LogChunk]
 
 
 class LogShipper:
@@ -159,9 +162,9 @@ class LogShipper:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._urgent.wait(), self._pause)
 
-    def _take(self) -> list[tuple[AttemptLog, LogChunk]]:
+    def _take(self) -> list[Taken]:
         """The next shipment. Of one run there is one log in it, since a receipt names runs."""
-        taken: list[tuple[AttemptLog, LogChunk]] = []
+        taken: list[Taken] = []
         runs: set[UUID] = set()
         size = 0
         with self.lock:
@@ -184,30 +187,50 @@ class LogShipper:
                 self._urgent.set()
         return taken
 
-    async def _deliver(self, chunks: list[tuple[AttemptLog, LogChunk]]) -> None:
-        """Send one shipment until it is acknowledged, or nobody waits for it any more."""
-        assert self._worker_id is not None
-        body = _encode(LogShipment(self._worker_id(), [chunk for _, chunk in chunks]))
-        receipt: LogReceipt | None = None
-        failures = 0
+    async def _deliver(self, chunks: list[Taken]) -> None:
+        """Send what was taken. What is refused for its contents goes again in halves, until the log is found that is
+        not taken: that one is given up, and the others are kept."""
         try:
-            while receipt is None and not all(sink.over for sink, _ in chunks):
-                try:
-                    receipt = await self._link.ship(body)
-                    self._refused_at, self._unanswered = None, 0
-                except LinkError as error:
-                    failures += 1
-                    self._note(error)
-                    if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
-                        log.warning("logs are not taken", error=str(error), failures=failures)
-                    if isinstance(error, Refused) and error.final:
-                        break
-                    await asyncio.sleep(backoff(failures))
+            parts = [chunks]
+            while parts:
+                part = parts.pop()
+                if await self._send(part):
+                    continue
+                sinks = list(dict.fromkeys(sink for sink, _ in part))
+                if len(sinks) == 1:
+                    await sinks[0].give_up()
+                    continue
+                ahead = set(sinks[: len(sinks) // 2])
+                parts.append([taken for taken in part if taken[0] not in ahead])
+                parts.append([taken for taken in part if taken[0] in ahead])
         finally:
             self._shipped_at = time.monotonic()
             with self.lock:
                 self.forget(sum(len(chunk.data) for _, chunk in chunks))
+
+    async def _send(self, chunks: list[Taken]) -> bool:
+        """Send one shipment until it is acknowledged, or nobody waits for it any more. False when something in it is
+        not taken."""
+        assert self._worker_id is not None
+        body = _encode(LogShipment(self._worker_id(), [chunk for _, chunk in chunks]))
+        receipt: LogReceipt | None = None
+        failures = 0
+        while receipt is None and not all(sink.over for sink, _ in chunks):
+            try:
+                receipt = await self._link.ship(body)
+                self._refused_at, self._unanswered = None, 0
+            except LinkError as error:
+                failures += 1
+                if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                    log.warning("logs are not taken", error=str(error), failures=failures)
+                if isinstance(error, Refused) and error.contents:
+                    return False
+                self._note(error)
+                if isinstance(error, Refused) and error.final:
+                    break
+                await asyncio.sleep(backoff(failures))
         self._settle(chunks, receipt)
+        return True
 
     def _note(self, error: LinkError) -> None:
         """Only an answer counts: when none of the servers answers they may be away, and come back."""
@@ -219,7 +242,7 @@ class LogShipper:
         if self._unanswered >= self._link.servers:
             self._refused_at = None
 
-    def _settle(self, chunks: list[tuple[AttemptLog, LogChunk]], receipt: LogReceipt | None) -> None:
+    def _settle(self, chunks: list[Taken], receipt: LogReceipt | None) -> None:
         refused: set[UUID] = set()
         if receipt is not None:
             refused = {*receipt.fenced, *receipt.gaps}

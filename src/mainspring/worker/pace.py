@@ -56,7 +56,7 @@ class Pace:
         beat_due = self._last_start + self._beat
         if flights and not flights[0].parked:
             return beat_due
-        if self._urgent:
+        if self._urgent or ledger.sieve.busy:
             return now
         if ledger.pending:
             # A quarter of what we may hold: with half of it here and half on its way, server and worker both have work.

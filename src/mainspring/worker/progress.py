@@ -10,6 +10,7 @@ from mainspring.wire.exchange import Progress
 from mainspring.worker.attempt import Attempt, Key, Progressed
 
 EVERY = 0.5
+_LONGEST_PAUSE = 60.0
 _MOST_TEXT = 1000
 _MOST_AT_A_TIME = 1000
 _NEVER = float("inf")
@@ -23,6 +24,7 @@ class ProgressBook:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh: dict[Key, Attempt] = {}
         self._not_before: dict[Key, float] = {}
+        self._refusals: dict[Key, int] = {}
 
     def open(self, tell: Callable[[], None]) -> None:
         """From now on `tell` is called, on this loop, when there is something new to send."""
@@ -73,10 +75,17 @@ class ProgressBook:
             if attempt.progress is not None and not attempt.reported:
                 self._fresh[attempt.key] = attempt
 
+    def refused(self, attempt: Attempt, now: float) -> None:
+        """The server will not take a word of this one. Its next may be better, but each costs the others a search."""
+        if not attempt.reported:
+            count = self._refusals[attempt.key] = self._refusals.get(attempt.key, 0) + 1
+            self._not_before[attempt.key] = now + min(_LONGEST_PAUSE, EVERY * 2.0 ** min(count, 10))
+
     def forget(self, attempt: Attempt) -> None:
         """It has ended."""
         self._fresh.pop(attempt.key, None)
         self._not_before.pop(attempt.key, None)
+        self._refusals.pop(attempt.key, None)
 
 
 def _clean(message: str) -> str:

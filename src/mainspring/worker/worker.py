@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -20,9 +21,10 @@ import msgspec
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.wire.exchange import ExchangeReply, WorkerHello
+from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
 from mainspring.worker.appetite import WINDOW
 from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.homing import Homing
 from mainspring.worker.lease_keeper import EXIT_FENCED, LeaseKeeper
 from mainspring.worker.ledger import Flight, Ledger
 from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
@@ -59,9 +61,11 @@ class Worker:
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
         self._link = link
+        self._homing = Homing(link, timing, chance)
         self._watchdog = watchdog
         self._timing = timing
         self._limits = dict(limits or {})
@@ -99,6 +103,7 @@ class Worker:
         self._progress.open(self._consider_soon)
         log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
         tidying = asyncio.create_task(self._keep_tidy())
+        homing = asyncio.create_task(self._homing.run())
         leaving = asyncio.create_task(self._left.wait())
         try:
             self._consider()
@@ -107,9 +112,9 @@ class Worker:
                 tidying.result()  # raises: better to end and be started again than to limp
         finally:
             self._left.set()
-            for task in (tidying, leaving, *self._talks):
+            for task in (tidying, homing, leaving, *self._talks):
                 task.cancel()
-            await asyncio.gather(tidying, leaving, *self._talks, return_exceptions=True)
+            await asyncio.gather(tidying, homing, leaving, *self._talks, return_exceptions=True)
             self._link.close()
             self._watchdog.stop()
         return not self._runner.active
@@ -170,6 +175,8 @@ class Worker:
         self._consider()
 
     def _start_exchange(self, now: float) -> None:
+        if self._homing.wish is not None and not self._ledger.flights:
+            self._homing.move()
         flight = self._ledger.compose(
             now,
             holding=self._runner.holding,
@@ -182,7 +189,7 @@ class Worker:
             stopping=self._leaving and not self._runner.holds_exclusive(),
         )
         flight.request.unstarted = self._runner.unstarted
-        if self._progress.due() <= now:
+        if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
         self._pace.started(now)
         talk = asyncio.create_task(self._talk(self._ledger, flight))
@@ -210,10 +217,13 @@ class Worker:
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
         now = time.monotonic()
-        refused = isinstance(error, Refused)
-        self._ledger.lost(flight, now, answered=refused)
-        self._put_progress_back(flight)
-        if refused:
+        if isinstance(error, Refused) and error.contents:
+            if self._sift(flight, error, now):
+                return
+        else:
+            self._ledger.lost(flight, now, answered=isinstance(error, Refused))
+            self._put_progress_back(() if flight.trial else flight.request.progress)
+        if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
             self._pace.refused(now, elsewhere=self._link.untried)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
@@ -228,12 +238,36 @@ class Worker:
             if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage must not fill the log
                 log.warning("no answer from the server", error=str(error), failures=failures)
 
+    def _sift(self, flight: Flight, error: Refused, now: float) -> bool:
+        """Find out what in this exchange the server will not take, and do without it. False when it is nothing in
+        particular: the server refuses us."""
+        verdict = self._ledger.refused(flight, error.problem, now)
+        if verdict.blameless:
+            self._put_progress_back(verdict.returned.words)
+            return False
+        self._lease.store_answers(flight.sent, now)
+        guilty = verdict.guilty
+        if guilty is None:
+            log.warning("an exchange was refused; looking for what it is", error=str(error), parts=len(flight.carries))
+        elif isinstance(guilty, Progress):
+            log.warning("a word of progress was refused; it is dropped", run=str(guilty.run_id), error=str(error))
+            if (attempt := self._ledger.held.get((guilty.run_id.int, guilty.fence))) is not None:
+                self._progress.refused(attempt, now)
+        elif verdict.let_go:
+            log.error(
+                "not even a plain outcome is taken; the run is given to others when this worker ends",
+                run=str(guilty.run_id), error=str(error),
+            )  # fmt: skip
+        else:
+            log.error("an outcome was refused; reporting that", run=str(guilty.run_id), error=str(error))
+        return True
+
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = time.monotonic()
         if now >= flight.sent + self._timing.kill:
             # We were stopped for so long that what this answer brings may be somebody else's by now.
             self._ledger.lost(flight, now)
-            self._put_progress_back(flight)
+            self._put_progress_back(() if flight.trial else flight.request.progress)
             return
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
@@ -276,9 +310,9 @@ class Worker:
             self._ledger.appetite.rest()
             log.info("gave runs back to idle workers", runs=returned)
 
-    def _put_progress_back(self, flight: Flight) -> None:
+    def _put_progress_back(self, words: Iterable[Progress]) -> None:
         held = self._ledger.held
-        keys = [(word.run_id.int, word.fence) for word in flight.request.progress]
+        keys = [(word.run_id.int, word.fence) for word in words]
         self._progress.put_back(held[key] for key in keys if key in held)
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
@@ -362,8 +396,8 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._left.wait()
-        if self._ledger.pending:
-            log.warning("outcomes could not be reported; the runs will be rescued", outcomes=len(self._ledger.pending))
+        if left := len(self._ledger.pending) + self._ledger.sieve.outcomes:
+            log.warning("outcomes could not be reported; the runs will be rescued", outcomes=left)
 
     async def _quiet_within(self, seconds: float) -> bool:
         """True when all runs have ended within `seconds`; False after them, or when we are told to hurry."""

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mainspring.api.services import services_of, tenant_of
+from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
 from mainspring.operations.reader import Standing
 
@@ -19,10 +20,13 @@ _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @get("/metrics", summary="Prometheus metrics", tags=["health"])
 async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
-    standing = await services_of(request).reader.standing(tenant_of(request))
+    tenant = tenant_of(request)
+    standing = await services_of(request).reader.standing(tenant)
     registry = CollectorRegistry()
     registry.register(_Standing(standing))
-    return Response(generate_latest(REGISTRY) + generate_latest(registry), media_type=_MEDIA_TYPE)
+    # What this process counted is about all tenants together: the operator's.
+    counted = generate_latest(REGISTRY) if tenant == DEFAULT_TENANT else b""
+    return Response(counted + generate_latest(registry), media_type=_MEDIA_TYPE)
 
 
 class _Standing(Collector):

@@ -473,8 +473,9 @@ begin
         perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
             'payload', 'give at most 122880 bytes to a command, which has it as a variable: name a file in it instead');
     end if;
+    -- Where the tenant's own workers declare nothing about a task, what shared ones (tenant 0) declare holds.
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
-                where s.tenant_id = tenant and s.task = what.task);
+                where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
     if options is not null then
         select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
     end if;

@@ -1,13 +1,15 @@
 -- The output of attempts: how many bytes count, and who may append. The bytes themselves are in the log store.
 
 -- name: look
--- How things stand before a shipment is put: whether each run is in this worker's hands, and up to where its log goes.
-select c.run_id, c.fence, r.attempt, coalesce(g.bytes, 0) as bytes
+-- How things stand before a shipment is put: whether each run is in this worker's hands, whose it is, and up to where
+-- its log goes. The worker must be the token's: of its tenant, or shared ($3: 0) and then the runs are of any tenant.
+select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes
 from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
 left join mainspring.runs r
-    on r.run_id = c.run_id and r.fence = c.fence and r.tenant_id = $3 and r.worker_id = $4 and r.state + 0 = 2
+    on r.run_id = c.run_id and r.fence = c.fence and $3 in (r.tenant_id, 0) and r.worker_id = $4 and r.state + 0 = 2
+       and exists (select from mainspring.workers w where w.worker_id = $4 and w.tenant_id = $3)
 left join mainspring.run_logs g
-    on g.run_id = c.run_id and g.fence = c.fence and g.tenant_id = $3 and g.worker_id = $4
+    on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, 0) and g.worker_id = $4
 
 -- name: advance
 -- Count what has been put. The run stays in this worker's hands while we write: the share lock makes a report, a rescue
@@ -19,7 +21,8 @@ with piece as (
 ), held as materialized (
     select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
     from mainspring.runs r
-    where r.run_id = any ($1::uuid[]) and r.tenant_id = $7 and r.worker_id = $8 and r.state + 0 = 2
+    where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, 0) and r.worker_id = $8 and r.state + 0 = 2
+      and exists (select from mainspring.workers w where w.worker_id = $8 and w.tenant_id = $7)
     order by r.run_id
     for share
 ), begun as (

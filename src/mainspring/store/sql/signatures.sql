@@ -1,4 +1,5 @@
--- What tasks take: the JSON Schema that the newest registered worker declares, the options of their jobs in it.
+-- What tasks take: the JSON Schema that the newest registered worker declares, the options of their jobs in it. What a
+-- shared worker declares (tenant 0) holds for tenants that have no declaration of their own.
 
 -- name: declare
 -- Only what is new: an upsert would lock each row at every hello, and after an outage all workers say hello at once.
@@ -32,8 +33,12 @@ select w.task, w.queues, w.workers, s.schema::text as schema
 from (
     select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues
     from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
-    where tenant_id = $1 and state in (1, 2)
+    where tenant_id in ($1, 0) and state in (1, 2)
     group by task
 ) as w
-left join mainspring.task_signatures s on s.tenant_id = $1 and s.task = w.task
+left join lateral (
+    select schema from mainspring.task_signatures where tenant_id in ($1, 0) and task = w.task
+    order by tenant_id desc
+    limit 1
+) as s on true
 order by w.task

@@ -2,18 +2,44 @@
 
 -- name: insert_token
 -- unguarded: an insert under a fresh id.
-insert into mainspring.tokens (token_id, tenant_id, token_hash, role, name)
-values ($1, $2, $3, $4, $5)
+insert into mainspring.tokens (token_id, tenant_id, token_hash, role, name, expires_at)
+values ($1, $2, $3, $4, $5, (select clock_timestamp()) + $6::float8 * interval '1 second')
 on conflict (token_hash) do nothing
 
 -- name: find_token
-select tenant_id, role, name
+select tenant_id, role, name, extract(epoch from expires_at - (select clock_timestamp()))::float8 as seconds_left
 from mainspring.tokens
 where token_hash = $1 and revoked_at is null
+  and (expires_at is null or expires_at > (select clock_timestamp()))
+
+-- name: get_token
+select token_id, tenant_id, role, name, created_at, expires_at, revoked_at
+from mainspring.tokens
+where tenant_id = any ($1::int[]) and token_id = $2
+
+-- name: list_tokens
+select token_id, tenant_id, role, name, created_at, expires_at, revoked_at
+from mainspring.tokens
+where tenant_id = any ($1::int[])
+order by (revoked_at is null and (expires_at is null or expires_at > (select clock_timestamp()))) desc, token_id desc
+limit 1000
+
+-- name: revoke_token
+-- guard: not revoked yet; it stays revoked.
+update mainspring.tokens
+set revoked_at = (select clock_timestamp())
+where token_id = $1 and revoked_at is null
+returning token_id
+
+-- name: other_admins
+select count(*)::int
+from mainspring.tokens
+where tenant_id = $1 and token_id <> $2 and role = 'admin' and revoked_at is null
   and (expires_at is null or expires_at > (select clock_timestamp()))
 
 -- name: take_turn
 select pg_advisory_xact_lock(hashtext('mainspring.tokens'))
 
 -- name: has_admin
-select exists (select from mainspring.tokens where role = 'admin' and revoked_at is null)
+select exists (select from mainspring.tokens where tenant_id = 1 and role = 'admin' and revoked_at is null
+               and (expires_at is null or expires_at > (select clock_timestamp())))

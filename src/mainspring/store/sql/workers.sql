@@ -1,4 +1,5 @@
--- Workers: incarnations, their sequence numbers and their beats.
+-- Workers: incarnations, their sequence numbers and their beats. A worker of tenant 0 is shared: it takes runs of every
+-- tenant, and so what a tenant may know of its workers it may know of shared ones too.
 
 -- name: register
 -- unguarded: a fresh incarnation's own row; a repeat of its hello changes nothing but what it offers.
@@ -32,7 +33,8 @@ where worker_id = $1 and state in (1, 2) and state <> $2
 returning worker_id
 
 -- name: note_progress
--- How far attempts have come. The rows are locked in key order first, as everywhere.
+-- How far attempts have come. The rows are locked in key order first, as everywhere. Of a shared worker ($7: 0) they
+-- are of any tenant.
 -- guard: run, fence, worker incarnation, RUNNING and a number above the last one's; the caller compares what came
 -- back with what it sent: it is every run that is still this worker's, also where the word was an old one.
 with word as materialized (
@@ -44,7 +46,7 @@ with word as materialized (
     select r.run_id, r.fence, w.number, w.fraction, w.message
     from mainspring.runs r
     join word w on r.run_id = w.run_id and r.fence = w.fence
-    where r.worker_id = $1 and r.tenant_id = $7 and r.state + 0 = 2
+    where r.worker_id = $1 and $7 in (r.tenant_id, 0) and r.state + 0 = 2
     order by r.run_id
     for no key update of r
 ), told as (
@@ -111,7 +113,7 @@ select w.*, w.labels::text as labels_text, heard.at as last_beat_at, coalesce(he
 from mainspring.workers w
 left join heard using (worker_id)
 left join held using (worker_id)
-where w.tenant_id = $1 and (w.state in (1, 2) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
+where w.tenant_id in ($1, 0) and (w.state in (1, 2) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
 order by w.state, w.registered_at desc
 limit 1000
 
@@ -124,7 +126,7 @@ select w.*, w.labels::text as labels_text,
         where w.worker_id = any (b.worker_ids)) as last_beat_at,
        (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2) as running
 from mainspring.workers w
-where w.tenant_id = $1 and w.worker_id = $2
+where w.tenant_id in ($1, 0) and w.worker_id = $2
 
 -- name: prune_workers
 -- unguarded: rows of incarnations that ended long ago; their state never changes again.
@@ -136,7 +138,7 @@ where w.state in (3, 4) and w.ended_at < (select clock_timestamp()) - interval '
 -- What the living workers can run.
 select distinct queues, tasks, labels::text as labels_text, state = 2 as draining
 from mainspring.workers
-where tenant_id = $1 and state in (1, 2)
+where tenant_id in ($1, 0) and state in (1, 2)
 limit 10000
 
 -- name: takers
@@ -144,7 +146,7 @@ limit 10000
 -- is for a sentence.
 select w.labels::text as labels_text, w.slots, cardinality(w.queues) as queues, held.running, held.of_task
 from (select * from mainspring.workers
-      where tenant_id = $1 and state = 1 and $2 = any (queues) and $3 = any (tasks)
+      where tenant_id in ($1, 0) and state = 1 and $2 = any (queues) and $3 = any (tasks)
       limit 100) as w
 cross join lateral (
     select count(*)::int as running, (count(*) filter (where l.task = $3))::int as of_task
@@ -156,13 +158,13 @@ cross join lateral (
 -- name: offers_by_queue
 select q.queue, count(*)::int as workers
 from mainspring.workers w cross join lateral unnest(w.queues) as q (queue)
-where w.tenant_id = $1 and w.state in (1, 2)
+where w.tenant_id in ($1, 0) and w.state in (1, 2)
 group by q.queue
 
 -- name: counts
 select state, count(*)::int as count, sum(slots)::int as slots
 from mainspring.workers
-where tenant_id = $1 and (state in (1, 2) or ended_at > (select clock_timestamp()) - interval '1 hour')
+where tenant_id in ($1, 0) and (state in (1, 2) or ended_at > (select clock_timestamp()) - interval '1 hour')
 group by state
 
 -- name: witness

@@ -1,0 +1,53 @@
+"""`mainspring token-add`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import say, show_json, show_line
+from mainspring.cli.wording import local
+
+EXAMPLES = (
+    "mainspring token-add ci --role admin --expires-in 30d",
+    "mainspring token-add web --role worker > worker-token",
+    "mainspring token-add pool --role worker --all-tenants > pool-token",
+)
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for; shown in lists.")],
+    role: Annotated[
+        str,
+        typer.Option(metavar="ROLE", help="admin: everything in your tenant. worker: only what worker processes do."),
+    ],
+    all_tenants: Annotated[
+        bool,
+        typer.Option(
+            "--all-tenants",
+            help="For shared workers: they take runs of every tenant, fairly. Only with a token of the tenant default.",
+            show_default=False,
+        ),
+    ] = False,
+    expires_in: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="How long it is valid, such as 12h or 30d.", show_default="until revoked"
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Make a token and print it. It is never shown again: send it into a file, or where it will be used."""
+    with connect(url, token_file, data) as client:
+        made = client.add_token(name, role, tenants="all" if all_tenants else None, expires_in=expires_in)
+    if as_json:
+        show_json(made)
+        return
+    show_line(made.token)
+    until = "until it is revoked" if made.expires_at is None else f"until {local(made.expires_at)}"
+    say(f"token {made.token_id} ({made.role}), valid {until}; shown this once")

@@ -1,0 +1,185 @@
+"""Who may come in: tenants are made, and tokens are made, shown and revoked."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, NotSupportedYet
+from mainspring.domain.texts import check_line, shown
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.signals import Signals
+from mainspring.store import tenants, tokens
+from mainspring.store.pool import Connection, Record, Store
+from mainspring.wire.access import (
+    ALL_TENANTS,
+    OWN_TENANT,
+    TenantList,
+    TenantMade,
+    TenantRequest,
+    TenantView,
+    TokenList,
+    TokenMade,
+    TokenRequest,
+    TokenView,
+)
+
+log = get_logger("access")
+
+ADMIN = "admin"
+WORKER = "worker"
+_ROLES = (ADMIN, WORKER)
+_LATER = ("viewer", "operator", "submitter")
+_TENANT_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+_LEAST_LIFE = 1.0
+_MOST_LIFE = 100 * 365 * 86400.0
+
+
+class AccessDesk:
+    """`asker` is the tenant of the admin who asks. The operator, an admin of the tenant `default`, makes tenants and
+    tokens of shared workers; everybody else has to do with tokens of the own tenant only."""
+
+    def __init__(self, store: Store, signals: Signals) -> None:
+        self._store = store
+        self._signals = signals
+
+    async def tenants(self, asker: TenantId) -> TenantList:
+        """All of them for the operator; others see their own."""
+        async with self._store.reads.acquire() as connection:
+            if asker == DEFAULT_TENANT:
+                rows = await tenants.list_tenants(connection)
+            else:
+                own = await tenants.get(connection, asker)
+                rows = [] if own is None else [own]
+        return TenantList([_tenant_view(row) for row in rows])
+
+    async def add_tenant(self, asker: TenantId, request: TenantRequest) -> TenantMade:
+        """A new tenant, and an admin token for it that is shown this once."""
+        _operator_only(asker, "tenants are made by an admin of the tenant default", field=None)
+        if not _TENANT_NAME.match(request.name):
+            raise InvalidInput(
+                f"{shown(request.name)} cannot be the name of a tenant", field="name",
+                expected="letters, digits, and . _ -",
+            )  # fmt: skip
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            await tokens.take_turn(connection)
+            row = await tenants.insert(connection, request.name)
+            if row is None:
+                raise Conflict(
+                    f"a tenant called {request.name!r} exists already", field="name", hint="see GET /v1/tenants"
+                )
+            tenant = _tenant_view(row)
+            made = await _make(connection, TenantId(tenant.tenant_id), ADMIN, "first admin", None)
+        log.info("tenant made", tenant=tenant.name, tenant_id=tenant.tenant_id)
+        return TenantMade(tenant.tenant_id, tenant.name, tenant.created_at, made)
+
+    async def tokens(self, asker: TenantId) -> TokenList:
+        async with self._store.reads.acquire() as connection:
+            return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, _visible(asker))])
+
+    async def add_token(self, asker: TenantId, request: TokenRequest) -> TokenMade:
+        """A new token, shown this once."""
+        check_line(request.name, "name")
+        role = _role(request.role)
+        tenant = _tenant_for(asker, role, request.tenants)
+        expires_in = None
+        if request.expires_in is not None:
+            expires_in = parse_duration(request.expires_in, "expires_in", least=_LEAST_LIFE, most=_MOST_LIFE)
+        async with self._store.reads.acquire() as connection:
+            made = await _make(connection, tenant, role, request.name, expires_in)
+        log.info("token made", token=made.token_id, name=made.name, role=role, tenants=made.tenants)
+        return made
+
+    async def revoke(self, asker: TenantId, token_id: UUID) -> TokenView:
+        """Not valid any more from now on; asked twice is the same as once. The last admin token of a tenant stays, or
+        nobody could get in again."""
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            await tokens.take_turn(connection)
+            row = await _token(connection, asker, token_id)
+            tenant = TenantId(row["tenant_id"])
+            if (
+                row["role"] == ADMIN
+                and row["revoked_at"] is None
+                and not await tokens.other_admins(connection, tenant, token_id)
+            ):
+                raise Conflict(
+                    f"{row['name']!r} is the last admin token of its tenant", code="last_admin", field="token_id",
+                    hint="make another one first, with POST /v1/tokens",
+                )  # fmt: skip
+            changed = await tokens.revoke(connection, token_id)
+            row = await _token(connection, asker, token_id)
+        self._signals.tokens_changed()  # after the commit: whoever looks from now on finds it revoked
+        if changed:
+            log.info("token revoked", token=str(token_id), name=row["name"])
+        return _token_view(row)
+
+
+async def _make(connection: Connection, tenant: TenantId, role: str, name: str, expires_in: float | None) -> TokenMade:
+    secret = tokens.new_token()
+    token_id = await tokens.insert(connection, tenant, secret, role, name, expires_in=expires_in)
+    row = await tokens.get(connection, [tenant], token_id)
+    assert row is not None
+    view = _token_view(row)
+    return TokenMade(
+        view.token_id, view.name, view.role, view.tenants, view.created_at, view.expires_at, view.revoked_at, secret
+    )
+
+
+async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> Record:
+    row = await tokens.get(connection, _visible(asker), token_id)
+    if row is None:
+        raise NotFound(f"there is no token {token_id}", hint="see GET /v1/tokens")
+    return row
+
+
+def _visible(asker: TenantId) -> list[TenantId]:
+    """Whose tokens this admin sees."""
+    return [asker, EVERY_TENANT] if asker == DEFAULT_TENANT else [asker]
+
+
+def _role(role: str) -> str:
+    if role in _ROLES:
+        return role
+    if role in _LATER:
+        raise NotSupportedYet(
+            f"the role {role!r} is not there yet", field="role", expected=" or ".join(_ROLES),
+            hint="an admin may do everything in its tenant, a worker only what worker processes do",
+        )  # fmt: skip
+    raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=" or ".join(_ROLES))
+
+
+def _tenant_for(asker: TenantId, role: str, wanted: str) -> TenantId:
+    if wanted == OWN_TENANT:
+        return asker
+    if wanted != ALL_TENANTS:
+        raise InvalidInput(f"tenants cannot be {shown(wanted)}", field="tenants", expected='"own" or "all"')
+    if role != WORKER:
+        raise InvalidInput(
+            f"a token of role {role} belongs to one tenant", field="tenants", expected='"own"',
+            hint="only workers can be shared: say role worker, or leave tenants out",
+        )  # fmt: skip
+    _operator_only(asker, "tokens of shared workers are made by an admin of the tenant default", field="tenants")
+    return EVERY_TENANT
+
+
+def _operator_only(asker: TenantId, detail: str, *, field: str | None) -> None:
+    if asker != DEFAULT_TENANT:
+        raise Forbidden(detail, code="operator_only", field=field, hint="ask whoever runs this Mainspring")
+
+
+def _tenant_view(row: Record) -> TenantView:
+    return TenantView(row["tenant_id"], row["name"], row["created_at"])
+
+
+def _token_view(row: Record) -> TokenView:
+    return TokenView(
+        str(row["token_id"]),
+        row["name"],
+        row["role"],
+        ALL_TENANTS if row["tenant_id"] == EVERY_TENANT else OWN_TENANT,
+        row["created_at"],
+        row["expires_at"],
+        row["revoked_at"],
+    )

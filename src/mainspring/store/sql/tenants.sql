@@ -1,0 +1,15 @@
+-- Tenants. 0 is none of them: it stands for every tenant, on shared worker tokens and their workers.
+
+-- name: insert_tenant
+-- Numbers are never given twice, because no tenant is ever deleted; makers take turns.
+-- unguarded: insert if absent.
+insert into mainspring.tenants (tenant_id, name)
+select (select max(tenant_id) from mainspring.tenants) + 1, $1
+on conflict (name) do nothing
+returning tenant_id, name, created_at
+
+-- name: get_tenant
+select tenant_id, name, created_at from mainspring.tenants where tenant_id = $1
+
+-- name: list_tenants
+select tenant_id, name, created_at from mainspring.tenants order by tenant_id

@@ -1,0 +1,66 @@
+"""Messages about tenants and tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainspring.wire.jobs import DurationIn, Name
+
+ALL_TENANTS = "all"
+OWN_TENANT = "own"
+
+
+class TenantRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/tenants`."""
+
+    name: Name
+
+
+class TenantView(msgspec.Struct):
+    tenant_id: int
+    name: str
+    created_at: datetime
+
+
+class TenantList(msgspec.Struct):
+    tenants: list[TenantView]
+
+
+class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/tokens`. role: admin or worker. tenants: "own", or "all" for a worker token whose workers
+    take runs of every tenant. expires_in: a duration; without it the token is valid until it is revoked."""
+
+    role: str
+    name: Name
+    tenants: str = OWN_TENANT
+    expires_in: DurationIn | None = None
+
+
+class TokenView(msgspec.Struct):
+    """A token without its secret. tenants: "own" or "all"."""
+
+    token_id: str
+    name: str
+    role: str
+    tenants: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class TokenList(msgspec.Struct):
+    tokens: list[TokenView]
+
+
+class TokenMade(TokenView):
+    """A new token; `token` is the secret, which is shown this once."""
+
+    token: str
+
+
+class TenantMade(TenantView):
+    """A new tenant with its first admin token, whose secret is shown this once."""
+
+    admin_token: TokenMade

@@ -1,0 +1,90 @@
+"""Tenants and tokens from the command line: the secret goes to stdout alone, so that it can go into a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.test_verbs import Call
+
+from .conftest import CannedServer
+
+ONE = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
+
+
+def token(**changes: Any) -> dict[str, Any]:
+    return {
+        "token_id": ONE, "name": "pool", "role": "worker", "tenants": "own", "created_at": "2020-01-01T00:00:00Z",
+        "expires_at": None, "revoked_at": None, **changes,
+    }  # fmt: skip
+
+
+def tenant(name: str, number: int = 2, **changes: Any) -> dict[str, Any]:
+    return {"tenant_id": number, "name": name, "created_at": "2020-01-01T00:00:00Z", **changes}
+
+
+def test_tenant_add_prints_the_admin_token_and_nothing_else_on_stdout(server: CannedServer, call: Call) -> None:
+    made = tenant("acme", admin_token=token(role="admin", token="ms_secret"))
+    server.says("POST /v1/tenants", made, status=201)
+    code, out, err = call("tenant-add", "acme")
+    assert (code, out) == (0, "ms_secret\n")
+    assert "tenant acme" in err and "shown this once" in err and "ms_secret" not in err
+    assert server.asked[-1] == ("POST /v1/tenants", "", {"name": "acme"})
+    code, out, _ = call("tenant-add", "acme", "--json")
+    assert json.loads(out)["admin_token"]["token"] == "ms_secret"
+
+
+def test_tenants_are_listed(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/tenants", {"tenants": [tenant("default", 1), tenant("acme")]})
+    code, out, _ = call("tenants")
+    assert code == 0
+    assert "default" in out and "acme" in out
+
+
+def test_token_add_says_what_it_is_for_and_how_long(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/tokens", token(tenants="all", token="ms_secret"), status=201)
+    code, out, err = call("token-add", "pool", "--role", "worker", "--all-tenants")
+    assert (code, out) == (0, "ms_secret\n")
+    assert ONE in err and "until it is revoked" in err
+    assert server.asked[-1][2] == {"name": "pool", "role": "worker", "tenants": "all"}
+    server.says("POST /v1/tokens", token(expires_at="2030-01-01T00:00:00Z", token="ms_secret"), status=201)
+    code, _, err = call("token-add", "ci", "--role", "admin", "--expires-in", "30d")
+    assert (code, "valid until 20" in err) == (0, True)
+    assert server.asked[-1][2] == {"name": "ci", "role": "admin", "expires_in": "30d"}
+    code, _, err = call("token-add", "ci")
+    assert code == 2 and "--role" in err
+
+
+def test_tokens_show_whether_they_are_valid(server: CannedServer, call: Call) -> None:
+    rows = [
+        token(name="forever"),
+        token(name="later", expires_at="2999-01-01T00:00:00Z", tenants="all"),
+        token(name="over", expires_at="2021-01-01T00:00:00Z"),
+        token(name="gone", revoked_at="2021-01-01T00:00:00Z"),
+    ]
+    server.says("GET /v1/tokens", {"tokens": rows})
+    code, out, _ = call("tokens")
+    lines = {line.split()[1]: line for line in out.splitlines()[1:]}
+    assert code == 0
+    assert "until revoked" in lines["forever"]
+    assert "all" in lines["later"] and "expires in" in lines["later"]
+    assert "expired" in lines["over"] and "revoked" in lines["gone"]
+
+
+def test_token_revoke_names_what_it_revoked_and_passes_on_a_refusal(server: CannedServer, call: Call) -> None:
+    server.says(f"POST /v1/tokens/{ONE}:revoke", token(revoked_at="2030-01-01T00:00:00Z"))
+    assert call("token-revoke", ONE)[:2] == (0, f"token pool ({ONE}) is revoked\n")
+    refusal = {
+        "type": "", "title": "", "status": 409, "code": "last_admin", "detail": "the last admin token",
+        "hint": "make another one first",
+    }  # fmt: skip
+    server.says(f"POST /v1/tokens/{ONE}:revoke", refusal, status=409)
+    code, _, err = call("token-revoke", ONE)
+    assert (code, "make another one first" in err) == (4, True)
+
+
+def test_workers_shows_which_are_shared(server: CannedServer, call: Call) -> None:
+    from tests.cli.test_workers import worker
+
+    server.says("GET /v1/workers", {"workers": [worker(ONE, "pool-1", shared=True)]})
+    assert "all tenants" in call("workers")[1]

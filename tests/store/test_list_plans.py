@@ -1,0 +1,208 @@
+"""A page of a list reads about as many rows as it shows, whenever statistics were taken.
+
+The tables hold 20,000 rows in every test; what differs is the moment at which ANALYZE looked: never, when they were
+empty, when they held a few rows, and when they were as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.store import dead_letters, history, jobs
+from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.history import RunFilter
+from mainspring.store.pool import READ_SETTINGS, Connection
+from tests.store.rows import BEGINNING
+
+pytestmark = pytest.mark.anyio
+
+MANY = 20_000
+LIVE = 1_000_000  # live runs have ids from here on
+TABLES = ("runs", "run_history", "dead_letters", "jobs")
+# One run in a hundred is of the job `tick`. Every second is a job itself.
+FILL = """
+with row as (
+    select i, t.now, case when i % 100 = 1 then 'tick' when i % 2 = 1 then 'job-' || i end as job_id,
+           '{"some": "payload of the usual length"}'::json as payload
+    from generate_series($1::int, $2::int) as i, (select clock_timestamp() as now) as t
+), live as (
+    insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, job_id,
+                                 payload)
+    select lpad(to_hex($3 + i), 32, '0')::uuid, 1, 1, 1, 4, $4::timestamptz + i * interval '1 ms', now, job_id, payload
+    from row
+), ended as (
+    insert into mainspring.run_history (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for,
+                                        ended_at, job_id, payload)
+    select lpad(to_hex(i), 32, '0')::uuid, 1, 1, case when i % 50 = 0 then 11 else 10 end, 1, 4, 1, now, now, job_id,
+           payload
+    from row
+), letter as (
+    insert into mainspring.dead_letters (run_id, tenant_id, lane_id, attempts, max_attempts, scheduled_for, died_at,
+                                         payload)
+    select lpad(to_hex(i), 32, '0')::uuid, 1, 1, 4, 4, now, $4, payload
+    from row
+)
+insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, max_attempts, one_time, id_generated,
+                             next_fire_at, created_at, updated_at, schedule, payload)
+select 1, 'job-' || i, 1, i % 128, 1, 4, false, false, now, $4::timestamptz + i * interval '1 second', now, '{}',
+       payload
+from row
+"""
+
+Read = Callable[[Connection, int | None, int], Awaitable[int]]
+
+
+def place(before: int | None, first: int = 0) -> UUID | None:
+    return None if before is None else UUID(int=first + before)
+
+
+async def live_runs(connection: Connection, before: int | None, limit: int) -> int:
+    return len(await history.live_runs(connection, DEFAULT_TENANT, RunFilter(), place(before, LIVE), limit))
+
+
+async def ended_runs(connection: Connection, before: int | None, limit: int) -> int:
+    return len(await history.ended_runs(connection, DEFAULT_TENANT, RunFilter(), place(before), limit))
+
+
+async def live_runs_of_one(connection: Connection, before: int | None, limit: int) -> int:
+    chosen = RunFilter(job_id="tick")
+    return len(await history.live_runs(connection, DEFAULT_TENANT, chosen, place(before, LIVE), limit))
+
+
+async def ended_runs_of_one(connection: Connection, before: int | None, limit: int) -> int:
+    return len(await history.ended_runs(connection, DEFAULT_TENANT, RunFilter(job_id="tick"), place(before), limit))
+
+
+async def runs_of_job(connection: Connection, before: int | None, limit: int) -> int:
+    return len(await history.runs_of_job(connection, DEFAULT_TENANT, "tick", place(before, LIVE), limit))
+
+
+async def letters(connection: Connection, before: int | None, limit: int) -> int:
+    return len(await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), place(before), limit))
+
+
+async def letters_to_replay(connection: Connection, after: int | None, limit: int) -> int:
+    begun = BEGINNING + timedelta(days=1)
+    return len(await dead_letters.some(connection, DEFAULT_TENANT, LetterFilter(), place(after), begun, limit))
+
+
+async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: int) -> int:
+    found = await jobs.list_jobs(
+        connection,
+        DEFAULT_TENANT,
+        before=None if before is None else (BEGINNING + timedelta(seconds=before), f"job-{before}"),
+        statuses=[1, 2],
+        lane_ids=None,
+        owner=None,
+        label=None,
+        text=None,
+        limit=limit,
+    )
+    return len(found)
+
+
+# And how many rows the list may read besides those it shows. No index has the live runs of a job in order, for it would
+# cost every submission: all of them are read, or the newest runs of all until a page is full.
+LISTS: dict[str, tuple[Read, int]] = {
+    "live runs": (live_runs, 0),
+    "ended runs": (ended_runs, 0),
+    "live runs of a job": (live_runs_of_one, MANY // 10),
+    "ended runs of a job": (ended_runs_of_one, 0),
+    "runs of a job": (runs_of_job, MANY // 10),
+    "dead letters": (letters, 0),
+    "dead letters to replay": (letters_to_replay, 0),
+    "jobs": (jobs_yet_to_fire, 0),
+}
+
+
+async def fill(connection: asyncpg.Connection, first: int, last: int) -> None:
+    await connection.execute(FILL, first, last, LIVE, BEGINNING)
+
+
+async def analyze(connection: asyncpg.Connection) -> None:
+    await connection.execute("analyze " + ", ".join(f"mainspring.{table}" for table in TABLES))
+
+
+async def never(connection: asyncpg.Connection) -> None:
+    await fill(connection, 1, MANY)
+
+
+async def empty(connection: asyncpg.Connection) -> None:
+    await analyze(connection)
+    await fill(connection, 1, MANY)
+
+
+async def few(connection: asyncpg.Connection) -> None:
+    await fill(connection, 1, 100)
+    await analyze(connection)
+    await fill(connection, 101, MANY)
+
+
+async def fresh(connection: asyncpg.Connection) -> None:
+    await fill(connection, 1, MANY)
+    await analyze(connection)
+
+
+@pytest.fixture
+async def reading(database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection as in the pool that lists are read from."""
+    opened = await asyncpg.connect(database_url, server_settings=READ_SETTINGS)
+    yield opened
+    await opened.close()
+
+
+async def without_autovacuum(connection: asyncpg.Connection) -> None:
+    """Nobody but the test takes statistics."""
+    days = await connection.fetch("select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass",
+                                  "mainspring.run_history")  # fmt: skip
+    for table in [*(row[0] for row in days), *(f"mainspring.{table}" for table in TABLES if table != "run_history")]:
+        await connection.execute(f"alter table {table} set (autovacuum_enabled = off)")
+
+
+async def rows_read(reading: asyncpg.Connection) -> int:
+    """How many rows this session has read of our tables, in the transaction that it is in."""
+    count: int = await reading.fetchval(
+        "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables"
+    )
+    return count
+
+
+@pytest.mark.parametrize("statistics_of", [never, empty, few, fresh], ids=lambda moment: moment.__name__)
+async def test_a_page_reads_what_it_shows_whenever_statistics_were_taken(
+    connection: asyncpg.Connection,
+    reading: asyncpg.Connection,
+    statistics_of: Callable[[asyncpg.Connection], Awaitable[None]],
+) -> None:
+    await without_autovacuum(connection)
+    await statistics_of(connection)
+    found: list[str] = []
+    # On one connection, many times: PostgreSQL may think of using one plan for all.
+    for name, (read, besides) in [*LISTS.items()] * 4:
+        for before in (None, MANY // 2):
+            for limit in (20, 51, 151):
+                async with reading.transaction():
+                    already = await rows_read(reading)
+                    came = await read(reading, before, limit)
+                    total = await rows_read(reading) - already
+                shown = min(limit, MANY // 100) if "job" in name and name != "jobs" else limit
+                if came < min(shown, 50) or total > 2 * limit + besides + 50:
+                    found.append(f"{name}, {limit} before {before}: {came} rows came, {total} were read")
+    assert not found, "\n".join(sorted(set(found)))
+
+
+async def test_what_follows_a_page_in_its_transaction_is_planned_as_always(reading: asyncpg.Connection) -> None:
+    names = ("plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "enable_sort")
+    as_always = [await reading.fetchval(f"show {name}") for name in names]
+    async with reading.transaction():
+        for read, _ in LISTS.values():
+            await read(reading, None, 51)
+            assert [await reading.fetchval(f"show {name}") for name in names] == as_always
+    for read, _ in LISTS.values():
+        await read(reading, None, 51)
+        assert [await reading.fetchval(f"show {name}") for name in names] == as_always

@@ -1,0 +1,83 @@
+"""A server that refuses all exchanges, or every outcome of one run: what the worker makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import uvloop
+
+from mainspring.wire.exchange import ExchangeRequest
+
+from .a_worker import QUICK, a_worker, ran
+from .exchange_server import ExchangeServer, _problem, an_order
+
+
+class Obstinate(ExchangeServer):
+    """Takes no outcome of some runs, whatever it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: set[UUID] = set()
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if any(outcome.run_id in self.refuses for outcome in request.outcomes):
+            self.requests.append(request)
+            self._tell()
+            return _problem(422, "invalid_input")
+        return await super()._answer(request)
+
+
+def test_a_run_of_which_nothing_is_taken_is_let_go_and_the_worker_goes_on() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Obstinate() as server, a_worker(server, 8, QUICK) as worker:
+            orders = [an_order("counted", payload={"name": str(number)}) for number in range(5)]
+            odd = orders[2]
+            server.refuses.add(odd.run_id)
+            server.submit(*orders)
+            for order in orders:
+                if order is not odd:
+                    assert (await server.outcome_of(order)).status == "SUCCESS"
+            tried = lambda: [o for r in server.requests for o in r.outcomes if o.run_id == odd.run_id]  # noqa: E731
+            await server.until(lambda: any(outcome.status == "FAILED" for outcome in tried()))
+            for _ in range(2):  # a recovery must not bring it back: it has run
+                server.faults.append("drop the answer")
+                later = an_order("counted", payload={"name": "later"})
+                server.submit(later)
+                assert (await server.outcome_of(later)).status == "SUCCESS"
+            assert ran["2"] == 1
+            assert server.incarnations == [worker.worker_id]
+            # Once, or again when an answer was lost meanwhile, but not for ever.
+            assert sum(outcome.status == "FAILED" for outcome in tried()) <= 3
+
+    ran.clear()
+    uvloop.run(run())
+
+
+class Moody(ExchangeServer):
+    """From the first report on it refuses everything, until it has refused three exchanges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if self.refused < 3 and (self.refused or request.outcomes):
+            self.refused += 1
+            self.requests.append(request)
+            return _problem(422, "invalid_input")
+        return await super()._answer(request)
+
+
+def test_outcomes_are_as_they_were_when_a_server_that_refused_everything_comes_to_its_senses() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Moody() as server, a_worker(server, 8, QUICK) as worker:
+            orders = [an_order("counted", payload={"name": str(number)}) for number in range(4)]
+            server.submit(*orders)
+            for order in orders:
+                assert (await server.outcome_of(order)).status == "SUCCESS"
+            assert server.refused == 3
+            assert not server.recorded_twice
+            assert server.incarnations == [worker.worker_id]
+
+    uvloop.run(run())
