@@ -276,7 +276,7 @@ async def test_a_look_that_was_under_way_when_a_token_was_revoked_is_not_remembe
         await connection.execute("lock table mainspring.tokens in access exclusive mode")
         look = asyncio.create_task(book.principal("ms_x"))
         await until_blocking(observer, connection.get_server_pid())
-        book.forget_all()
+        book.forget(DEFAULT_TENANT)
     await observer.close()
     assert await look is not None
     assert book._known == {}

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from mainspring.api.parameters import check_parameters
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store import tokens
 from mainspring.store.pool import Store
 from mainspring.store.tokens import Principal
@@ -57,10 +57,10 @@ class TokenBook:
             self._known[digest] = (now + left, found.principal)
         return found.principal
 
-    def forget_all(self) -> None:
-        """Somebody revoked a token: look every one up again."""
+    def forget(self, tenant: TenantId) -> None:
+        """A token of this tenant was revoked: look them up again."""
         self._forgotten += 1
-        self._known.clear()
+        self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
 
 class Gate:

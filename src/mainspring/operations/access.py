@@ -113,7 +113,7 @@ class AccessDesk:
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
-        self._signals.tokens_changed()  # after the commit: whoever looks from now on finds it revoked
+        self._signals.tokens_changed(tenant)  # after the commit: whoever looks from now on finds it revoked
         if changed:
             log.info("token revoked", token=str(token_id), name=row["name"])
         return _token_view(row)
