@@ -92,6 +92,9 @@ async def test_only_the_operator_makes_tenants_and_shared_tokens(
     assert refusal(await acme.post("/v1/tenants", json={"name": "more"})) == (403, "operator_only", None)
     shared = {"role": "worker", "name": "pool", "tenants": "all"}
     assert refusal(await acme.post("/v1/tokens", json=shared)) == (403, "operator_only", "tenants")
+    for name in ("default", "acme", "nobody"):
+        body = {"role": "admin", "name": "theirs", "tenant": name}
+        assert refusal(await acme.post("/v1/tokens", json=body)) == (403, "operator_only", "tenant"), name
     assert await connection.fetchval("select count(*) from mainspring.tokens") == before
     assert await connection.fetchval("select count(*) from mainspring.tenants") == 2
 
@@ -126,6 +129,25 @@ async def test_tokens_are_listed_to_their_tenant_and_shared_ones_to_the_operator
     assert "token" not in theirs[0]
 
 
+async def test_the_operator_lets_a_tenant_in_again_that_has_lost_its_token(tenants: Tenants) -> None:
+    [acme] = await tenants.add("acme")
+    await acme.post("/v1/jobs", json={"task": "noop", "job_id": "theirs"})
+    made = await tenants.token(role="admin", name="second", tenant="acme")
+    assert (made["tenants"], made["tenant"]) == ("own", "acme")
+    again = await tenants.client(made["token"])
+    assert (await again.get("/v1/jobs/theirs")).status_code == 200
+    listed = (await again.get("/v1/tokens")).json()["tokens"]
+    assert [(row["name"], row["tenant"]) for row in listed] == [("second", "acme"), ("first admin", "acme")]
+    assert (await again.post(f"/v1/tokens/{listed[1]['token_id']}:revoke")).status_code == 200, "the lost one"
+    assert refusal(await acme.get("/v1/jobs"))[:2] == (401, "invalid_token")
+    ours = (await tenants.operator.get("/v1/tokens")).json()["tokens"]
+    assert [(row["name"], row["tenant"]) for row in ours] == [("test", "default")]
+    worker = await tenants.token(role="worker", tenant="acme")
+    await again.post("/v1/jobs", json={"task": "noop", "job_id": "more"})
+    orders = (await HandWorker(await tenants.client(worker["token"])).hello(free=5)).runs
+    assert [order.job_id for order in orders] == ["theirs", "more"]
+
+
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
@@ -141,6 +163,12 @@ async def test_tokens_are_listed_to_their_tenant_and_shared_ones_to_the_operator
         ({"tenants": "every"}, (422, "invalid_input", "tenants")),
         ({"tenants": ["all"]}, (422, "invalid_input", "tenants")),
         ({"role": "admin", "tenants": "all"}, (422, "invalid_input", "tenants")),
+        ({"tenant": "nobody"}, (422, "invalid_input", "tenant")),
+        ({"tenant": ""}, (422, "invalid_input", "tenant")),
+        ({"tenant": "two\nlines"}, (422, "invalid_input", "tenant")),
+        ({"tenant": "\x00"}, (422, "invalid_input", "tenant")),
+        ({"tenant": 2}, (422, "invalid_input", "tenant")),
+        ({"tenant": "default", "tenants": "all"}, (422, "invalid_input", "tenant")),
         ({"expires_in": "soon"}, (422, "invalid_duration", "expires_in")),
         ({"expires_in": 0}, (422, "invalid_duration", "expires_in")),
         ({"expires_in": -5}, (422, "invalid_duration", "expires_in")),
@@ -248,7 +276,7 @@ async def test_a_look_that_was_under_way_when_a_token_was_revoked_is_not_remembe
         await connection.execute("lock table mainspring.tokens in access exclusive mode")
         look = asyncio.create_task(book.principal("ms_x"))
         await until_blocking(observer, connection.get_server_pid())
-        book.forget_all()
+        book.forget(DEFAULT_TENANT)
     await observer.close()
     assert await look is not None
     assert book._known == {}

@@ -14,8 +14,8 @@ ONE = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
 
 def token(**changes: Any) -> dict[str, Any]:
     return {
-        "token_id": ONE, "name": "pool", "role": "worker", "tenants": "own", "created_at": "2020-01-01T00:00:00Z",
-        "expires_at": None, "revoked_at": None, **changes,
+        "token_id": ONE, "name": "pool", "role": "worker", "tenants": "own", "tenant": "default",
+        "created_at": "2020-01-01T00:00:00Z", "expires_at": None, "revoked_at": None, **changes,
     }  # fmt: skip
 
 
@@ -42,10 +42,10 @@ def test_tenants_are_listed(server: CannedServer, call: Call) -> None:
 
 
 def test_token_add_says_what_it_is_for_and_how_long(server: CannedServer, call: Call) -> None:
-    server.says("POST /v1/tokens", token(tenants="all", token="ms_secret"), status=201)
+    server.says("POST /v1/tokens", token(tenants="all", tenant=None, token="ms_secret"), status=201)
     code, out, err = call("token-add", "pool", "--role", "worker", "--all-tenants")
     assert (code, out) == (0, "ms_secret\n")
-    assert ONE in err and "until it is revoked" in err
+    assert ONE in err and "worker of every tenant" in err and "until it is revoked" in err
     assert server.asked[-1][2] == {"name": "pool", "role": "worker", "tenants": "all"}
     server.says("POST /v1/tokens", token(expires_at="2030-01-01T00:00:00Z", token="ms_secret"), status=201)
     code, _, err = call("token-add", "ci", "--role", "admin", "--expires-in", "30d")
@@ -53,6 +53,14 @@ def test_token_add_says_what_it_is_for_and_how_long(server: CannedServer, call: 
     assert server.asked[-1][2] == {"name": "ci", "role": "admin", "expires_in": "30d"}
     code, _, err = call("token-add", "ci")
     assert code == 2 and "--role" in err
+
+
+def test_token_add_for_another_tenant_says_whose_it_is(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/tokens", token(role="admin", tenant="acme", token="ms_secret"), status=201)
+    code, out, err = call("token-add", "again", "--role", "admin", "--tenant", "acme")
+    assert (code, out) == (0, "ms_secret\n")
+    assert "admin of tenant acme" in err
+    assert server.asked[-1][2] == {"name": "again", "role": "admin", "tenant": "acme"}
 
 
 def test_tokens_show_whether_they_are_valid(server: CannedServer, call: Call) -> None:

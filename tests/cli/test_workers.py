@@ -16,6 +16,15 @@ TWO = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b12"
 RUN_ID = run()["run_id"]
 
 
+def test_a_worker_names_a_sandbox_that_there_is_not(server: CannedServer, call: Call, monkeypatch: Any) -> None:
+    code, _, err = call("worker", "--sandbox", "jail")
+    assert (code, "'jail' is not a sandbox" in err, "bubblewrap" in err) == (2, True, True)
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, _, err = call("worker", "--sandbox", "bubblewrap")
+    assert (code, "bwrap is not installed here" in err) == (2, True)
+    assert server.asked == []
+
+
 def worker(worker_id: str, name: str, state: str = "LIVE", **changes: Any) -> dict[str, Any]:
     return {
         "worker_id": worker_id, "name": name, "state": state, "queues": ["default"], "tasks": ["shell"], "slots": 4,

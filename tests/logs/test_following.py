@@ -172,6 +172,24 @@ async def test_a_reader_that_goes_away_leaves_nothing_behind(assembly: Assembly,
         await until(lambda: assembly.services.logs.watch.runs == 0)
 
 
+async def test_a_reader_whose_token_is_revoked_reads_no_further(assembly: Assembly, worker: HandWorker) -> None:
+    async with on_a_socket(assembly) as api:
+        order = await a_run(worker)
+        await ship(worker, chunk(order, 0, b"one\n"))
+        made = (await api.post("/v1/tokens", json={"role": "admin", "name": "reader"})).json()
+        follower = Follower(api, order.run_id, Authorization=f"Bearer {made['token']}")
+        stays = Follower(api, order.run_id)
+        reading = [asyncio.create_task(one.run()) for one in (follower, stays)]
+        await until(lambda: follower.output == stays.output == "one\n")
+        assert (await api.post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
+        await ship(worker, chunk(order, 4, b"two\n"))
+        await worker.report(outcome(order))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*reading)
+    assert follower.names == ["output"]
+    assert (stays.output, stays.names[-1]) == ("one\ntwo\n", "end")
+
+
 async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: Assembly, worker: HandWorker) -> None:
     async with on_a_socket(assembly) as api:
         order = await a_run(worker)

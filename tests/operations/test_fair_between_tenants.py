@@ -138,6 +138,37 @@ async def test_many_lanes_of_one_do_not_hide_the_single_lane_of_another(tenants:
     assert got == {"a": 2 * len(names) - 3, "b": 2, "c": 2}, "and in the end nothing is left"
 
 
+async def test_many_critical_lanes_of_a_tenant_hide_neither_each_other_nor_the_rest(tenants: Tenants) -> None:
+    """Its own worker, with more critical lanes than are claimed from at a time: the last of them, and a lane that is
+    not critical, have their turns."""
+    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    worker = HandWorker(tenants.clients["a"], tasks=names)
+    await worker.hello()
+    for name in names:
+        await tenants.submit("a", task=name, priority="critical")
+    assert {order.task for order in await take(worker, 100)} | {order.task for order in await take(worker, 100)} == set(
+        names
+    )
+    await tenants.submit("a", task="t0")
+    assert [order.task for order in await take(worker, 5)] == ["t0"], "however many empty lanes are critical"
+    await tenants.submit("a", 2, task=names[-1], priority="critical")
+    await tenants.submit("a", 2, task="t1", priority="high")
+    assert [order.task for order in await take(worker, 5)] == [names[-1]] * 2 + ["t1"] * 2
+
+
+async def test_what_a_tenants_own_workers_do_is_not_held_against_it_where_all_share(tenants: Tenants) -> None:
+    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    shared, own = await tenants.shared_worker(tasks=names), HandWorker(tenants.clients["a"], tasks=names)
+    for name in names:
+        await tenants.submit("a", 3, task=name)
+        await tenants.submit("b", 3, task=name)
+    for worker in (shared, own):
+        await worker.hello()
+    assert shares(await take(shared, 10)) == {"a": 5, "b": 5}
+    assert shares(await take(own, 60)) == {"a": 60}
+    assert shares(await take(shared, 10)) == {"a": 5, "b": 5}
+
+
 async def test_a_worker_that_divides_its_slots_is_fair_within_each_portion(tenants: Tenants) -> None:
     worker = await tenants.shared_worker(queues=["heavy", "light"])
     await worker.hello()

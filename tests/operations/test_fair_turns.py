@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import LaneId, TenantId
-from mainspring.operations.fair_turns import LANES_LOOKED_AT, FairPool, FairPools
+from mainspring.operations.fair_turns import LANES_LOOKED_AT, MOST_POOLS, FairPool, FairPools
 from mainspring.store.lanes import Lane
 
 
@@ -32,6 +32,13 @@ def test_of_more_every_lane_has_its_turn_and_every_tenant_every_turn() -> None:
     assert seen == {lane.lane_id for lane in some}
 
 
+def test_critical_lanes_take_what_the_others_have_no_use_for() -> None:
+    some = lanes(1, 1500, priority=Priority.CRITICAL) + lanes(2, 10)
+    looked_at = FairPool().to_look_at(some)
+    assert len(looked_at) == LANES_LOOKED_AT
+    assert set(lanes(2, 10)) <= set(looked_at)
+
+
 def test_critical_lanes_that_have_runs_come_first() -> None:
     critical = lanes(1, 40, first=500, priority=Priority.CRITICAL) + lanes(2, 2, first=500, priority=Priority.CRITICAL)
     normal = lanes(1, 100) + lanes(3, 1)
@@ -45,11 +52,13 @@ def test_critical_lanes_that_have_runs_come_first() -> None:
 
 def test_workers_that_take_the_same_share_a_pool_and_few_pools_are_remembered() -> None:
     pools = FairPools()
-    first = pools.of(lanes(1, 3) + lanes(2, 3))
-    assert pools.of(lanes(7, 3)) is first
-    assert pools.of(lanes(1, 4)) is not first
-    for number in range(150):
+    shared = lanes(1, 3) + lanes(2, 3)
+    first = pools.of(shared)
+    assert pools.of(lanes(7, 3) + lanes(8, 2)) is first
+    assert pools.of(lanes(1, 4) + lanes(2, 3)) is not first
+    assert pools.of(lanes(1, 3)) is not first, "what a tenant's own workers do for it is not counted among others"
+    for number in range(MOST_POOLS + 50):
         pools.of(lanes(1, 1, first=1000 + number))
         if number < 50:
-            assert pools.of(lanes(1, 3)) is first, "asked for of late"
-    assert pools.of(lanes(1, 3)) is not first
+            assert pools.of(shared) is first, "asked for of late"
+    assert pools.of(shared) is not first

@@ -52,3 +52,32 @@ async def test_an_empty_file_is_no_token(without_admin: str, connection: asyncpg
     with pytest.raises(InvalidInput, match="is empty; remove it"):
         await ensure_admin_token(without_admin, tmp_path)
     assert await known(connection) == []
+
+
+async def test_a_token_that_was_revoked_is_made_anew_at_the_next_start(
+    without_admin: str, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    """Or `mainspring up` would start with a worker, and a command line, that nobody lets in."""
+    token = await ensure_admin_token(without_admin, tmp_path)
+    assert token is not None
+    assert await ensure_admin_token(without_admin, tmp_path) == token, "valid, so it stays"
+    await connection.execute("update mainspring.tokens set revoked_at = clock_timestamp()")
+    another = await ensure_admin_token(without_admin, tmp_path)
+    assert another is not None and another != token
+    assert another == (tmp_path / TOKEN_FILE_NAME).read_text().strip()
+    assert (tmp_path / TOKEN_FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert await tokens.find(connection, tokens.hash_token(token)) is None, "revoked for good"
+    assert await tokens.find(connection, tokens.hash_token(another)) is not None
+
+
+async def test_a_server_that_joins_others_makes_none_in_its_place(
+    without_admin: str, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    token = await ensure_admin_token(without_admin, tmp_path, only_first=True)
+    assert token is not None
+    await connection.execute("update mainspring.tokens set revoked_at = clock_timestamp()")
+    elsewhere = await ensure_admin_token(without_admin, tmp_path / "other", only_first=True)
+    assert elsewhere is not None
+    assert await ensure_admin_token(without_admin, tmp_path, only_first=True) is None
+    assert (tmp_path / TOKEN_FILE_NAME).read_text().strip() == token
+    assert set(await known(connection)) == {tokens.hash_token(token), tokens.hash_token(elsewhere)}

@@ -126,6 +126,29 @@ def test_a_sandbox_has_a_read_only_system_and_a_writable_folder() -> None:
 
 
 @needs_bwrap
+def test_a_worker_may_put_every_command_into_a_sandbox() -> None:
+    """Whoever submits says what runs, so whoever must not have the worker's token is not asked."""
+    for setup in (None, RunSetup(), RunSetup(env={"A": "b"})):
+        ending, _ = ran(shell("touch /usr/x 2>&1 | grep -c Read-only; ls /proc | grep -cE '^[0-9]+$'", setup=setup),
+                        sandbox="bubblewrap")  # fmt: skip
+        read_only, processes = result(ending)["output"].split()
+        assert read_only == "1"
+        assert int(processes) < 10, "none but its own"
+
+
+@needs_bwrap
+def test_variables_that_a_loader_heeds_are_for_the_inside_alone() -> None:
+    """With LD_PRELOAD, bwrap itself would load what another run of the same person has left in its folder."""
+    order = sandboxed("true", env={"LD_TRACE_LOADED_OBJECTS": "1", "GREETING": "hello"})
+    loaded = said(order)
+    assert "libc.so" in loaded, "the shell inside was asked"
+    assert "libcap" not in loaded, "bwrap was not"
+    assert (
+        said(sandboxed("echo $LD_LIBRARY_PATH $GREETING", env={"LD_LIBRARY_PATH": "/x", "GREETING": "hi"})) == "/x hi\n"
+    )
+
+
+@needs_bwrap
 def test_a_sandboxed_command_can_write_to_its_folder_only() -> None:
     places = "/tmp /var/tmp /home /root /run /dev /mnt"
     tries = f"for place in {places}; do touch $place/x 2>/dev/null && echo $place; done"

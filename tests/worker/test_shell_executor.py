@@ -39,11 +39,11 @@ ENVIRON = {
 
 
 @asynccontextmanager
-async def an_executor(open_log: OpenLog | None = None) -> AsyncIterator[ShellExecutor]:
+async def an_executor(open_log: OpenLog | None = None, sandbox: str | None = None) -> AsyncIterator[ShellExecutor]:
     watchdog = WatchdogLink()
     watchdog.start()
     try:
-        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log)
+        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log, sandbox=sandbox)
     finally:
         watchdog.stop()
 
@@ -56,11 +56,12 @@ def ran(
     order: RunOrder,
     meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None,
     open_log: OpenLog | None = None,
+    sandbox: str | None = None,
 ) -> tuple[Ending, ShellExecutor]:
-    """How the order ended, while `meanwhile` did its deed."""
+    """How the order ended, while `meanwhile` did its deed. `sandbox` is the worker's, for every command."""
 
     async def run() -> tuple[Ending, ShellExecutor]:
-        async with an_executor(open_log) as executor:
+        async with an_executor(open_log, sandbox) as executor:
             attempt = Attempt(order, key_of(order), 0.0)
             running = asyncio.create_task(executor.execute(attempt))
             if meanwhile is not None:

@@ -59,7 +59,7 @@ def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts:
             Exception: errors.on_other_error,
         },
         openapi_config=openapi_config(),
-        state=State({"services": services}),
+        state=State({"services": services, "book": book}),
         request_max_body_size=MAX_BODY_BYTES,
         debug=False,
         logging_config=None,

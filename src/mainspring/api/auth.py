@@ -16,9 +16,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from mainspring.api.parameters import check_parameters
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store import tokens
-from mainspring.store.pool import Store
+from mainspring.store.pool import AWAY, Store
 from mainspring.store.tokens import Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -57,10 +57,17 @@ class TokenBook:
             self._known[digest] = (now + left, found.principal)
         return found.principal
 
-    def forget_all(self) -> None:
-        """Somebody revoked a token: look every one up again."""
+    async def still_admits(self, authorization: str) -> bool:
+        """Whether who came in with this header would be let in again. Yes while the database cannot be asked."""
+        try:
+            return await self.principal(_bearer(authorization)) is not None
+        except AWAY:
+            return True
+
+    def forget(self, tenant: TenantId) -> None:
+        """A token of this tenant was revoked: look them up again."""
         self._forgotten += 1
-        self._known.clear()
+        self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
 
 class Gate:
@@ -101,16 +108,21 @@ class Gate:
             raise Forbidden("requests from other sites are refused", code="wrong_origin", field="Origin")
 
     async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:
-        given = headers.get(b"authorization", b"").decode("latin-1")
-        scheme, _, token = given.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = _bearer(headers.get(b"authorization", b"").decode("latin-1"))
+        if not token:
             raise Unauthorized(
                 "a token is needed", field="Authorization", hint="send 'Authorization: Bearer <token>'; see admin-token"
             )
-        principal = await self._book.principal(token.strip())
+        principal = await self._book.principal(token)
         if principal is None:
             raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
         return principal
+
+
+def _bearer(authorization: str) -> str:
+    """The token in this header; empty when there is none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _check_role(principal: Principal, path: str) -> None:

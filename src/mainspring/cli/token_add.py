@@ -14,6 +14,7 @@ EXAMPLES = (
     "mainspring token-add ci --role admin --expires-in 30d",
     "mainspring token-add web --role worker > worker-token",
     "mainspring token-add pool --role worker --all-tenants > pool-token",
+    "mainspring token-add 'second admin' --role admin --tenant acme > acme-token",
 )
 
 
@@ -31,6 +32,14 @@ def command(
             show_default=False,
         ),
     ] = False,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Make it for this tenant, which may have lost its own. Only with a token of the tenant default.",
+            show_default="yours",
+        ),
+    ] = None,
     expires_in: Annotated[
         str | None,
         typer.Option(
@@ -44,10 +53,13 @@ def command(
 ) -> None:
     """Make a token and print it. It is never shown again: send it into a file, or where it will be used."""
     with connect(url, token_file, data) as client:
-        made = client.add_token(name, role, tenants="all" if all_tenants else None, expires_in=expires_in)
+        made = client.add_token(
+            name, role, tenants="all" if all_tenants else None, tenant=tenant, expires_in=expires_in
+        )
     if as_json:
         show_json(made)
         return
     show_line(made.token)
     until = "until it is revoked" if made.expires_at is None else f"until {local(made.expires_at)}"
-    say(f"token {made.token_id} ({made.role}), valid {until}; shown this once")
+    whose = "every tenant" if made.tenant is None else f"tenant {made.tenant}"
+    say(f"token {made.token_id} ({made.role} of {whose}), valid {until}; shown this once")

@@ -22,6 +22,7 @@ EXAMPLES = (
     "mainspring worker --app examples.hello:app",
     "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
+    "mainspring worker --token-file pool-token --sandbox bubblewrap",
     "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
 )
 DEFAULT_SLOTS = 16
@@ -52,6 +53,16 @@ def command(
     ] = None,
     reload: ReloadFlag = False,
     http_allow: HttpAllowOption = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option(
+            "--sandbox",
+            metavar="S",
+            help="bubblewrap: every command runs in it, whatever its job says. For commands of people whom you do not "
+            "trust with the worker's token.",
+            show_default="as each job says",
+        ),
+    ] = None,
     log_level: LogLevelOption = "info",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -67,6 +78,7 @@ def command(
 
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
+    confined = checked_sandbox(sandbox)
     if reload:
         raise typer.Exit(_reloading(app))
     # From here on it is a worker: what waits for changes of files needs none of this.
@@ -86,6 +98,7 @@ def command(
         app=app,
         log_level=checked_log_level(log_level),
         http_allow=http_allow,
+        sandbox=confined,
     )
     raise typer.Exit(serve_worker(options))
 
@@ -102,6 +115,22 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
         if labels.setdefault(name, value) != value:
             raise InvalidInput(f"label: {name} is given twice", field="label", hint="give each label one value")
     return labels
+
+
+def checked_sandbox(word: str | None) -> str | None:
+    """The sandbox of this name, which must be installed here."""
+    if word is None:
+        return None
+    import os
+
+    from mainspring.domain.errors import InvalidInput
+    from mainspring.domain.intake_execution import read_sandbox
+    from mainspring.worker.executors.sandbox import WRAPPER, installed
+
+    found = read_sandbox(word)
+    if found is not None and not installed(os.environ):
+        raise InvalidInput(f"{WRAPPER} is not installed here", field="sandbox", hint="apt install bubblewrap")
+    return found
 
 
 def _reloading(app: str | None) -> int:

@@ -59,7 +59,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
     setup = RunSetup(
         env=_env(request.env),
         limits=None if request.limits is None else _limits(request.limits),
-        sandbox=_sandbox(request.sandbox),
+        sandbox=read_sandbox(request.sandbox),
         kill_grace=None if grace is None else parse_duration(grace, "kill_grace", most=_LONGEST_GRACE),
         http=http,
     )
@@ -179,7 +179,8 @@ def _count(value: int | None, field: str, least: int) -> int | None:
     return value
 
 
-def _sandbox(word: str | None) -> str | None:
+def read_sandbox(word: str | None) -> str | None:
+    """The name of a sandbox that there is; None for none."""
     if word is None or word.lower() == "none":
         return None
     if word.lower() not in SANDBOXES:

@@ -38,8 +38,9 @@ _MOST_LIFE = 100 * 365 * 86400.0
 
 
 class AccessDesk:
-    """`asker` is the tenant of the admin who asks. The operator, an admin of the tenant `default`, makes tenants and
-    tokens of shared workers; everybody else has to do with tokens of the own tenant only."""
+    """`asker` is the tenant of the admin who asks. The operator, an admin of the tenant `default`, makes tenants, and
+    tokens for shared workers and for tenants that have lost theirs; everybody else has to do with tokens of the own
+    tenant only."""
 
     def __init__(self, store: Store, signals: Signals) -> None:
         self._store = store
@@ -83,13 +84,15 @@ class AccessDesk:
         """A new token, shown this once."""
         check_line(request.name, "name")
         role = _role(request.role)
-        tenant = _tenant_for(asker, role, request.tenants)
+        tenant = _tenant_for(asker, role, request)
         expires_in = None
         if request.expires_in is not None:
             expires_in = parse_duration(request.expires_in, "expires_in", least=_LEAST_LIFE, most=_MOST_LIFE)
         async with self._store.reads.acquire() as connection:
+            if request.tenant is not None:
+                tenant = await _named(connection, request.tenant)
             made = await _make(connection, tenant, role, request.name, expires_in)
-        log.info("token made", token=made.token_id, name=made.name, role=role, tenants=made.tenants)
+        log.info("token made", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
 
     async def revoke(self, asker: TenantId, token_id: UUID) -> TokenView:
@@ -110,7 +113,7 @@ class AccessDesk:
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
-        self._signals.tokens_changed()  # after the commit: whoever looks from now on finds it revoked
+        self._signals.tokens_changed(tenant)  # after the commit: whoever looks from now on finds it revoked
         if changed:
             log.info("token revoked", token=str(token_id), name=row["name"])
         return _token_view(row)
@@ -123,8 +126,9 @@ async def _make(connection: Connection, tenant: TenantId, role: str, name: str, 
     assert row is not None
     view = _token_view(row)
     return TokenMade(
-        view.token_id, view.name, view.role, view.tenants, view.created_at, view.expires_at, view.revoked_at, secret
-    )
+        view.token_id, view.name, view.role, view.tenants, view.tenant, view.created_at, view.expires_at,
+        view.revoked_at, secret,
+    )  # fmt: skip
 
 
 async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> Record:
@@ -150,7 +154,24 @@ def _role(role: str) -> str:
     raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=" or ".join(_ROLES))
 
 
-def _tenant_for(asker: TenantId, role: str, wanted: str) -> TenantId:
+async def _named(connection: Connection, name: str) -> TenantId:
+    tenant = await tenants.find(connection, name)
+    if tenant is None:
+        raise InvalidInput(f"there is no tenant {shown(name)}", field="tenant", hint="see GET /v1/tenants")
+    return tenant
+
+
+def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
+    """Whose the token is to be, unless it is for a tenant that is named: who may name one is checked here."""
+    wanted = request.tenants
+    if request.tenant is not None:
+        check_line(request.tenant, "tenant")
+        # Before anything is looked up: who is refused does not learn which tenants there are.
+        _operator_only(asker, "tokens for other tenants are made by an admin of the tenant default", field="tenant")
+        if wanted == ALL_TENANTS:
+            raise InvalidInput(
+                "a token is for one tenant or for all", field="tenant", hint='leave out tenant, or tenants "all"'
+            )
     if wanted == OWN_TENANT:
         return asker
     if wanted != ALL_TENANTS:
@@ -179,6 +200,7 @@ def _token_view(row: Record) -> TokenView:
         row["name"],
         row["role"],
         ALL_TENANTS if row["tenant_id"] == EVERY_TENANT else OWN_TENANT,
+        row["tenant"],
         row["created_at"],
         row["expires_at"],
         row["revoked_at"],

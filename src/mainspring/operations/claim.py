@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import DEFAULT_TIMEOUT, Priority, spec_from_text
+from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
@@ -84,7 +84,6 @@ class Claimer:
         self._bounds = LaneBounds(clock)
         self._weights = LaneWeights()
         self._pools = FairPools()
-        self._turn = 0
 
     async def claim(
         self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
@@ -92,20 +91,15 @@ class Claimer:
         """Up to `limit` runs of the eligible lanes, and about 16 MiB, in the order in which they should start."""
         if not eligible or limit <= 0:
             return []
-        if eligible[0].tenant_id != eligible[-1].tenant_id:  # those of each tenant stand together
-            return await self._claim_fairly(connection, eligible, limit, worker_id, seq)
-        rows: list[Record] = []
-        chosen: Sequence[Lane] = ()
-        for _ in range(0, len(eligible), LANES_AT_A_TIME):
-            chosen = self._in_turn(eligible)
-            rows = await self._take(connection, chosen, limit, worker_id, seq)
-            if rows:
-                break
+        # Those of each tenant stand together.
+        if eligible[0].tenant_id != eligible[-1].tenant_id or len(eligible) > LANES_AT_A_TIME:
+            return await self._claim_in_turns(connection, eligible, limit, worker_id, seq)
+        rows = await self._take(connection, eligible, limit, worker_id, seq)
         if not rows:
             return []
         self._note_heads(rows)
-        if len(chosen) > 1:
-            priority = {lane.lane_id: lane.priority for lane in chosen}
+        if len(eligible) > 1:
+            priority = {lane.lane_id: lane.priority for lane in eligible}
             rows.sort(key=lambda row: rank(priority[row["lane_id"]], row["ready_at"]))
         return [await self.order(row) for row in rows]
 
@@ -138,11 +132,11 @@ class Claimer:
                 break
         return rows
 
-    async def _claim_fairly(
+    async def _claim_in_turns(
         self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
     ) -> list[RunOrder]:
-        """The same for lanes of several tenants, who take turns. A look comes first: whoever has nothing waiting is
-        idle, and what is empty need not be among the 64."""
+        """The same for lanes of several tenants, who take turns, and for many lanes, which take turns too. A look comes
+        first: whoever has nothing waiting is idle, and what is empty need not be among the 64."""
         pool = self._pools.of(eligible)
         waiting: list[Lane] = []
         for _ in range(0, len(eligible), LANES_LOOKED_AT):
@@ -206,15 +200,3 @@ class Claimer:
             self._bounds.claimed(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
         metrics.start_latency.observe(max(0.0, (self._clock.wall() - min(heads.values())).total_seconds()))
-
-    def _in_turn(self, eligible: Sequence[Lane]) -> Sequence[Lane]:
-        """At most 64 lanes at a time: the critical ones always, the others in rotation."""
-        if len(eligible) <= LANES_AT_A_TIME:
-            return eligible
-        critical = [lane for lane in eligible if lane.priority == Priority.CRITICAL][:LANES_AT_A_TIME]
-        rest = [lane for lane in eligible if lane.priority != Priority.CRITICAL]
-        room = LANES_AT_A_TIME - len(critical)
-        if not rest or not room:
-            return critical
-        self._turn = (self._turn + room) % len(rest)
-        return critical + (rest + rest)[self._turn : self._turn + min(room, len(rest))]

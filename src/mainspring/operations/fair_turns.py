@@ -1,7 +1,8 @@
 """Whose turn it is at this server: the tenants that wait for the same kind of worker, and the lanes to look at.
 
-A kind of worker is what it may take: queues and tasks. Each kind has virtual times of its own, so that what a tenant is
-given by one pool, where nobody else had anything to do, is not held against it at another.
+A kind of worker is what it may take: queues and tasks, of all tenants or of one. Each kind has virtual times of its
+own, so that what a tenant is given by its own workers, or by a pool where nobody else had anything to do, is not held
+against it at another.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from operator import attrgetter
 
 from mainspring.domain.fairness import FairShares, Rounds
 from mainspring.domain.job import Priority
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Record
 
 LANES_LOOKED_AT = 1000  # at a time; a look at a lane that is empty is 3 µs
 AGING_STEP = timedelta(minutes=5)
-_MOST_POOLS = 100
+MOST_POOLS = 1000
 _kind_of = attrgetter("queue", "task")
 
-Kind = frozenset[tuple[str, str]]
+Kind = tuple[TenantId, frozenset[tuple[str, str]]]
 
 
 class FairPool:
@@ -34,11 +35,11 @@ class FairPool:
         self._taking = (Rounds(), Rounds())
 
     def to_look_at(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
-        """All of them, or a thousand in rotation; critical ones half of these at most, or the others had no turn."""
+        """All of them, or a thousand in rotation; critical ones leave the others half of these, or they had no turn."""
         if len(lanes) <= LANES_LOOKED_AT:
             return lanes
         critical, others = _bands(lanes)
-        urgent = self._looking[0].choose(critical, LANES_LOOKED_AT // 2)
+        urgent = self._looking[0].choose(critical, max(LANES_LOOKED_AT // 2, LANES_LOOKED_AT - len(others)))
         return urgent + self._looking[1].choose(others, LANES_LOOKED_AT - len(urgent))
 
     def to_take_from(self, ready: Sequence[Lane], room: int) -> Sequence[Lane]:
@@ -57,12 +58,13 @@ class FairPools:
         self._pools: OrderedDict[Kind, FairPool] = OrderedDict()
 
     def of(self, lanes: Sequence[Lane]) -> FairPool:
-        """The pool of workers that may take from these lanes."""
-        kind: Kind = frozenset(map(_kind_of, lanes))
+        """The pool of workers that may take from these lanes, which stand with those of each tenant together."""
+        one = lanes[0].tenant_id == lanes[-1].tenant_id
+        kind: Kind = (lanes[0].tenant_id if one else EVERY_TENANT, frozenset(map(_kind_of, lanes)))
         pool = self._pools.get(kind)
         if pool is None:
             pool = self._pools[kind] = FairPool()
-            if len(self._pools) > _MOST_POOLS:
+            if len(self._pools) > MOST_POOLS:
                 self._pools.popitem(last=False)
         self._pools.move_to_end(kind)
         return pool

@@ -57,6 +57,11 @@ class Spot:
         self.woken_for[lane_id] = self.woken_for.get(lane_id, 0) + count
         self.event.set()
 
+    def end(self) -> None:
+        """Its exchange answers without having waited any longer."""
+        self.superseded = True
+        self.event.set()
+
     def take_grant(self) -> int:
         """How many it was woken for; it is about to claim them."""
         granted, self.granted = self.granted, 0
@@ -79,8 +84,7 @@ class Parking:
         """A new exchange of this worker: it takes the spot, and the exchange that held it ends."""
         before = self._spots.get(worker_id)
         if before is not None:
-            before.superseded = True
-            before.event.set()
+            before.end()
         spot = Spot(worker_id, tenant)
         spot.stop = worker_id in self._stops
         self._stops.discard(worker_id)
@@ -168,10 +172,15 @@ class Parking:
         spot.event.set()
 
     def close(self) -> None:
-        """End every parked exchange with an empty answer: the server stops, or a token was revoked."""
+        """End every parked exchange with an empty answer: the server stops."""
         for spot in self._spots.values():
-            spot.superseded = True
-            spot.event.set()
+            spot.end()
+
+    def send_off(self, tenant: TenantId) -> None:
+        """End this tenant's parked exchanges: a token was revoked, perhaps theirs, so they have to come in again."""
+        for spot in self._spots.values():
+            if spot.tenant == tenant:
+                spot.end()
 
 
 def divided(count: int, rooms: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.kernel.ids import uuid7
+from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.store.pool import Store, connect
 
@@ -24,7 +24,7 @@ _MAX_NAMES = 100  # NOTIFY takes at most 8,000 bytes
 
 
 class Signals:
-    """ready: lanes got runs. due: jobs fire soon. stop: a worker has runs to stop. tokens: some were revoked."""
+    """ready: lanes got runs. due: jobs fire soon. stop: a worker has runs to stop. tokens: a tenant's were revoked."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,11 +32,11 @@ class Signals:
         self._ready_listeners: list[Callable[[Mapping[int, int]], None]] = []
         self._due_listeners: list[Callable[[], None]] = []
         self._stop_listeners: list[Callable[[UUID], None]] = []
-        self._token_listeners: list[Callable[[], None]] = []
+        self._token_listeners: list[Callable[[TenantId], None]] = []
         self._ready: dict[int, int] = {}
         self._due = False
         self._stop: set[UUID] = set()
-        self._tokens = False
+        self._tokens: set[TenantId] = set()
         self._pending = asyncio.Event()
 
     def on_ready(self, listener: Callable[[Mapping[int, int]], None]) -> None:
@@ -48,7 +48,7 @@ class Signals:
     def on_stop(self, listener: Callable[[UUID], None]) -> None:
         self._stop_listeners.append(listener)
 
-    def on_tokens_changed(self, listener: Callable[[], None]) -> None:
+    def on_tokens_changed(self, listener: Callable[[TenantId], None]) -> None:
         self._token_listeners.append(listener)
 
     def ready(self, born: Mapping[int, int]) -> None:
@@ -76,10 +76,10 @@ class Signals:
         self._stop.add(worker_id)
         self._pending.set()
 
-    def tokens_changed(self) -> None:
+    def tokens_changed(self, tenant: TenantId) -> None:
         for listener in self._token_listeners:
-            listener()
-        self._tokens = True
+            listener(tenant)
+        self._tokens.add(tenant)
         self._pending.set()
 
     async def send_forever(self) -> None:
@@ -125,8 +125,8 @@ class Signals:
             messages.append("stop " + ",".join(str(worker) for worker in list(self._stop)[:_MAX_NAMES]))
             self._stop.clear()
         if self._tokens:
-            messages.append("tokens -")
-            self._tokens = False
+            messages += [f"tokens {tenant}" for tenant in self._tokens]
+            self._tokens.clear()
         return messages
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -147,6 +147,6 @@ class Signals:
                         on_stop(UUID(name))
             case "tokens":
                 for on_tokens_changed in self._token_listeners:
-                    on_tokens_changed()
+                    on_tokens_changed(TenantId(int(names)))
             case _:
                 log.warning("unknown signal", kind=kind)

@@ -121,8 +121,8 @@ async def assemble(
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
     book = TokenBook(store, clock)
-    signals.on_tokens_changed(book.forget_all)
-    signals.on_tokens_changed(parking.close)  # whoever waits here may not any more: it has to ask again
+    signals.on_tokens_changed(book.forget)
+    signals.on_tokens_changed(parking.send_off)  # whoever waits here may not any more: it has to ask again
     return Assembly(
         store=store,
         signals=signals,

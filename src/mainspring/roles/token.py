@@ -8,12 +8,15 @@ from pathlib import Path
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import TOKEN_FILE_NAME
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.kernel.logs import get_logger
 from mainspring.store import tokens
 from mainspring.store.pool import connect
 
+log = get_logger("token")
+
 
 async def ensure_admin_token(database_url: str, folder: Path, *, only_first: bool = False) -> str | None:
-    """The admin token of `folder`, made if it is missing and made known to the database.
+    """The admin token of `folder`, made if it is missing and made known to the database; made anew if it was revoked.
 
     `only_first`: make one only if the database has no admin at all (a server that joins others); None if not made.
     """
@@ -26,23 +29,36 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
                 return None
             token = _read_or_make(file)
             await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
+            if await tokens.find(connection, tokens.hash_token(token)) is not None:
+                return token
+            if only_first and await tokens.has_admin(connection):
+                return None
+            # Whoever can start us has the database: to refuse would only send them to remove the file.
+            log.warning("the admin token of this folder was revoked; making a new one", file=str(file))
+            _make(file)
+            token = _read_or_make(file)
+            await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
     finally:
         await connection.close()
     return token
 
 
-def _read_or_make(file: Path) -> str:
+def _make(file: Path) -> None:
     """The file comes to be with the token in it: another server may read it at any moment, and an empty one would be
     a token that everybody can guess."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.{uuid7()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        opened.write(f"{tokens.new_token()}\n")
+        opened.flush()
+        os.fsync(handle)
+    draft.replace(file)
+
+
+def _read_or_make(file: Path) -> str:
     if not file.exists():
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = file.with_name(f"{file.name}.{uuid7()}")
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(f"{tokens.new_token()}\n")
-            opened.flush()
-            os.fsync(handle)
-        draft.replace(file)
+        _make(file)
     token = file.read_text(encoding="utf-8").strip()
     if not token:
         raise InvalidInput(f"{file} is empty; remove it, and the next start makes a new token.", field="data")

@@ -49,6 +49,7 @@ class WorkerOptions:
     weights: dict[str, int] | None = None
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
+    sandbox: str | None = None
     timing: Timing = DEFAULT_TIMING
 
 
@@ -92,6 +93,7 @@ async def run_worker(options: WorkerOptions) -> int:
         app=options.app,
         server=options.server,
         token=options.token,
+        sandbox=options.sandbox,
     )
     worker = Worker(
         # Two beats: so one exchange may start every beat, and no more than two wait for one server.

@@ -303,11 +303,17 @@ def tokens() -> Call[TokenList]:
 
 
 def add_token(
-    name: str, role: str, *, tenants: str | None = None, expires_in: str | float | None = None
+    name: str,
+    role: str,
+    *,
+    tenants: str | None = None,
+    tenant: str | None = None,
+    expires_in: str | float | None = None,
 ) -> Call[TokenMade]:
-    """Make a token: role "admin" or "worker"; tenants="all" for workers that take runs of every tenant. The secret is
-    in the answer, and nowhere else ever again."""
-    given = {"name": name, "role": role, "tenants": tenants, "expires_in": expires_in}
+    """Make a token: role "admin" or "worker"; tenants="all" for workers that take runs of every tenant; tenant="name"
+    for another tenant than one's own, which the operator may. The secret is in the answer, and nowhere else ever
+    again."""
+    given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
     body = encode({field: value for field, value in given.items() if value is not None})
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
 

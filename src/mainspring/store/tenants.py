@@ -20,6 +20,12 @@ async def get(connection: Connection, tenant: TenantId) -> Record | None:
     return row
 
 
+async def find(connection: Connection, name: str) -> TenantId | None:
+    """The tenant of this name."""
+    tenant: int | None = await connection.fetchval(_SQL["find_tenant"], name)
+    return None if tenant is None else TenantId(tenant)
+
+
 async def list_tenants(connection: Connection) -> list[Record]:
     rows: list[Record] = await connection.fetch(_SQL["list_tenants"])
     return rows

@@ -30,21 +30,24 @@ class TenantList(msgspec.Struct):
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/tokens`. role: admin or worker. tenants: "own", or "all" for a worker token whose workers
-    take runs of every tenant. expires_in: a duration; without it the token is valid until it is revoked."""
+    take runs of every tenant. tenant: whose it is to be, by name, when the operator makes it for others. expires_in: a
+    duration; without it the token is valid until it is revoked."""
 
     role: str
     name: Name
     tenants: str = OWN_TENANT
+    tenant: Name | None = None
     expires_in: DurationIn | None = None
 
 
 class TokenView(msgspec.Struct):
-    """A token without its secret. tenants: "own" or "all"."""
+    """A token without its secret. tenants: "own" or "all"; tenant: the name of its own, None where that is all."""
 
     token_id: str
     name: str
     role: str
     tenants: str
+    tenant: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None

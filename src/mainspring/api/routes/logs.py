@@ -11,6 +11,7 @@ from litestar.openapi import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
+from mainspring.api.auth import TokenBook
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import services_of, tenant_of
@@ -42,7 +43,7 @@ async def get_logs(
         told = request.headers.get("last-event-id")
         resume = parse_mark(told) if told else None
         follower = LogFollower(services.logs, services.clock, tenant, found, standing, attempt=attempt, resume=resume)
-        return Stream(_as_text(follower), media_type="text/event-stream", headers=_HEADERS)
+        return Stream(_as_text(follower, request), media_type="text/event-stream", headers=_HEADERS)
     number = attempt or standing.attempt
     log = standing.logs.get(number, NOTHING_PRINTED)
     headers = {**_HEADERS, "Mainspring-Log-Attempt": str(number)}
@@ -65,9 +66,13 @@ async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
     return Response(_encode(receipt), media_type=MediaType.JSON)  # type: ignore[arg-type]
 
 
-async def _as_text(follower: LogFollower) -> AsyncIterator[bytes]:
+async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
+    book: TokenBook = request.app.state.book
+    authorization = request.headers["authorization"]
     yield b": the log of a run\n\n"  # sends the headers: a quiet run may have nothing to say for long
     async for event in follower.events():
+        if not await book.still_admits(authorization):  # a run may print for days, and a token be revoked meanwhile
+            return
         yield b": keep-alive\n\n" if event is None else _spelt(event)
 
 

@@ -11,5 +11,8 @@ returning tenant_id, name, created_at
 -- name: get_tenant
 select tenant_id, name, created_at from mainspring.tenants where tenant_id = $1
 
+-- name: find_tenant
+select tenant_id from mainspring.tenants where name = $1
+
 -- name: list_tenants
 select tenant_id, name, created_at from mainspring.tenants order by tenant_id

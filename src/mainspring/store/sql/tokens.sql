@@ -13,15 +13,18 @@ where token_hash = $1 and revoked_at is null
   and (expires_at is null or expires_at > (select clock_timestamp()))
 
 -- name: get_token
-select token_id, tenant_id, role, name, created_at, expires_at, revoked_at
-from mainspring.tokens
-where tenant_id = any ($1::int[]) and token_id = $2
+select t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+from mainspring.tokens t
+left join mainspring.tenants n using (tenant_id)
+where t.tenant_id = any ($1::int[]) and t.token_id = $2
 
 -- name: list_tokens
-select token_id, tenant_id, role, name, created_at, expires_at, revoked_at
-from mainspring.tokens
-where tenant_id = any ($1::int[])
-order by (revoked_at is null and (expires_at is null or expires_at > (select clock_timestamp()))) desc, token_id desc
+select t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+from mainspring.tokens t
+left join mainspring.tenants n using (tenant_id)
+where t.tenant_id = any ($1::int[])
+order by (t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))) desc,
+         t.token_id desc
 limit 1000
 
 -- name: revoke_token

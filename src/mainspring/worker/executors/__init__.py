@@ -28,8 +28,10 @@ def build_executors(
     app: str | None = None,
     server: str = "",
     token: str = "",
+    sandbox: str | None = None,
 ) -> list[Executor]:
-    """What a worker can run: the application's tasks, shell commands, and HTTP calls to what `http_guard` permits.
+    """What a worker can run: the application's tasks, shell commands (all of them in `sandbox`, if one is named), and
+    HTTP calls to what `http_guard` permits.
 
     `app` (module:attribute), `server` and `token` are for child interpreters, which load the application themselves.
     """
@@ -55,7 +57,7 @@ def build_executors(
             open_log=open_log,
             folders=folders,
         ),
-        ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders),
+        ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox),
         HttpOnDemand(http_guard or AddressGuard(), open_log=open_log),
     ]
 

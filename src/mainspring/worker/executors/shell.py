@@ -23,7 +23,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.attempt import Attempt, Ending, Execute, Heeds, OpenLog, ending_after_stop, failed, grace_of
 from mainspring.worker.executors.output import OUTPUT_KEPT, Output
-from mainspring.worker.executors.sandbox import WRAPPER, NoSandbox, in_bubblewrap
+from mainspring.worker.executors.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
 from mainspring.worker.ward import SpawnOrder, Ward
 from mainspring.worker.watchdog_link import WatchdogLink
 from mainspring.worker.work_folders import WorkFolders
@@ -46,7 +46,10 @@ class ShellExecutor:
         environ: Mapping[str, str] | None = None,
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
+        sandbox: str | None = None,
     ) -> None:
+        """`sandbox`: for every command, also where the job does not ask for it."""
+        self._sandbox = sandbox
         self._watchdog = watchdog
         self._kill_grace = kill_grace
         self._workers_environ = os.environ if environ is None else environ
@@ -104,13 +107,17 @@ class ShellExecutor:
         setup = order.setup or _NO_SETUP
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
-        environ = self._environ | {"TMPDIR": str(folder)} | (setup.env or {}) | environment_of(order)
-        if setup.sandbox is None:
+        given = setup.env or {}
+        environ = self._environ | {"TMPDIR": str(folder)} | given | environment_of(order)
+        if (setup.sandbox or self._sandbox) is None:
             return SpawnOrder(argv, environ, str(folder), setup.limits)
         data = Path(DEFAULT_DATA_FOLDER).absolute()
-        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,))
-        home = {} if setup.env and "HOME" in setup.env else {"HOME": str(folder)}
-        return SpawnOrder(argv, environ | home, str(folder), setup.limits, wrapper=WRAPPER)
+        inside = inside_only(given)
+        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,), variables=inside)
+        if "HOME" not in given:
+            environ["HOME"] = str(folder)
+        outside = {name: value for name, value in environ.items() if name not in inside}
+        return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
 
     async def _until_gone(self, ward: Ward, attempt: Attempt, news: asyncio.Event) -> None:
         """Returns when no process of the tree is left. One that is told to stop has its grace, and then none."""
