@@ -242,10 +242,10 @@ class Ledger:
         return verdict
 
     def _return(self, flight: Flight, now: float) -> None:
-        if flight.trial:
-            self.sieve.put_back(flight.carries)
-        else:
+        if not flight.trial:
             self._put_back(flight.request.outcomes, now)
+        elif (outcome := self.sieve.put_back(flight.carries)) is not None:
+            self._put_back([outcome], now)
 
     def _runs_still(self, word: Progress) -> bool:
         attempt = self.held.get((word.run_id.int, word.fence))
