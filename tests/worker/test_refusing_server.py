@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID
 
 import uvloop
@@ -11,6 +14,8 @@ from mainspring.wire.exchange import ExchangeRequest
 
 from .a_worker import QUICK, a_worker, ran
 from .exchange_server import ExchangeServer, _problem, an_order
+
+HOMING = dataclasses.replace(QUICK, beat=5.0, homing=0.1, homing_longest=0.2)
 
 
 class Obstinate(ExchangeServer):
@@ -79,5 +84,39 @@ def test_outcomes_are_as_they_were_when_a_server_that_refused_everything_comes_t
             assert server.refused == 3
             assert not server.recorded_twice
             assert server.incarnations == [worker.worker_id]
+
+    uvloop.run(run())
+
+
+class Deceptive(ExchangeServer):
+    """Answers the first exchange after a refusal when its worker has heard that another server is ready."""
+
+    def __init__(self, other: ExchangeServer) -> None:
+        super().__init__()
+        self.other = other
+        self.refused = False
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if self.refused and not request.outcomes and not self.other.ready:
+            self.other.begin_outage("422")
+            self.other.ready = True
+            asked = self.other.asked_if_ready
+            await self.other.until(lambda: self.other.asked_if_ready > asked)
+            await asyncio.sleep(0.1)
+        self.refused = self.refused or bool(request.outcomes)
+        return await super()._answer(request)
+
+
+def test_a_server_that_refuses_everything_judges_nobody_by_what_another_server_took() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), ExchangeServer() as first, Deceptive(first) as second:
+            both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
+            first.ready = False
+            first.begin_outage("503")
+            order = an_order()
+            second.when_reported(order, "422")
+            async with a_worker(both, 4, HOMING, answered=300.0):
+                second.submit(order)
+                assert (await second.outcome_of(order)).status == "SUCCESS"
 
     uvloop.run(run())

@@ -79,8 +79,8 @@ class Sieve:
             self._plain.difference_update(map(_key, batch.outcomes))
 
     def doubt(self) -> None:
-        """An exchange failed for another reason. The next may go to another server, or meet this one in trouble: what
-        it refuses then proves nothing."""
+        """An exchange failed for another reason, or the next goes to another server: what it refuses then proves
+        nothing."""
         self._proven = False
 
     def refused(self, batch: Batch, problem: Problem, *, trial: bool) -> Verdict:
