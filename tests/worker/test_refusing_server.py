@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
 
+import pytest
 import uvloop
 
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, RunOrder
+from mainspring.worker import worker as worker_module
 
 from .a_worker import QUICK, a_worker, ran
 from .exchange_server import ExchangeServer, _problem, an_order
@@ -56,6 +58,45 @@ def test_a_run_of_which_nothing_is_taken_is_let_go_and_the_worker_goes_on() -> N
             assert sum(outcome.status == "FAILED" for outcome in tried()) <= 3
 
     ran.clear()
+    uvloop.run(run())
+
+
+class Picky(ExchangeServer):
+    """Takes no outcome of one run but a failure."""
+
+    def __init__(self, odd: RunOrder) -> None:
+        super().__init__()
+        self.odd = odd
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if any(outcome.run_id == self.odd.run_id and outcome.status != "FAILED" for outcome in request.outcomes):
+            self.requests.append(request)
+            self._tell()
+            return _problem(422, "invalid_input")
+        return await super()._answer(request)
+
+
+def test_a_worker_that_is_told_to_stop_while_it_searches_reports_everything_and_then_says_that_it_has_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "_FAREWELL", 30.0)
+
+    async def run() -> None:
+        orders = [an_order("counted", payload={"name": str(number)}) for number in range(20)]
+        async with asyncio.timeout(60), Picky(orders[7]) as server:
+            async with a_worker(server, 32, QUICK) as worker:
+                await server.until(lambda: server.acknowledged)
+                server.submit(*orders)
+                await server.until(lambda: any(request.outcomes for request in server.requests))
+                worker.stop()
+                await server.until(lambda: any(request.stopped for request in server.requests))
+            assert {order.run_id: server.outcomes[order.run_id].status for order in orders} == {
+                order.run_id: "FAILED" if order is server.odd else "SUCCESS" for order in orders
+            }
+            assert not server.recorded_twice
+            said = [request.stopped for request in server.requests].index(True)
+            assert not any(request.outcomes for request in server.requests[said + 1 :])
+
     uvloop.run(run())
 
 
