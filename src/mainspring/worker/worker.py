@@ -229,7 +229,7 @@ class Worker:
             self._put_progress_back(() if flight.trial else flight.request.progress)
         if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
-            self._pace.refused(now, elsewhere=self._link.untried)
+            self._pace.refused(now, elsewhere=self._link.untried, holding=self._runner.holding)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
             if self._leaving and not self._link.untried:
                 self._left.set()
