@@ -7,6 +7,7 @@ import pytest
 
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, RunOrder, WorkerHello
+from mainspring.wire.problems import Problem
 from mainspring.worker.attempt import CANCELLED, RETURNED, SUCCEEDED, Attempt, Ending, failed
 from mainspring.worker.ledger import MOST_OUTCOME_BYTES, MOST_OUTCOMES, Flight, Ledger
 
@@ -213,9 +214,35 @@ def test_at_most_2000_outcomes_go_at_once_and_stopped_goes_with_the_last(ledger:
     for attempt in attempts:
         end(ledger, attempt)
     first = ledger.compose(2.0, holding=0, stopping=True)
-    second = ledger.compose(2.1, holding=0, stopping=True)
+    ledger.landed(first, ExchangeReply(first.request.seq, MOST_OUTCOMES), 2.1)
+    second = ledger.compose(2.2, holding=0, stopping=True)
     assert [len(flight.request.outcomes) for flight in (first, second)] == [MOST_OUTCOMES, 1]
     assert [flight.request.stopped for flight in (first, second)] == [False, True]
+
+
+@pytest.mark.parametrize("how", ["landed", "lost", "refused"])
+def test_nobody_has_stopped_while_an_outcome_is_under_way(ledger: Ledger, how: str) -> None:
+    """Its exchange may be refused, or lost, and who has stopped is not heard any more."""
+    [attempt] = take(ledger, an_order())
+    end(ledger, attempt)
+    reporting = ledger.compose(2.0, holding=0)
+    beat = ledger.compose(4.0, holding=0, stopping=True)
+    assert not beat.request.stopped and ledger.unreported == 1
+    ledger.landed(beat, ExchangeReply(beat.request.seq), 4.1)
+    if how == "landed":
+        ledger.landed(reporting, ExchangeReply(reporting.request.seq, 1), 4.2)
+    elif how == "lost":
+        ledger.lost(reporting, 4.2)
+    else:
+        ledger.refused(reporting, Problem(type="", title="", status=422, code="", detail=""), 4.2)
+        control = ledger.compose(4.3, holding=0, stopping=True)
+        assert not control.request.stopped
+        ledger.landed(control, ExchangeReply(control.request.seq), 4.4)
+        trial = ledger.compose(4.5, holding=0, stopping=True)
+        assert len(trial.request.outcomes) == 1 and not trial.request.stopped
+        ledger.landed(trial, ExchangeReply(trial.request.seq, 1), 4.6)
+    farewell = ledger.compose(5.0, holding=0, stopping=True).request
+    assert farewell.stopped and len(farewell.outcomes) == (1 if how == "lost" else 0)
 
 
 def test_heavy_results_are_spread_over_several_exchanges(ledger: Ledger) -> None:

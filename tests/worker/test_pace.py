@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
 from mainspring.worker.attempt import SUCCEEDED
@@ -151,6 +152,17 @@ def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:
 def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
     scene.pace.refused(NOW)
     assert scene.next(NOW) == NOW + 5.0
+
+
+def test_one_refusal_does_not_cost_the_lease_of_who_holds_runs() -> None:
+    """Such as 429 or 403 of a proxy, or of a server that is being replaced."""
+    timing = Timing()
+    pace = Pace(timing.beat, NOW)
+    scene = Scene()
+    scene.holding = 3
+    acknowledged = NOW - timing.beat  # the exchange before the refused one
+    pace.refused(NOW, holding=scene.holding)
+    assert pace.next_start(scene.ledger, scene.holding, NOW, hungry=True) <= acknowledged + timing.kill - 1.0
 
 
 def test_what_cannot_wait_goes_in_spite_of_both(scene: Scene) -> None:

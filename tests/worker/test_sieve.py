@@ -210,7 +210,7 @@ def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_
 
 
 @pytest.mark.parametrize("how", ["lost", "superseded", "refused for another reason"])
-def test_what_is_on_trial_when_an_exchange_fails_stays_under_suspicion(how: str) -> None:
+def test_what_is_on_trial_when_an_exchange_fails_is_tried_again_and_the_culprit_found(how: str) -> None:
     def fail(scene: Scene, flight: Flight) -> None:
         if how == "superseded":
             scene.ledger.landed(flight, ExchangeReply(flight.request.seq, superseded=True), 3.0)
@@ -230,6 +230,31 @@ def test_what_is_on_trial_when_an_exchange_fails_stays_under_suspicion(how: str)
     outcomes = [item for item in server.taken if isinstance(item, Outcome)]
     assert sorted(item.status for item in outcomes) == ["FAILED"] + ["SUCCESS"] * 5
     assert not scene.ledger.pending and not scene.ledger.held
+
+
+def test_an_outcome_at_which_a_server_stumbles_each_time_keeps_nobody_else_waiting() -> None:
+    """The exchanges that carry nothing keep the lease: without an end to the search the worker would live on for ever,
+    and report nothing."""
+    scene, server = Scene(20), Picky(names=False)
+    for attempt in scene.attempts:
+        scene.end(attempt)
+    stumbles = scene.attempts[11].order.run_id
+    server.bad = {scene.attempts[4].order.run_id}
+    scene.exchange(server)
+    exchanges = 0
+    while scene.ledger.sieve.busy:
+        exchanges += 1
+        assert exchanges < 60
+        flight = scene.fly()
+        if any(outcome.run_id == stumbles for outcome in flight.request.outcomes):
+            scene.ledger.lost(flight, 3.0)
+        else:
+            scene.land(flight, server.asks(flight.request))
+    assert [outcome.run_id for outcome in scene.ledger.pending] == [stumbles], "it is reported as any other"
+    assert not scene.fly().trial
+    assert len(server.taken) == 19 and {item.run_id for item in server.taken} == {
+        attempt.order.run_id for attempt in scene.attempts if attempt.order.run_id != stumbles
+    }
 
 
 def test_what_ends_meanwhile_waits_and_an_old_proof_does_not_count_for_a_new_refusal() -> None:

@@ -103,6 +103,12 @@ class Ledger:
         """How many runs the flights ask for: they may be on their way."""
         return sum(flight.request.free for flight in self.flights)
 
+    @property
+    def unreported(self) -> int:
+        """How many outcomes no server has acknowledged yet."""
+        flying = sum(len(flight.request.outcomes) for flight in self.flights)
+        return len(self.pending) + self.sieve.outcomes + flying
+
     def free(self, holding: int, soon: int = 0) -> int:
         """How many more runs to ask for, with `holding` queued or running and `soon` slots about to become free. What a
         flight already asks for counts as taken."""
@@ -160,9 +166,9 @@ class Ledger:
         stopping: bool = False,
     ) -> Flight:
         """The next exchange; `hands` are the runs that are held, queued or running, where they must be told apart. It
-        waits only if it has no outcome to report; `stopped` goes with the last outcome. One that recovers asks for
-        nothing new: what the lost answer brought may fill the slots. While something is under suspicion, that is what
-        goes, and nothing else."""
+        waits only if it has no outcome to report; `stopped` goes with the last outcome, and not while another flight
+        has one: it would be too late for that. One that recovers asks for nothing new: what the lost answer brought may
+        fill the slots. While something is under suspicion, that is what goes, and nothing else."""
         self.observe_pace(now)
         trial = self.sieve.take() if self.sieve.busy else None
         outcomes = self._take_pending() if trial is None else trial.outcomes
@@ -174,7 +180,7 @@ class Ledger:
             wait_ms=0 if outcomes or trial is not None or not self.known or self.recovering else wait_ms,
             outcomes=outcomes,
             draining=draining,
-            stopped=stopping and not self.pending and trial is None,
+            stopped=stopping and trial is None and not self.unreported,
             hello=None if self.known else self._hello,
         )
         if trial is not None and trial.words:
@@ -242,10 +248,10 @@ class Ledger:
         return verdict
 
     def _return(self, flight: Flight, now: float) -> None:
-        if flight.trial:
-            self.sieve.put_back(flight.carries)
-        else:
+        if not flight.trial:
             self._put_back(flight.request.outcomes, now)
+        elif (outcome := self.sieve.put_back(flight.carries)) is not None:
+            self._put_back([outcome], now)
 
     def _runs_still(self, word: Progress) -> bool:
         attempt = self.held.get((word.run_id.int, word.fence))

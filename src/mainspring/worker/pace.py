@@ -94,5 +94,7 @@ class Pace:
         self._not_before = now if elsewhere else now + backoff(self.failures, cap=min(_LONGEST_PAUSE, self._beat))
         self.failures += 1
 
-    def refused(self, now: float, *, elsewhere: bool = False) -> None:
-        self._not_before = now if elsewhere else now + _AFTER_REFUSAL
+    def refused(self, now: float, *, elsewhere: bool = False, holding: int = 0) -> None:
+        """Who holds runs asks again within a beat: a pause as long as the lease would cost them all for one refusal."""
+        pause = min(_AFTER_REFUSAL, self._beat) if holding else _AFTER_REFUSAL
+        self._not_before = now if elsewhere else now + pause

@@ -63,10 +63,14 @@ class Sieve:
         """What the next exchange shall carry."""
         return self._waiting.popleft() if self._proven else Batch()
 
-    def put_back(self, batch: Batch) -> None:
-        """It was not carried out."""
-        if batch:
-            self._waiting.appendleft(batch)
+    def put_back(self, batch: Batch) -> Outcome | None:
+        """It was not carried out, and nobody says that it is for what is in it. Its halves wait behind the others, who
+        shall not wait for ever for a part at which a server stumbles each time. One alone is let out of the search:
+        gives it if it is an outcome, to be reported as others are; a word of progress is dropped."""
+        if len(batch) > 1:
+            self._waiting.extend(_parts(batch, None))
+            return None
+        return batch.outcomes[0] if batch.outcomes else None
 
     def passed(self, batch: Batch) -> None:
         """It was carried out."""
@@ -75,8 +79,8 @@ class Sieve:
             self._plain.difference_update(map(_key, batch.outcomes))
 
     def doubt(self) -> None:
-        """An exchange failed for another reason. The next may go to another server, or meet this one in trouble: what
-        it refuses then proves nothing."""
+        """An exchange failed for another reason, or the next goes to another server: what it refuses then proves
+        nothing."""
         self._proven = False
 
     def refused(self, batch: Batch, problem: Problem, *, trial: bool) -> Verdict:

@@ -177,13 +177,17 @@ class Worker:
     def _start_exchange(self, now: float) -> None:
         if self._homing.wish is not None and not self._ledger.flights:
             self._homing.move()
+            self._ledger.sieve.doubt()
+        late = self._link.late
+        if late:
+            self._ledger.sieve.doubt()  # this one goes to another server
         flight = self._ledger.compose(
             now,
             holding=self._runner.holding,
             soon=self._ledger.foresight.soon(self._runner.active, now) if self._foresees else 0,
             hands=self._runner.hands(),
             # While an answer is late, one is needed soon: a long poll elsewhere would outlast the lease.
-            wait_ms=0 if self._link.late else self._wait_ms,
+            wait_ms=0 if late else self._wait_ms,
             draining=self._draining is not None,
             # Who says that he has stopped has nothing in his hands.
             stopping=self._leaving and not self._runner.holds_exclusive(),
@@ -225,7 +229,7 @@ class Worker:
             self._put_progress_back(() if flight.trial else flight.request.progress)
         if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
-            self._pace.refused(now, elsewhere=self._link.untried)
+            self._pace.refused(now, elsewhere=self._link.untried, holding=self._runner.holding)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
             if self._leaving and not self._link.untried:
                 self._left.set()
@@ -396,7 +400,7 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._left.wait()
-        if left := len(self._ledger.pending) + self._ledger.sieve.outcomes:
+        if left := self._ledger.unreported:
             log.warning("outcomes could not be reported; the runs will be rescued", outcomes=left)
 
     async def _quiet_within(self, seconds: float) -> bool:
