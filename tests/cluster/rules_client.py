@@ -113,14 +113,25 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
     for ended in history.exits:
         if ended.asked_at is None or not ended.ready:
             continue
-        took = ended.at - ended.asked_at
-        if ended.code != 0:
+        stopped = _stopped(history, ended)
+        took = ended.at - ended.asked_at - stopped
+        if ended.code != 0 and not (stopped and ended.role == "worker" and ended.code in (_FENCED_OFF, _KILLED)):
             yield f"{ended.process} was asked to stop and exited with {ended.code}"
         if took > _DRAIN[ended.role] + history.machine.late:
             yield f"{ended.process} took {took:.1f} s to stop"
         left = lost & set(history.workers.get(ended.process, ()))
         if left and ended.code == 0 and not _hindered(history, ended):
             yield f"{ended.process} drained, and runs had to be rescued from it"
+
+
+def _stopped(history: History, ended: Exit) -> float:
+    """For how long it was stopped (SIGSTOP) after it had been asked to end: it could do nothing then."""
+    assert ended.asked_at is not None
+    return sum(
+        max(0.0, min(fault.end, ended.at) - max(fault.begin, ended.asked_at))
+        for fault in history.injections
+        if fault.name.startswith("SIGSTOP") and fault.target == ended.process
+    )
 
 
 def _hindered(history: History, ended: Exit) -> bool:

@@ -258,5 +258,13 @@ def test_the_rule_finds_it(rule: str, wrong: Callable[[Story], None]) -> None:
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
 
 
+def test_a_process_that_was_stopped_while_it_drained_is_not_blamed_for_that() -> None:
+    story = plain_story()
+    a_drain_that_takes_for_ever(story)
+    story.history.injections.append(Injection("SIGSTOP scheduler 90 s", "node", 4.6, 94.6))
+    story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    assert "L8" not in {violation.rule for violation in judge(story.history)}
+
+
 def test_every_rule_is_tested() -> None:
     assert {rule for rule, _ in WRONGS} == set(RULES)
