@@ -113,6 +113,8 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
     for ended in history.exits:
         if ended.asked_at is None or not ended.ready:
             continue
+        if ended.code == _KILLED and _killed(history, ended):
+            continue
         stopped = _stopped(history, ended)
         took = ended.at - ended.asked_at - stopped
         if ended.code != 0 and not (stopped and ended.role == "worker" and ended.code in (_FENCED_OFF, _KILLED)):
@@ -122,6 +124,16 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
         left = lost & set(history.workers.get(ended.process, ()))
         if left and ended.code == 0 and not _hindered(history, ended):
             yield f"{ended.process} drained, and runs had to be rescued from it"
+
+
+def _killed(history: History, ended: Exit) -> bool:
+    """Whether another fault killed it while it drained."""
+    assert ended.asked_at is not None
+    return any(
+        fault.begin <= ended.at and fault.end >= ended.asked_at
+        for fault in history.injections
+        if fault.name == "kill -9 all" or (fault.name.startswith("kill -9") and fault.target == ended.process)
+    )
 
 
 def _stopped(history: History, ended: Exit) -> float:

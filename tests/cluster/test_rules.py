@@ -266,5 +266,14 @@ def test_a_process_that_was_stopped_while_it_drained_is_not_blamed_for_that() ->
     assert "L8" not in {violation.rule for violation in judge(story.history)}
 
 
+@pytest.mark.parametrize(("target", "excused"), [("node", True), ("another", False)])
+def test_a_process_that_was_killed_while_it_drained_is_not_blamed_for_that(target: str, excused: bool) -> None:
+    story = plain_story()
+    story.exit("node", "scheduler", 5.0, code=-9, asked_at=4.5)
+    story.history.injections.append(Injection("kill -9 scheduler", target, 4.8, 4.9))
+    story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    assert ("L8" not in {violation.rule for violation in judge(story.history)}) == excused
+
+
 def test_every_rule_is_tested() -> None:
     assert {rule for rule, _ in WRONGS} == set(RULES)
