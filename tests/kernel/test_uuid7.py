@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.kernel.ids import parse_uuid, uuid7, uuid7_batch
+from mainspring.kernel.ids import parse_uuid, uuid7, uuid7_batch, uuid7_texts
 
 
 @settings(deadline=None, max_examples=20)
@@ -27,13 +27,32 @@ def test_each_is_a_version_7_of_the_usual_variant() -> None:
         assert one.variant == RFC_4122
 
 
-def test_the_first_48_bits_are_the_milliseconds_of_its_birth() -> None:
+def test_the_first_48_bits_are_the_milliseconds_of_its_birth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.kernel.ids._last", 0)
     before = time.time_ns() // 1_000_000
     born = uuid7().int >> 80
     assert before <= born <= time.time_ns() // 1_000_000
 
 
-def test_a_batch_longer_than_its_running_number_goes_on_in_the_next_millisecond() -> None:
+def test_those_made_one_by_one_rise_too_also_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_800_000_000_000_000_000)
+    ids = [uuid7() for _ in range(5000)]
+    texts = [text for _ in range(2000) for text in uuid7_texts(3)]
+    assert all(before < after for before, after in pairwise(ids))
+    assert all(before < after for before, after in pairwise([str(ids[-1]), *texts]))
+
+
+def test_a_clock_that_was_set_back_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 1_900_000_000_000_000_000)
+    uuid7()
+    monkeypatch.setattr("time.time_ns", lambda: 1_800_000_000_000_000_000)
+    assert uuid7().int >> 80 == 1_800_000_000_000
+
+
+def test_a_batch_longer_than_its_running_number_goes_on_in_the_next_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mainspring.kernel.ids._last", 0)
     ids = uuid7_batch(4097)
     assert (ids[4096].int >> 80) - (ids[0].int >> 80) == 1
     assert (ids[4095].int >> 64) & 0xFFF == 0xFFF

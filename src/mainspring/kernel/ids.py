@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from typing import NewType
 from uuid import UUID
@@ -21,6 +22,9 @@ EVERY_TENANT = TenantId(0)  # of a worker token that belongs to nobody, and of i
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 _RANDOM_MASK = (1 << 62) - 1
+_FAR_AHEAD = 1000 << 12  # a second: more than batches borrow
+_last = 0
+_turn = threading.Lock()
 _UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
 
@@ -29,12 +33,14 @@ def uuid7() -> UUID:
 
 
 def uuid7_batch(count: int) -> list[UUID]:
-    """`count` UUIDv7 that rise in order: 48 bits of milliseconds, 12 of a running number, 62 random."""
-    milliseconds = time.time_ns() // 1_000_000
+    """`count` UUIDv7 that rise in order, and above all that this process has made: 48 bits of milliseconds, 12 of a
+    running number, 62 random."""
+    first = _numbers(count)
     entropy = os.urandom(8 * count)
     ids = []
     for index in range(count):
-        head = ((milliseconds + (index >> 12)) << 80) | ((index & 0xFFF) << 64)
+        number = first + index
+        head = ((number >> 12) << 80) | ((number & 0xFFF) << 64)
         tail = int.from_bytes(entropy[index * 8 : index * 8 + 8], "big") & _RANDOM_MASK
         ids.append(UUID(int=head | _VERSION_AND_VARIANT | tail))
     return ids
@@ -42,16 +48,29 @@ def uuid7_batch(count: int) -> list[UUID]:
 
 def uuid7_texts(count: int) -> list[str]:
     """The same as text, which is what the hot path needs: 1.3 µs each instead of 2.5, and no UUID objects to spell."""
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    first = _numbers(count)
+    stamp = f"{first >> 12:012x}"
     entropy = os.urandom(8 * count).hex()
     texts = []
     for index in range(count):
-        if index and not index & 0xFFF:  # the running number is used up: borrow from the next millisecond
-            stamp = f"{int(stamp, 16) + 1:012x}"
+        number = (first + index) & 0xFFF
+        if index and not number:  # the running number is used up: borrow from the next millisecond
+            stamp = f"{(first + index) >> 12:012x}"
         tail = entropy[index * 16 : index * 16 + 16]
         variant = "89ab"[int(tail[0], 16) & 3]
-        texts.append(f"{stamp[:8]}-{stamp[8:]}-7{index & 0xFFF:03x}-{variant}{tail[1:4]}-{tail[4:]}")
+        texts.append(f"{stamp[:8]}-{stamp[8:]}-7{number:03x}-{variant}{tail[1:4]}-{tail[4:]}")
     return texts
+
+
+def _numbers(count: int) -> int:
+    """The first of `count` numbers, milliseconds and running number in one, that nobody here has had: two runs of one
+    millisecond are listed in the order in which they were made. A clock that was set back is followed."""
+    global _last
+    now = (time.time_ns() // 1_000_000) << 12
+    with _turn:
+        first = _last + 1 if now <= _last < now + _FAR_AHEAD else now
+        _last = first + max(count, 1) - 1
+    return first
 
 
 def parse_uuid(text: str) -> UUID | None:
