@@ -36,8 +36,8 @@ faults: $(STAMP) ## break a whole cluster for MINUTES=10, and report (MAINSPRING
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
 
 unrest: $(STAMP) ## run tests while tasks begin late and processes stand still (SEED=1, ARGS="tests/logs")
-	MAINSPRING_UNREST=$(or $(SEED),1) $(BIN)/python -m tests.unrest.stalls $(or $(SEED),1) \
-	  $(BIN)/python -m pytest -p tests.unrest.delays $(ARGS)
+	MAINSPRING_UNREST=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \
+	  $(BIN)/python -m pytest -p tests.chaos.delays $(ARGS)
 
 check: $(STAMP) ## format, lint, types, floors
 	$(BIN)/ruff format --check src tests examples

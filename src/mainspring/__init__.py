@@ -34,13 +34,13 @@ if TYPE_CHECKING:
         WrongMediaType,
     )
     from mainspring.kernel.version import VERSION as __version__  # noqa: N811 - Python's own name for it
-    from mainspring.sdk.app import Mainspring
-    from mainspring.sdk.client import AsyncClient, Client
-    from mainspring.sdk.context import Context
+    from mainspring.sdk.app.app import Mainspring
+    from mainspring.sdk.app.context import Context
+    from mainspring.sdk.app.task import Task
+    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.handle import AsyncHandle, Handle
     from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed
-    from mainspring.sdk.exactly_once import exactly_once, exactly_once_table, forget_before
-    from mainspring.sdk.handle import AsyncHandle, Handle
-    from mainspring.sdk.task import Task
+    from mainspring.sdk.exactly_once.once import exactly_once, exactly_once_table, forget_before
 
 __all__ = [
     "AsyncClient",
@@ -74,21 +74,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "mainspring.sdk.client",
-    "AsyncHandle": "mainspring.sdk.handle",
+    "AsyncClient": "mainspring.sdk.client.client",
+    "AsyncHandle": "mainspring.sdk.client.handle",
     "BadPayload": "mainspring.sdk.errors",
-    "Client": "mainspring.sdk.client",
-    "Context": "mainspring.sdk.context",
+    "Client": "mainspring.sdk.client.client",
+    "Context": "mainspring.sdk.app.context",
     "GiveUp": "mainspring.sdk.errors",
-    "Handle": "mainspring.sdk.handle",
-    "Mainspring": "mainspring.sdk.app",
+    "Handle": "mainspring.sdk.client.handle",
+    "Mainspring": "mainspring.sdk.app.app",
     "Retry": "mainspring.sdk.errors",
     "RunFailed": "mainspring.sdk.errors",
-    "Task": "mainspring.sdk.task",
+    "Task": "mainspring.sdk.app.task",
     "__version__": "mainspring.kernel.version",
-    "exactly_once": "mainspring.sdk.exactly_once",
-    "exactly_once_table": "mainspring.sdk.exactly_once",
-    "forget_before": "mainspring.sdk.exactly_once",
+    "exactly_once": "mainspring.sdk.exactly_once.once",
+    "exactly_once_table": "mainspring.sdk.exactly_once.once",
+    "forget_before": "mainspring.sdk.exactly_once.once",
 }
 
 

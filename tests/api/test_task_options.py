@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from mainspring import Mainspring
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import assemble
-from mainspring.sdk.job_fields import job_request
-from mainspring.sdk.signature import declared
-from mainspring.sdk.task_options import laid_under
+from mainspring.sdk.app.signature import declared
+from mainspring.sdk.app.task_options import laid_under
+from mainspring.sdk.client.job_fields import job_request
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker
 from tests.operations.test_submit_in_sql import both_ways, stored

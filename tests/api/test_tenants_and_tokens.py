@@ -17,7 +17,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, uuid7
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
 from tests.api.bookkeeping import problem, rows
-from tests.api.test_gate import ROUTES
+from tests.api.test_authentication import ROUTES
 from tests.operations.hand_worker import HandWorker
 from tests.operations.servers import another_server
 from tests.operations.tenants import Tenants, several_tenants

@@ -43,12 +43,15 @@ def verbs(modules: Iterable[str]) -> set[str]:
     ("code", "unwanted"),
     [
         ("import mainspring", {"msgspec", "asyncio", "typer"} | _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN),
-        ("import mainspring.sdk.app", _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE),
+        ("import mainspring.sdk.app.app", _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE),
         (
             "import mainspring.roles.worker",
             _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE | {"watchfiles"},
         ),
-        ("import mainspring.worker.warm.interpreter", _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS),
+        (
+            "import mainspring.worker.executors.process.warm.interpreter",
+            _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS,
+        ),
         ("import mainspring.roles.scheduler", {"litestar", "uvicorn"} | _HTTP_CLIENTS | _SCREEN | _MODELS),
         ("import mainspring.roles.up", {"litestar", "uvicorn", "prometheus_client", "structlog"} | _HTTP_CLIENTS),
         (_SERVER, {"structlog", "pydantic", "typer"}),
@@ -74,8 +77,8 @@ def test_a_verb_that_looks_loads_no_server() -> None:
 
 def test_http_tasks_are_loaded_with_the_first_of_them() -> None:
     code = """
-from mainspring.worker.executors.http_guard import AddressGuard
-from mainspring.worker.executors.http_on_demand import HttpOnDemand
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.http.on_demand import HttpOnDemand
 executor = HttpOnDemand(AddressGuard())
 executor.kill_all()
 (execute,) = executor.offers().values()
@@ -89,6 +92,6 @@ assert "h11" in sys.modules
 def test_the_watchdog_loads_the_standard_library_alone() -> None:
     """It is started without site and without us: see worker/watchdog."""
     code = "import sys; sys.path.append(sys.argv[1]); import watchdog.program; print(*sys.modules)"
-    argv = [sys.executable, "-I", "-S", "-c", code, str(Path(worker.__file__).parent)]
+    argv = [sys.executable, "-I", "-S", "-c", code, str(Path(worker.__file__).parent / "processes")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert packages(done.stdout.split()) - sys.stdlib_module_names == {"watchdog", "__main__"}

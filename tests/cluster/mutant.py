@@ -19,7 +19,7 @@ from typing import Any
 
 from mainspring.cli.main import main
 from mainspring.kernel import clock
-from mainspring.operations.exchange import Exchanger
+from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.store import fires
 from mainspring.store.queries import load
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput, MainspringError, NotSupportedYet
-from mainspring.domain.intake import LATER_FIELDS
+from mainspring.domain.intake.request import LATER_FIELDS
 from mainspring.domain.job import Delivery, JobDefinition, Overlap, Priority
-from mainspring.domain.misfire import MisfirePolicy
 from mainspring.domain.retry import RetryPolicy
-from mainspring.domain.schedule import MANUAL, Schedule, ScheduleKind
+from mainspring.domain.schedules.misfire import MisfirePolicy
+from mainspring.domain.schedules.schedule import MANUAL, Schedule, ScheduleKind
 from tests.domain.requests_as_sent import amended, defined
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.intake import LATER_FIELDS, define, parse_priority, parse_time
+from mainspring.domain.intake.request import LATER_FIELDS, define, parse_priority, parse_time
 from mainspring.domain.job import (
     DEFAULT_SPEC,
     Delivery,
@@ -22,10 +22,10 @@ from mainspring.domain.job import (
     spec_from_text,
     spec_to_text,
 )
-from mainspring.domain.misfire import MisfirePolicy
 from mainspring.domain.retry import RetryPolicy
-from mainspring.domain.schedule import MANUAL, Schedule, ScheduleKind
-from mainspring.domain.schedule import NOW as AT_ONCE
+from mainspring.domain.schedules.misfire import MisfirePolicy
+from mainspring.domain.schedules.schedule import MANUAL, Schedule, ScheduleKind
+from mainspring.domain.schedules.schedule import NOW as AT_ONCE
 from mainspring.wire.jobs import JobRequest
 from tests.domain.requests_as_sent import NOW, defined
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.domain.misfire import CHUNK, ON_TIME, POLICIES, FirePlan, MisfirePolicy, plan_fires
-from mainspring.domain.schedule import Schedule, ScheduleKind, fires, next_fire
+from mainspring.domain.schedules.misfire import CHUNK, ON_TIME, POLICIES, FirePlan, MisfirePolicy, plan_fires
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires, next_fire
 
 T0 = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 A_MICROSECOND = timedelta(microseconds=1)

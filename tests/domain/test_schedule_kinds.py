@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.schedule import (
+from mainspring.domain.schedules.schedule import (
     ALIASES,
     MANUAL,
     NOW,

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from mainspring import BadPayload, Mainspring, Task
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.signature import Signature, read_signature
+from mainspring.domain.intake.signature import Signature, read_signature
 
 
 class Colour(Enum):

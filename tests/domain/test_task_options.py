@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.domain.declaration import read_declaration, read_options
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.domain.signature import read_signature
-from mainspring.domain.task_options import fill
+from mainspring.domain.intake.declaration import read_declaration, read_options
+from mainspring.domain.intake.signature import read_signature
+from mainspring.domain.intake.task_options import fill
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.tasks import DeclaredOptions
 

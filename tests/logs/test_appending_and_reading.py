@@ -13,7 +13,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.roles.assembly import Assembly
 from mainspring.store import tokens
 from mainspring.store.log_files import open_log_files
-from mainspring.upkeep.partition_keeper import HistoryPruner
+from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.logs import LogReceipt, LogShipment
 from tests.logs.scene import JSON, Follower, a_run, ask, chunk, claim_soon, encode, ship, text
 from tests.operations.hand_worker import HandWorker, outcome

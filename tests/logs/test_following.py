@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.kernel.clock import SystemClock
-from mainspring.operations.log_bytes import LogBytes
+from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import LogFiles, open_log_files
 from tests.logs.scene import Follower, a_run, chunk, claim_soon, ship

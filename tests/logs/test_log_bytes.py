@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from mainspring.operations.log_bytes import LogBytes, cover
+from mainspring.operations.logs.log_bytes import LogBytes, cover
 from mainspring.store.log_files import LogFiles, Stored
 from tests.operations.waiting import until
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mainspring.operations.log_merger import LogMerger
+from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.roles.assembly import Assembly
 from mainspring.store.log_files import open_log_files
-from mainspring.upkeep.partition_keeper import HistoryPruner
+from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogReceipt
 from tests.logs.scene import Follower, a_run, chunk, ship, text

@@ -17,8 +17,8 @@ from obstore.store import MemoryStore
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.clock import ManualClock, SystemClock
-from mainspring.operations.log_bytes import LogBytes
-from mainspring.operations.log_merger import QUIET, LogMerger, MergeRule
+from mainspring.operations.logs.log_bytes import LogBytes
+from mainspring.operations.logs.log_merger import QUIET, LogMerger, MergeRule
 from mainspring.store.log_files import LogFiles, Stored, open_log_files
 from tests.logs.test_log_bytes import FOLDER, Counting, read
 from tests.store.s3_peer import BUCKET, s3_peer

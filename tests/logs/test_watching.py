@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.clock import SystemClock
-from mainspring.operations.log_bytes import LogBytes
+from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import LogFiles, open_log_files
 from mainspring.wire.exchange import RunOrder

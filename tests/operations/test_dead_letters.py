@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.operations.report import settle
+from mainspring.operations.lifecycle.report import settle
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dead_letters, fires, jobs
 from mainspring.store.embedded import EmbeddedPostgres

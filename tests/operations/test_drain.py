@@ -13,9 +13,9 @@ from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
-from tests.operations.test_dividing import submit
-from tests.operations.test_parking import PROMPTLY, park
-from tests.operations.test_parking import assembly as assembly
+from tests.operations.test_long_poll import PROMPTLY, park
+from tests.operations.test_long_poll import assembly as assembly
+from tests.operations.test_queue_shares import submit
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mainspring.operations.claim import LANES_AT_A_TIME
+from mainspring.operations.exchange.claim import LANES_AT_A_TIME
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import Portion, RunOrder
 from tests.operations.hand_worker import HandWorker, outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import LaneId, TenantId
-from mainspring.operations.fair_turns import LANES_LOOKED_AT, MOST_POOLS, FairPool, FairPools
+from mainspring.operations.exchange.fair_turns import LANES_LOOKED_AT, MOST_POOLS, FairPool, FairPools
 from mainspring.store.lanes import Lane
 
 

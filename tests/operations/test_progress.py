@@ -11,9 +11,9 @@ import pytest
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import Progress
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_dividing import submit
-from tests.operations.test_parking import assembly as assembly
-from tests.operations.test_parking import park
+from tests.operations.test_long_poll import assembly as assembly
+from tests.operations.test_long_poll import park
+from tests.operations.test_queue_shares import submit
 from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ import pytest
 
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_dividing import submit
-from tests.operations.test_parking import LONG_POLL, PROMPTLY, Parked, park
-from tests.operations.test_parking import assembly as assembly
+from tests.operations.test_long_poll import LONG_POLL, PROMPTLY, Parked, park
+from tests.operations.test_long_poll import assembly as assembly
+from tests.operations.test_queue_shares import submit
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_one_that_becomes_overfull_while_another_is_idle_is_told_at_once(
 async def test_two_idle_ones_are_promised_no_run_twice(
     api: httpx.AsyncClient, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange._RECALL_PAUSE", 60.0)  # so long does a promise hold
+    monkeypatch.setattr("mainspring.operations.exchange.exchanger._RECALL_PAUSE", 60.0)  # so long does a promise hold
     await submit(api, 20)
     first, second, idle = HandWorker(api), HandWorker(api), HandWorker(api)
     await first.claim(10)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mainspring.domain.job import Delivery, Spec
-from mainspring.operations.report import rescue
+from mainspring.operations.lifecycle.report import rescue
 from mainspring.store import runs
 from mainspring.store.pool import Store
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper

@@ -17,7 +17,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import EVERY_TENANT, uuid7
 from mainspring.operations.signals import Signals
 from mainspring.roles.assembly import Assembly
-from mainspring.sdk.signature import declared
+from mainspring.sdk.app.signature import declared
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.wire.exchange import Progress
 from tests.api.bookkeeping import problem
@@ -25,8 +25,8 @@ from tests.logs.scene import chunk, ship, text
 from tests.operations.hand_worker import HandWorker, held, outcome
 from tests.operations.servers import another_server
 from tests.operations.tenants import Tenants, several_tenants, shares, whose
-from tests.operations.test_parking import assembly as assembly
-from tests.operations.test_parking import park
+from tests.operations.test_long_poll import assembly as assembly
+from tests.operations.test_long_poll import park
 
 pytestmark = pytest.mark.anyio
 

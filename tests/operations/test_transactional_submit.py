@@ -17,8 +17,8 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store.lanes import LaneBook
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_parking import PROMPTLY, park
-from tests.operations.test_parking import assembly as assembly
+from tests.operations.test_long_poll import PROMPTLY, park
+from tests.operations.test_long_poll import assembly as assembly
 from tests.operations.waiting import until
 from tests.store.rows import now_of, until_blocked
 

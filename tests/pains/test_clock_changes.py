@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from mainspring.domain.schedule import Schedule, ScheduleKind, fires
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires
 
 DAY = timedelta(days=1)
 NEW_YEAR = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from mainspring import AsyncClient, Mainspring
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
-from mainspring.sdk.ensure_schedules import ensure_schedules
+from mainspring.sdk.app.ensure_schedules import ensure_schedules
 from tests.conftest import TOKEN
 from tests.operations.firing import fire_due, make_due
 from tests.store.rows import job_row, live

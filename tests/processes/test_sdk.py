@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import AsyncClient, Client, RunFailed
-from mainspring.sdk.client_core import encode
+from mainspring.sdk.client.core import encode
 from tests.conftest import TOKEN
 from tests.processes.cluster import Cluster
 from tests.processes.orders_app import Item, Order, ship

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from mainspring.domain.job import Overlap, Spec
-from mainspring.domain.misfire import MisfirePolicy
+from mainspring.domain.schedules.misfire import MisfirePolicy
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import jobs

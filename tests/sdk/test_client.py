@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mainspring.domain.errors import Conflict, Unavailable
-from mainspring.sdk.client import AsyncClient, Client
+from mainspring.sdk.client.client import AsyncClient, Client
 from tests.sdk.wire_samples import job, problem, run
 
 Handler = Callable[[httpx.Request], httpx.Response]

@@ -10,8 +10,8 @@ import pytest
 
 from mainspring.domain import errors
 from mainspring.kernel.clock import ManualClock
-from mainspring.sdk import calls
-from mainspring.sdk.client_core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
+from mainspring.sdk.client import calls
+from mainspring.sdk.client.core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
 from mainspring.wire.jobs import JobList
 from tests.sdk.wire_samples import job, problem
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.connection import find_connection
+from mainspring.sdk.client.connection import find_connection
 
 
 @pytest.fixture

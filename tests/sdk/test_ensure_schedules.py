@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from mainspring import AsyncClient, Mainspring
-from mainspring.sdk.ensure_schedules import ensure_schedules
+from mainspring.sdk.app.ensure_schedules import ensure_schedules
 from tests.sdk.wire_samples import job, problem
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import AsyncClient, Client, RunFailed
 from mainspring.kernel.clock import ManualClock
-from mainspring.sdk.handle import Watch
+from mainspring.sdk.client.handle import Watch
 from mainspring.wire.runs import JobStatus
 from tests.sdk.wire_samples import run
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk import calls
-from mainspring.sdk.job_fields import job_patch, job_request
+from mainspring.sdk.client import calls
+from mainspring.sdk.client.job_fields import job_patch, job_request
 
 
 def test_at_every_and_cron_become_the_schedule() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import mainspring.testing
 from mainspring import InvalidInput, Mainspring
-from mainspring.sdk.signature import declared
-from mainspring.sdk.task_options import laid_under
+from mainspring.sdk.app.signature import declared
+from mainspring.sdk.app.task_options import laid_under
 
 LATER = "2038-01-19T03:14:07Z"
 

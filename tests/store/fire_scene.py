@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from mainspring.domain.job import DEFAULT_SPEC, Overlap, Spec
-from mainspring.domain.misfire import FirePlan
+from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import fires, jobs
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, Priority, Spec, spec_to_text
-from mainspring.domain.schedule import Schedule, ScheduleKind
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7, uuid7_batch
 from mainspring.store import jobs, runs, workers
 from mainspring.store.pool import Connection, Record

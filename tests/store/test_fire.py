@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from mainspring.domain.job import Delivery, Overlap, Spec
-from mainspring.domain.misfire import FirePlan, Missed
+from mainspring.domain.schedules.misfire import FirePlan, Missed
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import fires, jobs, leases

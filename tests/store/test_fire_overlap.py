@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from mainspring.domain.job import Overlap
-from mainspring.domain.misfire import FirePlan
+from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import fires

@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.domain.misfire import FirePlan
+from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import uuid7
 from mainspring.store import fires, leases
 from mainspring.store.pool import HOT_SETTINGS, Record

@@ -12,7 +12,7 @@ from mainspring.store import workers
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 from mainspring.upkeep.beat_sweeper import BeatSweeper
-from mainspring.upkeep.partition_keeper import HistoryPruner, PartitionKeeper
+from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionKeeper
 from tests.store.rows import a_lane, a_worker, beat, claim, now_of, queued
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ import msgspec
 import uvloop
 
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
-from mainspring.worker.executors.process import ProcessExecutor
-from mainspring.worker.executors.process_child import WarmChild
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
+from mainspring.worker.executors.process.child import WarmChild
+from mainspring.worker.executors.process.executor import ProcessExecutor
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 
 from .exchange_server import an_order
 from .process_app import app

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 import uvloop
 
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.context import Context
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.attempt import Attempt, Ending, key_of
-from mainspring.worker.executors.python import PythonExecutor
-from mainspring.worker.runner import Runner
+from mainspring.worker.execution.attempt import Attempt, Ending, key_of
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.executors.python.executor import PythonExecutor
 
 from .exchange_server import an_order
 

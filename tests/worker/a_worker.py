@@ -13,12 +13,12 @@ import pytest
 import uvloop
 
 from mainspring.kernel.config import Timing
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.context import Context
-from mainspring.worker.executors import build_executors
-from mainspring.worker.link import Link
-from mainspring.worker.progress import ProgressBook
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.context import Context
+from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.executors.registry import build_executors
+from mainspring.worker.output.progress import ProgressBook
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 from mainspring.worker.worker import Worker
 
 from .exchange_server import ExchangeServer

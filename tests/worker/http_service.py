@@ -13,11 +13,11 @@ import uvloop
 
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import HttpCall, RunSetup
-from mainspring.worker.attempt import Attempt, Ending, OpenLog, key_of
-from mainspring.worker.executors.http import HttpExecutor
-from mainspring.worker.executors.http_guard import AddressGuard
-from mainspring.worker.executors.http_network import Resolve
-from mainspring.worker.runner import Runner
+from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, key_of
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.http.executor import HttpExecutor
+from mainspring.worker.executors.http.network import Resolve
 
 from .exchange_server import an_order
 

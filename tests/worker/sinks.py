@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mainspring.worker.attempt import Attempt
+from mainspring.worker.execution.attempt import Attempt
 
 
 class KeptLog:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.worker.application import load_app
+from mainspring.worker.execution.application import load_app
 
 
 def test_a_module_that_is_not_there_is_named_without_the_import_machinery() -> None:

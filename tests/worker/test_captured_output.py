@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import uvloop
 
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.context import Context
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Limits, RunSetup
-from mainspring.worker.attempt import Attempt, Ending, Stop, key_of
-from mainspring.worker.capture import captured_streams
-from mainspring.worker.executors.python import PythonExecutor
-from mainspring.worker.link import Link
-from mainspring.worker.log_shipper import LogShipper
-from mainspring.worker.runner import Runner
+from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.executors.python.executor import PythonExecutor
+from mainspring.worker.output.capture import captured_streams
+from mainspring.worker.output.log_shipper import LogShipper
 
 from .exchange_server import an_order
 from .log_server import LogServer

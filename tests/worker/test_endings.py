@@ -12,8 +12,8 @@ import pytest
 
 from mainspring.domain.retry import LONGEST_DELAY
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry
-from mainspring.worker.attempt import SUCCEEDED
-from mainspring.worker.endings import cause_of, ending_of_call, ending_of_error, ending_of_result
+from mainspring.worker.execution.attempt import SUCCEEDED
+from mainspring.worker.execution.endings import cause_of, ending_of_call, ending_of_error, ending_of_result
 
 
 class CardDeclined(ValueError):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from mainspring.worker.interruption import Halted, Interruption
+from mainspring.worker.execution.interruption import Halted, Interruption
 
 
 class Thread:

@@ -11,9 +11,9 @@ import pytest
 
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, Limits, RunSetup
-from mainspring.worker.attempt import Attempt, Stop
-from mainspring.worker.executors.shell import ShellExecutor
-from mainspring.worker.watchdog.tree import descendants
+from mainspring.worker.execution.attempt import Attempt, Stop
+from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.processes.watchdog.tree import descendants
 
 from .processes import alive
 from .sinks import KeptLog

@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.worker.lease import Lease
-from mainspring.worker.watchdog_link import HEAD_START
+from mainspring.worker.processes.watchdog_client import HEAD_START
 
 NOW = 100.0
 KILL = DEFAULT_TIMING.kill

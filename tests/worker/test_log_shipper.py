@@ -13,11 +13,11 @@ import uvloop
 
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.execution import Limits, RunSetup
-from mainspring.worker import attempt_log, log_shipper
-from mainspring.worker.attempt import Attempt, key_of
-from mainspring.worker.attempt_log import AttemptLog
-from mainspring.worker.link import Link
-from mainspring.worker.log_shipper import MOST_WAITING, LogShipper
+from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.execution.attempt import Attempt, key_of
+from mainspring.worker.output import attempt_log, log_shipper
+from mainspring.worker.output.attempt_log import AttemptLog
+from mainspring.worker.output.log_shipper import MOST_WAITING, LogShipper
 
 from .exchange_server import an_order
 from .log_server import LogServer

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from mainspring.sdk.app import Mainspring
+from mainspring.sdk.app.app import Mainspring
 from mainspring.wire.execution import Cause, Limits, RunSetup
-from mainspring.worker.attempt import Stop
-from mainspring.worker.executors.process import ProcessExecutor, children_environment
-from mainspring.worker.watchdog.limits import LOOK_EVERY
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.execution.attempt import Stop
+from mainspring.worker.executors.process.executor import ProcessExecutor, children_environment
+from mainspring.worker.processes.watchdog.resource_limits import LOOK_EVERY
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 
 from .a_process_executor import KILL_GRACE, Executor, SlowSink, an_attempt, result, stop, with_an_executor
 from .processes import alive, ended_soon, written

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import uvloop
 
-from mainspring.worker.executors.process_child import Origin, WarmChild, start_child
-from mainspring.worker.executors.process_pool import ProcessPool
-from mainspring.worker.warm.frames import Hello
-from mainspring.worker.watchdog_link import WatchdogLink
-from mainspring.worker.work_folders import WorkFolders
+from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.executors.process.child import Origin, WarmChild, start_child
+from mainspring.worker.executors.process.pool import ProcessPool
+from mainspring.worker.executors.process.warm.frames import Hello
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 
 from .a_process_executor import APP, an_executor, stop
 from .processes import ended_soon, written

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.sdk.context import Context
+from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import Progress
-from mainspring.worker.attempt import Attempt, key_of
-from mainspring.worker.progress import EVERY, ProgressBook
+from mainspring.worker.execution.attempt import Attempt, key_of
+from mainspring.worker.output.progress import EVERY, ProgressBook
 
 from .exchange_server import an_order
 

@@ -16,9 +16,9 @@ from mainspring.api import app as api_app
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
-from mainspring.worker.attempt import Attempt, Ending, Execute, NoteProgress, failed
-from mainspring.worker.link import Link
-from mainspring.worker.progress import ProgressBook
+from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.execution.attempt import Attempt, Ending, Execute, NoteProgress, failed
+from mainspring.worker.output.progress import ProgressBook
 from mainspring.worker.worker import Worker
 from tests.conftest import TOKEN
 from tests.logs.sockets import on_a_socket

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.worker.attempt import Attempt, Ending, Execute
-from mainspring.worker.executors.python import PythonExecutor
-from mainspring.worker.runner import Runner
+from mainspring.worker.execution.attempt import Attempt, Ending, Execute
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.executors.python.executor import PythonExecutor
 
 from .a_runner import Bench, colour, ended, on_a_bench, release, result
 from .a_runner import no_thread_waits_for_ever as no_thread_waits_for_ever

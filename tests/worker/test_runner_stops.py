@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mainspring.wire.execution import RunSetup
-from mainspring.worker.attempt import Attempt, Stop, key_of
+from mainspring.worker.execution.attempt import Attempt, Stop, key_of
 
 from .a_process_executor import SlowSink
 from .a_runner import Bench, deeds, ended, on_a_bench, release, result

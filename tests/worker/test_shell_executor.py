@@ -19,9 +19,9 @@ import uvloop
 
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
-from mainspring.worker.attempt import Attempt, Ending, OpenLog, Stop, key_of
-from mainspring.worker.executors.shell import ShellExecutor
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
+from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 from tests.operations.waiting import until
 
 from .exchange_server import an_order

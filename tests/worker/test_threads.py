@@ -8,7 +8,7 @@ import threading
 import pytest
 import uvloop
 
-from mainspring.worker.executors.threads import ThreadPool
+from mainspring.worker.executors.python.threads import ThreadPool
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, StopIteration])

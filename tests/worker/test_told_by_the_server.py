@@ -26,7 +26,7 @@ def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_ag
 ) -> None:
     monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)  # it does not hand back without being asked
     # It fetches by the pace of the last minute, not by that of 75 ms in which the machine may have stood still.
-    monkeypatch.setattr("mainspring.worker.appetite.WINDOW", 60.0)
+    monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
 
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(*[an_order() for _ in range(3000)], *[sleeper() for _ in range(500)])

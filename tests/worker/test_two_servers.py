@@ -22,7 +22,7 @@ TIMING = Timing(beat=6.0, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.
 def _late_is_later_than_a_machine_that_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the same proportion to the beat: a long poll, and what it may be late, are over before the next is due."""
     monkeypatch.setattr("mainspring.worker.worker._WAIT_MARGIN_MS", 3000)
-    monkeypatch.setattr("mainspring.worker.link._LATE", 2.25)
+    monkeypatch.setattr("mainspring.worker.exchange.server_client._LATE", 2.25)
 
 
 @pytest.mark.parametrize("fault", ["hang", "503", "store_down", "drop the answer", "401"])

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from mainspring.worker.ward import SpawnOrder, Ward
-from mainspring.worker.watchdog_link import HEAD_START, WatchdogLink
+from mainspring.worker.processes.command import SpawnOrder, Ward
+from mainspring.worker.processes.watchdog_client import HEAD_START, WatchdogLink
 
 from .processes import alive, ended_soon, ended_within, written
 
@@ -29,8 +29,8 @@ SOON = 30.0
 # costs it its life first.
 WORKER = """
 import asyncio, os, sys, time
-from mainspring.worker.ward import SpawnOrder
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.processes.command import SpawnOrder
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 HIDE = "(setsid sh -c 'trap \\"\\" TERM HUP; echo $$; exec sleep 60' &) ; echo $$; exec sleep 60"
 async def main():
     link = WatchdogLink()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import uvloop
 
-from mainspring.worker.work_folders import WorkFolders
+from mainspring.worker.execution.work_folders import WorkFolders
 
 # Makes a folder, says where, and waits to be ended.
 OTHER_WORKER = """
 import sys
-from mainspring.worker.work_folders import WorkFolders
+from mainspring.worker.execution.work_folders import WorkFolders
 folders = WorkFolders(sys.argv[1])
 print(folders.make(), flush=True)
 sys.stdin.read()

@@ -22,7 +22,7 @@ PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=
 @pytest.fixture
 def fetches_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the pace of the last minute, not by that of 75 ms in which the machine may have stood still."""
-    monkeypatch.setattr("mainspring.worker.appetite.WINDOW", 60.0)
+    monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
     monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)
 
 
@@ -87,7 +87,7 @@ def test_slow_runs_are_not_hoarded() -> None:
 
 def test_runs_that_were_prefetched_in_vain_go_back_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     # A pace that the machine's standing still does not hide.
-    monkeypatch.setattr("mainspring.worker.appetite.WINDOW", 0.5)
+    monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 0.5)
 
     async def test(server: ExchangeServer, _: Worker) -> None:
         quick = [an_order() for _ in range(3000)]

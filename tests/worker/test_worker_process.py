@@ -19,8 +19,8 @@ import uvloop
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.roles.worker import load_app
-from mainspring.worker.lease_keeper import EXIT_FENCED
-from mainspring.worker.watchdog_link import HEAD_START
+from mainspring.worker.lease_enforcer import EXIT_FENCED
+from mainspring.worker.processes.watchdog_client import HEAD_START
 
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
@@ -29,7 +29,8 @@ PROGRAM = """
 import sys
 from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, serve_worker
-from mainspring.worker import watchdog_link, worker
+from mainspring.worker import worker
+from mainspring.worker.processes import watchdog_client as watchdog_link
 kill, watchdog_link.HEAD_START, worker._FAREWELL = float(sys.argv[3]), float(sys.argv[4]), 30.0
 quick = Timing(beat=2.0, kill=kill, rescue=kill + 20.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", timing=quick)

@@ -14,10 +14,10 @@ from litestar.plugins.core import MsgspecDIPlugin
 from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenBook
 from mainspring.api.openapi import openapi_config
-from mainspring.api.patience import OpenRequests, Patience
 from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
+from mainspring.api.store_outage import OpenRequests, Patience
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.store.pulse import Pulse

@@ -10,15 +10,15 @@ from litestar import Request
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.access import AccessDesk
-from mainspring.operations.amend import Amender
-from mainspring.operations.drain import Drainer
-from mainspring.operations.exchange import Exchanger
-from mainspring.operations.logs import LogKeeper
-from mainspring.operations.reader import Reader
-from mainspring.operations.replay import Replayer
-from mainspring.operations.signatures import SignatureBook
-from mainspring.operations.submit import Submitter
+from mainspring.operations.access.access_admin import AccessDesk
+from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.drain import Drainer
+from mainspring.operations.control.replay import Replayer
+from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.logs.log_service import LogKeeper
+from mainspring.operations.read.reader import Reader
+from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.submitter import Submitter
 from mainspring.store.tokens import Principal
 
 

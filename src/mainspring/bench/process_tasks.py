@@ -9,7 +9,7 @@ import uvloop
 from mainspring.bench.arena import fresh_postgres, product
 from mainspring.bench.figures import progress, show
 from mainspring.bench.throughput import drive
-from mainspring.sdk.app import Mainspring
+from mainspring.sdk.app.app import Mainspring
 
 JOBS = 20_000
 NOOP = "bench.process_noop"

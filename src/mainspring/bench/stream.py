@@ -13,7 +13,7 @@ import httptools
 import msgspec
 
 from mainspring.bench.recorded import until_ended
-from mainspring.kernel.http_connection import HttpConnection, HttpServer
+from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.jobs import JobCreated
 

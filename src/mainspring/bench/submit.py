@@ -16,8 +16,8 @@ from mainspring.bench.ceiling import measure_one_by_one
 from mainspring.bench.figures import percentile, progress, show
 from mainspring.bench.recorded import check_one_run_each, until_recorded
 from mainspring.bench.throughput import payload
-from mainspring.kernel.collector import spare_the_collector
-from mainspring.kernel.http_connection import HttpConnection, HttpServer
+from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.wire.jobs import JobCreated
 
 CLIENTS = 16

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mainspring.sdk.app import Mainspring
+from mainspring.sdk.app.app import Mainspring
 
 app = Mainspring()
 

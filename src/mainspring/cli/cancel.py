@@ -10,7 +10,7 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.screen import say, show_json, show_line
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import RunView
 
 EXAMPLES = ("mainspring cancel daily_report", "mainspring cancel 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11")

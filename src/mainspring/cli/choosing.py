@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mainspring.sdk.calls import DeadLetterFilters
+    from mainspring.sdk.client.calls import DeadLetterFilters
 
 _PANEL = "Which"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
 
 _PANEL = "Connection"
 # People wait in front of this: a server that is away is reported soon, one that restarts is waited for.
@@ -87,7 +87,7 @@ LogLevelOption = Annotated[str, typer.Option("--log-level", metavar="LEVEL", hel
 
 def connect(url: str | None, token_file: Path | None, data: Path | None) -> Client:
     """A client for one command; use it in a `with`."""
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
 
     return Client(url, token_file=token_file, data=data, patience=_PATIENCE)
 

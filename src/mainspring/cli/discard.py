@@ -20,7 +20,7 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.screen import show_json, show_line
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import Discarded
 
 EXAMPLES = (

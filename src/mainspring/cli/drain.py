@@ -10,7 +10,7 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.screen import show_json, show_line
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
 
 EXAMPLES = ("mainspring drain web-1-4242", "mainspring drain 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11")
 

@@ -13,8 +13,8 @@ from mainspring.cli.screen import say, show_json
 from mainspring.cli.which_run import RunOrJob, run_of
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
-    from mainspring.sdk.log_stream import LogEvent
+    from mainspring.sdk.client.client import Client
+    from mainspring.sdk.client.log_stream import LogEvent
 
 EXAMPLES = (
     "mainspring logs 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 -f",

@@ -23,7 +23,7 @@ from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import payload_of
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import Replayed
 
 EXAMPLES = (

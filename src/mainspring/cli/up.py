@@ -55,7 +55,7 @@ def command(
     if reload:
         check_reload(app)
     if queues is not None:
-        from mainspring.worker.portions import parse_queues
+        from mainspring.worker.exchange.queue_weights import parse_queues
 
         parse_queues(queues, slots or DEFAULT_SLOTS)  # a mistake in them is said before anything is started
     level = checked_log_level(log_level)

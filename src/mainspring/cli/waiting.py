@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner
     from rich.table import Table
 
-    from mainspring.sdk.client import Client
-    from mainspring.sdk.handle import Handle
+    from mainspring.sdk.client.client import Client
+    from mainspring.sdk.client.handle import Handle
     from mainspring.wire.runs import JobStatus, RunView
 
 _BAR_WIDTH = 30

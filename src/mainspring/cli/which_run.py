@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client.client import Client
 
 T = TypeVar("T")
 RunOrJob = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or a job's: then its latest run.")]

@@ -73,8 +73,8 @@ def command(
     On SIGTERM it takes no more work, lets its runs finish, and hands back what it has not started.
     """
     from mainspring.domain.errors import Unauthorized
-    from mainspring.sdk.connection import find_connection
-    from mainspring.worker.portions import parse_queues
+    from mainspring.sdk.client.connection import find_connection
+    from mainspring.worker.exchange.queue_weights import parse_queues
 
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
@@ -124,8 +124,8 @@ def checked_sandbox(word: str | None) -> str | None:
     import os
 
     from mainspring.domain.errors import InvalidInput
-    from mainspring.domain.intake_execution import read_sandbox
-    from mainspring.worker.executors.sandbox import WRAPPER, installed
+    from mainspring.domain.intake.execution import read_sandbox
+    from mainspring.worker.executors.shell.sandbox import WRAPPER, installed
 
     found = read_sandbox(word)
     if found is not None and not installed(os.environ):

@@ -6,9 +6,9 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from mainspring.domain.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
-from mainspring.domain.schedule import NOW, Schedule
+from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
+from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import RunSetup
 

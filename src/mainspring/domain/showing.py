@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority
 from mainspring.domain.retry import RetryPolicy
-from mainspring.domain.schedule import ScheduleKind
+from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView

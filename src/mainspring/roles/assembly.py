@@ -16,22 +16,22 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Duty, Loops
-from mainspring.operations.access import AccessDesk
-from mainspring.operations.amend import Amender
-from mainspring.operations.beats import Beats
-from mainspring.operations.drain import Drainer
-from mainspring.operations.exchange import Exchanger
-from mainspring.operations.log_merger import LogMerger
-from mainspring.operations.log_watch import LogWatch
-from mainspring.operations.logs import LogKeeper
-from mainspring.operations.parking import Parking
-from mainspring.operations.reader import Reader
-from mainspring.operations.replay import Replayer
-from mainspring.operations.report import Random
+from mainspring.operations.access.access_admin import AccessDesk
+from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.drain import Drainer
+from mainspring.operations.control.replay import Replayer
+from mainspring.operations.exchange.beats import Beats
+from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.exchange.long_poll import Parking
+from mainspring.operations.lifecycle.report import Random
+from mainspring.operations.logs.log_merger import LogMerger
+from mainspring.operations.logs.log_service import LogKeeper
+from mainspring.operations.logs.log_watch import LogWatch
+from mainspring.operations.read.reader import Reader
 from mainspring.operations.signals import Signals
-from mainspring.operations.signatures import SignatureBook
-from mainspring.operations.submit import Submitter
-from mainspring.roles.keeping import ClockKeeper, ReadyPoll, upkeep_duties
+from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.submitter import Submitter
+from mainspring.roles.background import ClockKeeper, ReadyPoll, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.lanes import LaneBook
 from mainspring.store.log_files import LogFiles

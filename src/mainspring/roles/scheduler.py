@@ -11,7 +11,7 @@ from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
-from mainspring.roles.keeping import ClockKeeper, upkeep_duties
+from mainspring.roles.background import ClockKeeper, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import open_store

@@ -12,8 +12,8 @@ from types import FrameType
 import uvicorn
 
 from mainspring.kernel.clock import SystemClock
-from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
+from mainspring.kernel.garbage_collection import spare_the_collector
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble

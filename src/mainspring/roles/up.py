@@ -20,14 +20,14 @@ from rich.console import Console
 
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_TIMING, TOKEN_FILE_NAME
-from mainspring.kernel.http_connection import HttpServer
+from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token
-from mainspring.sdk.connection import SERVER_FILE_NAME
+from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
 from mainspring.store.migrate import migrate
-from mainspring.worker.executors.http_guard import AddressGuard
+from mainspring.worker.executors.http.address_guard import AddressGuard
 
 log = get_logger("up")
 

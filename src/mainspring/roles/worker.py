@@ -14,20 +14,20 @@ import uvloop
 from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
-from mainspring.kernel.collector import spare_the_collector
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.garbage_collection import spare_the_collector
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.signature import declared
-from mainspring.worker.application import load_app as load_app
-from mainspring.worker.capture import captured_streams
-from mainspring.worker.executors import build_executors, shut_down, warm_up
-from mainspring.worker.executors.http_guard import AddressGuard
-from mainspring.worker.link import Link
-from mainspring.worker.log_shipper import LogShipper
-from mainspring.worker.progress import ProgressBook
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.signature import declared
+from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.execution.application import load_app as load_app
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.registry import build_executors, shut_down, warm_up
+from mainspring.worker.output.capture import captured_streams
+from mainspring.worker.output.log_shipper import LogShipper
+from mainspring.worker.output.progress import ProgressBook
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 from mainspring.worker.worker import Worker
 
 log = get_logger("worker")
@@ -142,8 +142,8 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     if not app.schedules:
         return
     # Here, because a worker has no other need of httpx and of the intake of jobs: 0.1 s of CPU.
-    from mainspring.sdk.client import AsyncClient
-    from mainspring.sdk.ensure_schedules import ensure_schedules
+    from mainspring.sdk.app.ensure_schedules import ensure_schedules
+    from mainspring.sdk.client.client import AsyncClient
 
     async with AsyncClient(options.server, options.token) as client:
         failures = 0

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from mainspring.domain.job import Overlap, spec_from_text
-from mainspring.domain.misfire import FirePlan, plan_fires
+from mainspring.domain.schedules.misfire import FirePlan, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7

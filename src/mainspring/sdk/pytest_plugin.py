@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app import Mainspring
+    from mainspring.sdk.app.app import Mainspring
     from mainspring.sdk.testing import Box
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.misfire import FirePlan
+from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import TenantId, uuid7_batch
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load

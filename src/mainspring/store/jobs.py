@@ -9,8 +9,8 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, spec_to_text
-from mainspring.domain.misfire import Missed
-from mainspring.domain.schedule import Schedule
+from mainspring.domain.schedules.misfire import Missed
+from mainspring.domain.schedules.schedule import Schedule
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import ShardId, TenantId
 from mainspring.store import pages

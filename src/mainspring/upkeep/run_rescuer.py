@@ -9,7 +9,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.report import Random, rescue
+from mainspring.operations.lifecycle.report import Random, rescue
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.pool import Store

@@ -22,17 +22,17 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
-from mainspring.worker.appetite import WINDOW
-from mainspring.worker.attempt import Attempt, Ending, Executor, Stop
-from mainspring.worker.homing import Homing
-from mainspring.worker.lease_keeper import EXIT_FENCED, LeaseKeeper
-from mainspring.worker.ledger import Flight, Ledger
-from mainspring.worker.link import AnswerLost, IncarnationLost, Link, Refused, StoreDown
-from mainspring.worker.pace import Pace
-from mainspring.worker.portions import Portions
-from mainspring.worker.progress import ProgressBook
-from mainspring.worker.runner import Runner
-from mainspring.worker.watchdog_link import WatchdogLink
+from mainspring.worker.exchange.exchange_timing import Pace
+from mainspring.worker.exchange.held_runs import Flight, Ledger
+from mainspring.worker.exchange.preferred_server import Homing
+from mainspring.worker.exchange.prefetch import WINDOW
+from mainspring.worker.exchange.queue_weights import Portions
+from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Link, Refused, StoreDown
+from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseKeeper
+from mainspring.worker.output.progress import ProgressBook
+from mainspring.worker.processes.watchdog_client import WatchdogLink
 
 _TIDY_EVERY = 0.25
 # A run that waits here for longer than this, beyond what the pace of completions justifies, goes back to the server.

@@ -14,11 +14,11 @@ import pytest
 import mainspring.testing
 from mainspring import AsyncClient, BadPayload, GiveUp, Mainspring, MainspringError, Retry
 from mainspring.roles.assembly import Assembly
-from mainspring.sdk.client_core import Call
-from mainspring.sdk.testing.trial import failure_of
+from mainspring.sdk.client.core import Call
+from mainspring.sdk.testing.attempt import failure_of
 from mainspring.wire.execution import Cause
 from mainspring.wire.jobs import JobView
-from mainspring.worker.endings import ending_of_error
+from mainspring.worker.execution.endings import ending_of_error
 from tests.conftest import TOKEN
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +147,6 @@ async def test_an_error_means_the_same_as_on_a_worker(error: BaseException) -> N
 
 
 def _runs_of(job_id: str) -> Call[Any]:
-    from mainspring.sdk import calls
+    from mainspring.sdk.client import calls
 
     return calls.job_runs(job_id)

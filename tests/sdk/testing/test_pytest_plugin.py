@@ -56,7 +56,7 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
 
 
 def test_the_plugin_loads_nothing_before_it_is_used() -> None:
-    code = f"import sys, {PLUGIN}; print(sorted({{'httpx', 'msgspec', 'mainspring.sdk.app'}} & set(sys.modules)))"
+    code = f"import sys, {PLUGIN}; print(sorted({{'httpx', 'msgspec', 'mainspring.sdk.app.app'}} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 

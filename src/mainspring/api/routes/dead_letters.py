@@ -12,8 +12,8 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.runs import refuse_payload, run_id_of
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import NotFound
-from mainspring.domain.intake import parse_time
-from mainspring.operations.searching import LetterQuery
+from mainspring.domain.intake.request import parse_time
+from mainspring.operations.read.search import LetterQuery
 from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
 
 Http = Request[Any, Any, Any]

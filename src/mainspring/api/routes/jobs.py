@@ -11,7 +11,7 @@ from mainspring.api.bodies import BatchBody, JobBatch, JobBody, PatchBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.operations.searching import JobQuery
+from mainspring.operations.read.search import JobQuery
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,

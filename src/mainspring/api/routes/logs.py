@@ -15,7 +15,7 @@ from mainspring.api.auth import TokenBook
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import services_of, tenant_of
-from mainspring.operations.log_follower import Event, LogFollower, parse_mark
+from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogReceipt, LogShipment
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from mainspring.api.services import services_of, tenant_of
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
-from mainspring.operations.reader import Standing
+from mainspring.operations.read.reader import Standing
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -12,9 +12,9 @@ from mainspring.api.bodies import ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.domain.intake import parse_time
+from mainspring.domain.intake.request import parse_time
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.searching import RunQuery
+from mainspring.operations.read.search import RunQuery
 from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
 
 Http = Request[Any, Any, Any]

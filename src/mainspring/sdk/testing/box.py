@@ -9,20 +9,20 @@ from typing import Any, Self
 
 import msgspec
 
-from mainspring.domain.declaration import read_declaration
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake import parse_time
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.client import AsyncClient, Client
-from mainspring.sdk.handle import AsyncHandle, Handle
-from mainspring.sdk.job_fields import Duration, When
-from mainspring.sdk.signature import declared
-from mainspring.sdk.task import Task
+from mainspring.domain.intake.declaration import read_declaration
+from mainspring.domain.intake.request import parse_time
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.signature import declared
+from mainspring.sdk.app.task import Task
+from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.handle import AsyncHandle, Handle
+from mainspring.sdk.client.job_fields import Duration, When
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
-from mainspring.sdk.testing.desk import Desk
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_server import Desk
 from mainspring.sdk.testing.records import BoxRun
 
 _SETTLED_WITHIN = "30d"

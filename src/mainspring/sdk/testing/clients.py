@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TypeVar
 
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.sdk.client import AsyncClient, Client
-from mainspring.sdk.client_core import Call
-from mainspring.sdk.connection import Connection
-from mainspring.sdk.handle import AsyncHandle, Handle, Seen, Watch
-from mainspring.sdk.log_stream import LogEvent
-from mainspring.sdk.testing.desk import Desk
+from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.connection import Connection
+from mainspring.sdk.client.core import Call
+from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, Watch
+from mainspring.sdk.client.log_stream import LogEvent
 from mainspring.sdk.testing.driver import Driver
+from mainspring.sdk.testing.local_server import Desk
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")

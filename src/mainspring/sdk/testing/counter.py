@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.client_core import Call
+from mainspring.sdk.client.core import Call
 
 T = TypeVar("T")
 Route = Callable[[str, Call[Any]], Any]

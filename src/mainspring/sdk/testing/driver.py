@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from mainspring.sdk.testing.attempt import Steps
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
-from mainspring.sdk.testing.trial import Steps
 
 T = TypeVar("T")
 

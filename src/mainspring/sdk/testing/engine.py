@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Overlap
-from mainspring.domain.misfire import Missed, plan_fires
 from mainspring.domain.retry import after_failure
-from mainspring.domain.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.schedules.misfire import Missed, plan_fires
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
-from mainspring.sdk.task import Task
+from mainspring.sdk.testing.attempt import Failure, Steps, tried
 from mainspring.sdk.testing.records import BoxJob, BoxRun
-from mainspring.sdk.testing.trial import Failure, Steps, tried
 
 MOST_AT_ONCE = 100_000
 _OVERLAPPED = "overlap: an earlier run of this job was still alive"

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.misfire import Missed
+from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
-from mainspring.sdk.context import Context
+from mainspring.sdk.app.context import Context
 
 _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 

@@ -1,0 +1,311 @@
+"""From what clients send to a definition: the long form, the short forms, and clear words for everything else."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
+from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
+from mainspring.domain.intake.schedule import parse_time, read_schedule
+from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
+from mainspring.domain.intake.task_options import fill, laid_over, only
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority
+from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
+from mainspring.domain.texts import check_line, check_prose, shown
+from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
+from mainspring.wire.execution import HttpCall, RunSetup
+from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn
+from mainspring.wire.tasks import DeclaredOptions
+
+__all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
+
+LATER_FIELDS = ("depends_on", "dependencies", "notify", "concurrency", "rate_limit", "circuit_breaker")
+_later_fields = attrgetter(*LATER_FIELDS)
+_NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
+_WHEN_FIELDS = {"schedule", "schedule_type", "schedule_time", "cron_expression", "timezone"}
+_PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
+_LONGEST_COMMAND = 128 * 1024 - 1  # what Linux takes as one argument
+# Looked up once: reading a member from its enum takes 0.1 µs, twice a job, thousands of times a second.
+_NORMAL, _SKIP = Priority.NORMAL, Overlap.SKIP
+
+
+def define(request: JobRequest, now: datetime) -> JobDefinition:
+    """The definition that `request` describes; raises InvalidInput and friends naming the field."""
+    if _later_fields(request) != _NO_LATER_FIELD:
+        _refuse_later_fields(request)
+    payload = _payload(request.payload)
+    task, command, http = _task(request, payload)
+    name, queue, job_id, priority, overlap = (
+        request.name, request.queue, request.job_id, request.priority, request.overlap,
+    )  # fmt: skip
+    if name is not None:
+        check_line(name, "name")
+    if queue is not None:
+        check_line(queue, "queue")
+    if job_id is not None:
+        check_line(job_id, "job_id")
+    says_when = (
+        request.schedule is not None
+        or request.schedule_type is not None
+        or request.schedule_time is not None
+        or request.cron_expression is not None
+        or request.timezone is not None
+    )
+    return JobDefinition(
+        task=task,
+        name=job_id if name is None else name,
+        payload=payload,
+        queue=DEFAULT_QUEUE if queue is None else queue,
+        priority=_NORMAL if priority is None else parse_priority(priority),
+        schedule=read_schedule(request, now) if says_when else NOW,
+        overlap=_SKIP if overlap is None else _overlap(overlap),
+        spec=read_spec(request, command, http),
+        job_id=job_id,
+        idempotency_key=request.idempotency_key,
+        required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
+    )
+
+
+def amend(
+    stored: JobDefinition, patch: JobPatch, now: datetime, options: DeclaredOptions | None = None
+) -> JobDefinition:
+    """`stored` with the fields of `patch`. The rules are those of creation: the patch is laid over the stored
+    definition's own long form and the whole is read again. `options` are the defaults of what is set to null."""
+    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
+    if not memoryview(patch.payload):
+        del given["payload"]
+    if not given:
+        raise InvalidInput("the body names no field to change", field="$", hint='such as {"priority": "high"}')
+    base = _long_form(stored)
+    if given.keys() & {"task", "job_type", "command", "http"}:
+        named = given.get("task", given.get("job_type"))
+        base["task"] = None
+        if named != SHELL_TASK:
+            base["command"] = None
+        if named != HTTP_TASK or _payload(patch.payload) is not None:
+            base["http"] = None
+        if "http" in given and stored.task == HTTP_TASK:
+            base["payload"] = msgspec.Raw()  # it was the call that is replaced now
+    if given.keys() & {"retries", "max_retries"}:
+        base["retry"].max_attempts = None
+    for field in ("retry", "misfire", "limits"):
+        if isinstance(given.get(field), RetryIn | MisfireIn | LimitsIn) and base[field] is not None:
+            given[field] = laid_over(base[field], given[field])
+    keeps_schedule = _keeps_schedule(stored.schedule, given)
+    if keeps_schedule:
+        given.pop("schedule_type", None)
+    else:
+        base |= _schedule_left_open(stored.schedule, given)
+    request = JobRequest(**(base | given))
+    if options is not None:
+        request = fill(request, only(options, [name for name, value in given.items() if value is None]))
+    changed = define(request, now)
+    if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
+        changed = msgspec.structs.replace(changed, schedule=stored.schedule)
+    elif changed.schedule.kind is ScheduleKind.NOW:
+        raise InvalidInput("a job cannot be changed to run now", field="schedule", hint="use :runNow for that")
+    return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
+
+
+def parse_priority(value: str | int) -> Priority:
+    if isinstance(value, str):
+        priority = _PRIORITIES.get(value.lower())
+    else:
+        priority = None if isinstance(value, bool) or not 0 <= value <= 3 else Priority(value)
+    if priority is None:
+        raise InvalidInput(
+            f"{shown(value)} is not a priority", field="priority", expected="low, normal, high, critical, or 0 to 3"
+        )
+    return priority
+
+
+def _refuse_later_fields(request: JobRequest) -> None:
+    for field in LATER_FIELDS:
+        if getattr(request, field) is not None:
+            raise NotSupportedYet(f"{field} is not supported yet", field=field, hint="leave it out for now")
+
+
+def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str] | None, HttpCall | None]:
+    """What to run: the task's name, the command if it is a shell task, the call if it is an http task."""
+    task, field, command = request.task, "task", request.command
+    if request.job_type is not None:
+        if task is not None and task != request.job_type:
+            raise InvalidInput(
+                "task and job_type name two tasks", field="job_type", hint="they mean the same; give one"
+            )
+        task, field = request.job_type, "job_type"
+    if command is not None:
+        if task is not None and task != SHELL_TASK:
+            raise InvalidInput("command goes with the task shell alone", field="command", hint=f"leave out {field}")
+        if request.http is not None:
+            raise InvalidInput("command and http both say what to run", field="http", hint="give one of them")
+        _check_shell_payload(payload)
+        return SHELL_TASK, _clean_command(command, "command"), None
+    if request.http is not None:
+        if task is not None and task != HTTP_TASK:
+            raise InvalidInput("http goes with the task http alone", field="http", hint=f"leave out {field}")
+        if payload is not None:
+            raise InvalidInput("an http call has no payload beside it", field="payload", hint="put it in http.body")
+        return HTTP_TASK, None, read_http(request.http, "http")
+    if task is None:
+        task, field = (request.job_id, "job_id") if request.name is None else (request.name, "name")
+        if task is None:
+            raise InvalidInput(
+                "nothing says what to run", field="task", expected="task, job_type, command, or a name that is a task's"
+            )
+    check_line(task, field)
+    if task == SHELL_TASK:
+        _check_shell_payload(payload)
+        command = _command_in(payload)
+        if command is None:
+            raise InvalidInput("a shell task needs a command", field="command", expected='"command": "echo hello"')
+    http = None
+    if task == HTTP_TASK:
+        http = http_in(payload)
+        if http is None:
+            raise InvalidInput("an http task needs a call", field="http", expected='"http": {"url": "https://..."}')
+    return task, command, http
+
+
+def _check_shell_payload(payload: str | None) -> None:
+    """A command gets its payload as a variable, MAINSPRING_PAYLOAD."""
+    if payload is not None and (size := len(payload.encode())) > MAX_SHELL_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the payload has {size} bytes", field="payload",
+            expected=f"at most {MAX_SHELL_PAYLOAD_BYTES} bytes for a command", hint="name a file in it instead",
+        )  # fmt: skip
+
+
+def _clean_command(command: Any, field: str) -> str | list[str]:
+    parts = [command] if isinstance(command, str) else command
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise InvalidInput(f"{field} is not a command", field=field, expected="a string or a list of strings")
+    if not parts or not parts[0].strip():
+        raise InvalidInput("the command is empty", field=field, expected='such as "echo hello" or ["echo", "hello"]')
+    for part in parts:
+        check_prose(part, field)
+    if sum(len(part.encode()) for part in parts) > _LONGEST_COMMAND:
+        raise InvalidInput(
+            "the command is too long",
+            field=field,
+            expected=f"at most {_LONGEST_COMMAND} bytes",
+            hint="put it in a script",
+        )
+    return parts[0] if isinstance(command, str) else parts
+
+
+class _ShellPayload(msgspec.Struct):
+    command: Any = None
+    argv: Any = None
+
+
+_read_shell_payload = msgspec.json.Decoder(_ShellPayload).decode
+
+
+def _command_in(payload: str | None) -> str | list[str] | None:
+    """The command that a shell task's payload holds, if it does."""
+    try:
+        body = _ShellPayload() if payload is None else _read_shell_payload(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"the payload cannot be read: {error}", field="payload") from None
+    if body.command is not None:
+        return _clean_command(body.command, "payload.command")
+    if isinstance(body.argv, str):
+        raise InvalidInput("payload.argv is not a list", field="payload.argv", expected='such as ["echo", "hello"]')
+    return None if body.argv is None else _clean_command(body.argv, "payload.argv")
+
+
+def _payload(raw: msgspec.Raw) -> str | None:
+    try:
+        text: str = str(raw, "utf-8").strip()
+    except UnicodeDecodeError:
+        raise InvalidInput("the payload is not UTF-8", code="invalid_json", field="payload") from None
+    # A character takes four bytes at most: most payloads need not be measured twice.
+    if len(text) > MAX_PAYLOAD_BYTES // 4 and (size := len(text.encode())) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"the payload has {size} bytes", field="payload", expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
+            hint="store it elsewhere and send a reference",
+        )  # fmt: skip
+    if text[:1] != "{":
+        if text in ("", "null"):
+            return None
+        raise InvalidInput("the payload is not an object", field="payload", expected='a JSON object such as {"a": 1}')
+    return text
+
+
+def _overlap(word: str) -> Overlap:
+    match word.lower():
+        case "skip":
+            return Overlap.SKIP
+        case "allow":
+            return Overlap.ALLOW
+        case "queue" | "cancel_previous":
+            raise NotSupportedYet(f"overlap {word} is not supported yet", field="overlap", hint="use skip or allow")
+        case _:
+            raise InvalidInput(f"{shown(word)} is not an overlap rule", field="overlap", expected="skip or allow")
+
+
+def _long_form(stored: JobDefinition) -> dict[str, Any]:
+    """`stored` as the fields of a request, all but its schedule."""
+    spec = stored.spec
+    setup = spec.setup or RunSetup()
+    return {
+        "job_id": stored.job_id,
+        "name": stored.name,
+        "task": stored.task,
+        "command": None if _command_is_in_payload(stored) else spec.command,
+        "payload": msgspec.Raw() if stored.payload is None else msgspec.Raw(stored.payload.encode()),
+        "queue": stored.queue,
+        "priority": int(stored.priority),
+        "http": None if stored.payload is not None else setup.http,
+        "timeout": spec.timeout,
+        "run_timeout": spec.run_timeout,
+        "kill_grace": setup.kill_grace,
+        "env": setup.env,
+        "limits": limits_as_given(setup.limits),
+        "sandbox": setup.sandbox,
+        "required_labels": stored.required_labels,
+        "retry": retry_as_given(spec),
+        "misfire": misfire_as_given(spec),
+        "overlap": stored.overlap.word,
+        "delivery": spec.delivery.value,
+        "owner": spec.owner,
+        "description": spec.description,
+        "labels": spec.labels,
+        "idempotency_key": stored.idempotency_key,
+    }
+
+
+def _command_is_in_payload(stored: JobDefinition) -> bool:
+    """Whether the command came with the payload, and so changes with it."""
+    try:
+        return stored.spec.command is not None and stored.spec.command == _command_in(stored.payload)
+    except InvalidInput:
+        return False
+
+
+def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:
+    when = given.keys() & _WHEN_FIELDS
+    return not when or (when == {"schedule_type"} and given["schedule_type"].upper() == stored.kind.value)
+
+
+def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, Any]:
+    """What a patch that speaks of the schedule leaves as it was: the expression beside a new zone, or the other way."""
+    if stored.kind is not ScheduleKind.CRON:
+        return {}
+    if "timezone" in given and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
+        return {"cron_expression": stored.cron}
+    text = given.get("schedule", given.get("cron_expression"))
+    return (
+        {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
+    )
+
+
+def _same_interval(stored: Schedule, changed: Schedule) -> bool:
+    """Whether both are the same `every`, and the new one names no anchor: then the old grid goes on."""
+    return changed.kind is ScheduleKind.EVERY and changed.anchor is None and changed.every == stored.every

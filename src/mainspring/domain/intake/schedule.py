@@ -1,0 +1,157 @@
+"""Intake of the part of a request that says when: the full form, the short forms, and what does not go together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput, NotSupportedYet
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, check_cron, check_timezone, zone
+from mainspring.domain.texts import shown
+from mainspring.wire.jobs import JobRequest, ScheduleIn
+
+_LATER = ("rrule", "after", "calendar", "jitter")
+_KINDS = {kind.value for kind in ScheduleKind}
+_FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver takes the very ends of the calendar for infinity
+
+
+def read_schedule(request: JobRequest, now: datetime) -> Schedule:
+    """The schedule that `request` describes; nothing said means now."""
+    named = [field for field in ("schedule", "schedule_time", "cron_expression") if getattr(request, field) is not None]
+    if len(named) > 1:
+        raise InvalidInput(f"{' and '.join(named)} both say when", field=named[1], hint="give one of them")
+    timezone, field = request.timezone, "timezone"
+    if isinstance(request.schedule, ScheduleIn) and request.schedule.timezone is not None:
+        if timezone is not None and timezone != request.schedule.timezone:
+            raise InvalidInput("timezone stands twice", field="timezone", hint="keep schedule.timezone")
+        timezone, field = request.schedule.timezone, "schedule.timezone"
+    schedule = _one_source(request, timezone, field, now)
+    if request.schedule_type is not None:
+        _check_type(request.schedule_type, schedule)
+    uses_zone = schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT) or schedule.anchor is not None
+    if timezone is not None and not uses_zone:
+        raise InvalidInput("timezone goes with a cron schedule", field=field, hint="leave it out")
+    return schedule
+
+
+def parse_time(text: str, field: str, timezone: str | None = None, timezone_field: str = "timezone") -> datetime:
+    """An aware UTC time. A time without a zone is refused unless a zone is named beside it."""
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise _bad_time(f"{shown(text)} is not a time", field) from None
+    named = None if timezone is None else zone(check_timezone(timezone, timezone_field))
+    if moment.tzinfo is None:
+        if named is None:
+            raise InvalidInput(
+                f"{shown(text)} has no time zone",
+                code="missing_timezone",
+                field=field,
+                expected="a time with its zone",
+                hint=f'add one: "{moment.isoformat()}Z" or "{moment.isoformat()}+01:00"',
+            )
+        moment = moment.replace(tzinfo=named)
+    try:
+        in_utc = moment.astimezone(UTC)
+        agrees = named is None or in_utc.astimezone(named).utcoffset() == moment.utcoffset()
+    except OverflowError:
+        raise _bad_time(f"{shown(text)} is out of range", field) from None
+    if not _FIRST_YEAR <= in_utc.year <= _LAST_YEAR:
+        raise _bad_time(f"{shown(text)} is out of range", field)
+    if not agrees and moment.tzinfo is not named:
+        raise InvalidInput(
+            f"{shown(text)} has an offset of its own, and it is not that of {timezone}",
+            field=timezone_field,
+            hint="leave the zone out, or write the time without an offset",
+        )
+    return in_utc
+
+
+def _bad_time(detail: str, field: str) -> InvalidInput:
+    return InvalidInput(
+        detail,
+        code="invalid_time",
+        field=field,
+        expected=f"RFC 3339, from {_FIRST_YEAR} to {_LAST_YEAR}",
+        hint='such as "2026-12-31T23:59:59Z"',
+    )
+
+
+def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+    schedule = request.schedule
+    if isinstance(schedule, ScheduleIn):
+        return _schedule_object(schedule, timezone, timezone_field, now)
+    if isinstance(schedule, str):
+        word = schedule.strip().lower()
+        if word == "now":
+            return NOW
+        if word == "manual":
+            return MANUAL
+        return _cron(schedule, timezone, timezone_field, "schedule", now)
+    if request.cron_expression is not None:
+        return _cron(request.cron_expression, timezone, timezone_field, "cron_expression", now)
+    if request.schedule_time is not None:
+        return Schedule(kind=ScheduleKind.AT, at=parse_time(request.schedule_time, "schedule_time", timezone))
+    match (request.schedule_type or "").upper():
+        case "MANUAL":
+            return MANUAL
+        case "FUTURE":
+            raise InvalidInput("schedule_type FUTURE needs a schedule_time", field="schedule_time")
+        case "CRON":
+            raise InvalidInput("schedule_type CRON needs a cron_expression", field="cron_expression")
+        case "INTERVAL":
+            raise InvalidInput(
+                "schedule_type INTERVAL needs a schedule", field="schedule", expected='"schedule": {"every": "10m"}'
+            )
+        case _:
+            return NOW
+
+
+def _check_type(given: str, schedule: Schedule) -> None:
+    """Refuse a schedule_type that says otherwise than the rest of the request."""
+    kind = given.upper()
+    if kind not in _KINDS:
+        raise InvalidInput(
+            f"{shown(given)} is not a schedule type",
+            field="schedule_type",
+            expected="IMMEDIATE, FUTURE, CRON, INTERVAL or MANUAL",
+        )
+    if kind != schedule.kind.value:
+        raise InvalidInput(
+            f"schedule_type says {kind}, the rest of the request {schedule.kind.value}",
+            field="schedule_type",
+            hint="leave schedule_type out, or give the field that goes with it",
+        )
+
+
+def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+    for field in _LATER:
+        if getattr(given, field) is not None:
+            raise NotSupportedYet(
+                f"schedule.{field} is not supported yet", field=f"schedule.{field}", hint="leave it out for now"
+            )
+    named = [field for field in ("at", "every", "cron") if getattr(given, field) is not None]
+    if len(named) != 1:
+        raise InvalidInput(
+            "schedule needs exactly one way to say when", field="schedule", expected="one of at, every, cron"
+        )
+    if given.anchor is not None and given.every is None:
+        raise InvalidInput("anchor goes with every", field="schedule.anchor", hint="leave it out")
+    if given.at is not None:
+        return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
+    if given.every is not None:
+        return _every(given.every, given.anchor, timezone, timezone_field)
+    assert given.cron is not None
+    return _cron(given.cron, timezone, timezone_field, "schedule.cron", now)
+
+
+def _every(given: str | float, anchor: str | None, timezone: str | None, timezone_field: str) -> Schedule:
+    # Whole microseconds, which is what clocks and timestamps hold.
+    every = timedelta(seconds=parse_duration(given, "schedule.every", least=1.0)).total_seconds()
+    start = None if anchor is None else parse_time(anchor, "schedule.anchor", timezone, timezone_field)
+    return Schedule(kind=ScheduleKind.EVERY, every=every, anchor=start)
+
+
+def _cron(expression: str, timezone: str | None, timezone_field: str, field: str, now: datetime) -> Schedule:
+    tz = "UTC" if timezone is None else check_timezone(timezone, timezone_field)
+    return Schedule(kind=ScheduleKind.CRON, cron=check_cron(expression, tz, field, now), timezone=tz)

@@ -1,0 +1,263 @@
+"""Intake of the part of a request that says how: timeout, retries, misfire, delivery, and the owner's notes."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.execution import check_statuses, read_setup
+from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
+from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
+from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, POLICIES, MisfirePolicy
+from mainspring.domain.texts import check_line, check_prose, shown
+from mainspring.wire.execution import HttpCall
+from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
+
+T = TypeVar("T")
+
+_MAX_ATTEMPTS = 1000
+_MAX_RULES = 32
+_MAX_NAMED = 256  # every exit code there is
+_MAX_MISFIRE_CAP = 1000
+_MAX_LABELS = 64
+_LONGEST_LABEL = 200
+_LONGEST_NOTE = 10_000
+_LONGEST_TIMEOUT = 30 * 86400.0
+
+
+def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCall | None) -> Spec:
+    setup = read_setup(request, http)
+    if (
+        command is None
+        and setup is None
+        and request.run_timeout is None
+        and request.timeout is None
+        and request.retry is None
+        and request.retries is None
+        and request.max_retries is None
+        and request.misfire is None
+        and request.delivery is None
+        and request.owner is None
+        and request.description is None
+        and request.labels is None
+        and request.idempotency_key is None
+    ):
+        return DEFAULT_SPEC
+    delivery = _delivery(request.delivery)
+    timeout = DEFAULT_SPEC.timeout
+    if request.timeout is not None:
+        timeout = parse_duration(request.timeout, "timeout", least=0.001, most=_LONGEST_TIMEOUT)
+    run_timeout = None
+    if request.run_timeout is not None:
+        run_timeout = parse_duration(request.run_timeout, "run_timeout", least=0.001, most=_LONGEST_TIMEOUT)
+    _check_notes(request)
+    return Spec(
+        timeout=timeout,
+        retry=_retry(request, delivery),
+        misfire=_misfire(request.misfire),
+        delivery=delivery,
+        command=command,
+        setup=setup,
+        run_timeout=run_timeout,
+        owner=request.owner,
+        description=request.description,
+        labels=request.labels or None,
+        idempotency_key=request.idempotency_key,
+    )
+
+
+def default_attempts(delivery: Delivery) -> int:
+    return DEFAULT_RETRY.max_attempts if delivery is Delivery.AT_LEAST_ONCE else 1
+
+
+def default_cap(base: float) -> float:
+    """The longest delay unless one is named: 10 minutes, and never less than the base, which would have no effect."""
+    return max(DEFAULT_RETRY.cap, base)
+
+
+def _check_notes(request: JobRequest) -> None:
+    if request.idempotency_key is not None:
+        check_line(request.idempotency_key, "idempotency_key")
+    for text, field in ((request.owner, "owner"), (request.description, "description")):
+        if text is not None and len(text) > _LONGEST_NOTE:
+            raise InvalidInput(f"{field} is too long", field=field, expected=f"at most {_LONGEST_NOTE:,} characters")
+    if request.owner is not None:
+        check_line(request.owner, "owner")
+    if request.description is not None:
+        check_prose(request.description, "description")
+    if request.labels is None:
+        return
+    if len(request.labels) > _MAX_LABELS:
+        raise InvalidInput("too many labels", field="labels", expected=f"at most {_MAX_LABELS}")
+    for label, value in request.labels.items():
+        if not 1 <= len(label) <= _LONGEST_LABEL or len(value) > _LONGEST_LABEL:
+            raise InvalidInput(
+                f"the label {shown(label)} is empty or too long",
+                field="labels",
+                expected=f"names of 1 to {_LONGEST_LABEL} characters, values of at most {_LONGEST_LABEL}",
+            )
+        check_line(label, "labels")
+        check_line(value, "labels")
+
+
+def _delivery(word: str | None) -> Delivery:
+    if word is None:
+        return Delivery.AT_LEAST_ONCE
+    try:
+        return Delivery(word.lower())
+    except ValueError:
+        raise InvalidInput(
+            f"{shown(word)} is not a delivery", field="delivery", expected="at_least_once or at_most_once"
+        ) from None
+
+
+def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
+    attempts = _attempts(request, delivery)
+    given = request.retry
+    if given is None:
+        return DEFAULT_RETRY if attempts == DEFAULT_RETRY.max_attempts else RetryPolicy(max_attempts=attempts)
+    backoff = DEFAULT_RETRY.backoff if given.backoff is None else given.backoff.lower()
+    if backoff not in BACKOFFS:
+        raise InvalidInput(
+            f"{shown(given.backoff)} is not a backoff", field="retry.backoff", expected=", ".join(BACKOFFS)
+        )
+    jitter = DEFAULT_RETRY.jitter if given.jitter is None else given.jitter
+    if not 0 <= jitter <= 1:
+        raise InvalidInput(f"{shown(jitter)} is out of range", field="retry.jitter", expected="a share from 0 to 1")
+    base = DEFAULT_RETRY.base if given.base is None else parse_duration(given.base, "retry.base")
+    cap = default_cap(base) if given.cap is None else parse_duration(given.cap, "retry.cap")
+    if given.rules is not None and len(given.rules) > _MAX_RULES:
+        raise InvalidInput("too many rules", field="retry.rules", expected=f"at most {_MAX_RULES}")
+    rules = [_rule(rule, f"retry.rules[{index}]") for index, rule in enumerate(given.rules or [])]
+    return RetryPolicy(attempts, backoff, base, cap, jitter, rules)
+
+
+def _rule(given: RetryRuleIn, field: str) -> RetryRule:
+    """One rule: which failures it is about, and what follows them."""
+    named = [kind for kind in ("error", "exit_code", "http_status") if getattr(given, kind) is not None]
+    if len(named) != 1:
+        raise InvalidInput(
+            "a rule is about one kind of failure", field=field, expected="one of error, exit_code and http_status"
+        )
+    if given.then is None or given.then.lower() not in (RETRY, GIVE_UP):
+        raise InvalidInput(
+            f"{shown(given.then)} is not a step", field=f"{field}.then", expected=f"{RETRY} or {GIVE_UP}"
+        )
+    then = given.then.lower()
+    if given.after is not None and then == GIVE_UP:
+        raise InvalidInput("there is nothing after giving up", field=f"{field}.after", hint="leave it out")
+    if getattr(given, named[0]) in ("", []):
+        raise InvalidInput(
+            "a rule about nothing has no effect",
+            field=f"{field}.{named[0]}",
+            hint="name a failure, or leave the rule out",
+        )
+    errors, codes = _as_list(given.error), _as_list(given.exit_code)
+    if len(errors or codes or ()) > _MAX_NAMED:
+        raise InvalidInput(
+            "a rule about too many failures", field=f"{field}.{named[0]}", expected=f"at most {_MAX_NAMED}"
+        )
+    for error in errors or ():
+        check_line(error, f"{field}.error")
+        if not 1 <= len(error) <= _LONGEST_LABEL:
+            raise InvalidInput(f"{shown(error)} is not a class's name", field=f"{field}.error", expected="ValueError")
+    for code in codes or ():
+        if not -64 <= code <= 255 or code == 0:
+            raise InvalidInput(
+                f"{shown(code)} is no exit code of a failure",
+                field=f"{field}.exit_code",
+                expected="1 to 255, or -9 for what signal 9 killed",
+            )
+    statuses: list[int | str] | None = _as_list(given.http_status)
+    check_statuses(statuses or [], f"{field}.http_status")
+    return RetryRule(
+        then,
+        errors=errors,
+        exit_codes=codes,
+        http_statuses=statuses,
+        after=None if given.after is None else parse_duration(given.after, f"{field}.after"),
+    )
+
+
+def _as_list(value: T | list[T] | None) -> list[T] | None:
+    return value if value is None or isinstance(value, list) else [value]
+
+
+def _attempts(request: JobRequest, delivery: Delivery) -> int:
+    """How often the run is tried, the first time included. Three fields may say it; only one does."""
+    counts = [
+        (field, value, first)
+        for field, value, first in (
+            ("retries", request.retries, 1),
+            ("max_retries", request.max_retries, 1),
+            ("retry.max_attempts", None if request.retry is None else request.retry.max_attempts, 0),
+        )
+        if value is not None
+    ]
+    if not counts:
+        return default_attempts(delivery)
+    field, value, first = counts[0]
+    if len(counts) > 1:
+        raise InvalidInput(
+            f"{field} and {counts[1][0]} both say how often", field=counts[1][0], hint="give one of them"
+        )
+    attempts = value + first
+    if not 1 <= attempts <= _MAX_ATTEMPTS:
+        raise InvalidInput(
+            f"{shown(value)} is out of range",
+            field=field,
+            expected=f"a whole number from {1 - first} to {_MAX_ATTEMPTS - first}",
+        )
+    if attempts > 1 and delivery is Delivery.AT_MOST_ONCE:
+        raise InvalidInput("at_most_once is never tried again", field=field, hint=f"leave it out or set {1 - first}")
+    return attempts
+
+
+def _misfire(given: MisfireIn | None) -> MisfirePolicy:
+    if given is None:
+        return DEFAULT_MISFIRE
+    policy = DEFAULT_MISFIRE.policy if given.policy is None else given.policy.lower()
+    if policy not in POLICIES:
+        raise InvalidInput(
+            f"{shown(given.policy)} is not a policy", field="misfire.policy", expected=", ".join(POLICIES)
+        )
+    grace = None if given.grace is None else parse_duration(given.grace, "misfire.grace")
+    cap = DEFAULT_MISFIRE.cap if given.cap is None else given.cap
+    if not 1 <= cap <= _MAX_MISFIRE_CAP:
+        raise InvalidInput(
+            f"{shown(cap)} is out of range",
+            field="misfire.cap",
+            expected=f"a whole number from 1 to {_MAX_MISFIRE_CAP}",
+        )
+    return MisfirePolicy(policy, grace, cap)
+
+
+def retry_as_given(spec: Spec) -> RetryIn:
+    """The retry policy as a request; what its owner left open stays open, so that it follows the rest."""
+    retry = retry_in_full(spec)
+    if spec.retry.max_attempts == default_attempts(spec.delivery):
+        retry.max_attempts = None
+    if spec.retry.cap == default_cap(spec.retry.base):
+        retry.cap = None
+    return retry
+
+
+def retry_in_full(spec: Spec) -> RetryIn:
+    """The same with nothing left open."""
+    retry = spec.retry
+    return RetryIn(
+        max_attempts=retry.max_attempts,
+        backoff=retry.backoff,
+        base=retry.base,
+        cap=retry.cap,
+        jitter=retry.jitter,
+        rules=[
+            RetryRuleIn(rule.errors, rule.exit_codes, rule.http_statuses, rule.then, rule.after) for rule in retry.rules
+        ]
+        or None,
+    )
+
+
+def misfire_as_given(spec: Spec) -> MisfireIn:
+    return MisfireIn(spec.misfire.policy, spec.misfire.grace, spec.misfire.cap)

@@ -1,0 +1,1 @@
+"""Tenants, tokens, and who may do what."""

@@ -1,0 +1,1 @@
+"""Changes to what exists: update, pause, resume, delete, run now, cancel, replay, drain."""

@@ -1,0 +1,261 @@
+"""Changes to what exists: update, pause, resume, delete, run now, cancel a run.
+
+Each locks the job's row first, which orders it against fires, and raises the version, which makes a fire that was
+prepared before it fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+from mainspring.domain.intake.declaration import amended
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.schedules.misfire import Missed
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.lookup import lane_at_hand, own_run
+from mainspring.operations.signals import Signals
+from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.store import fires as fire_store
+from mainspring.store import history, jobs, runs
+from mainspring.store.lanes import LaneBook, lane_key
+from mainspring.store.pool import Connection, Record, Store
+from mainspring.wire.jobs import JobPatch
+
+_MISSED_AT_ONCE = 100_000
+
+
+class RanNow(msgspec.Struct, frozen=True):
+    run_id: UUID
+    skipped: bool
+
+
+class Amender:
+    def __init__(self, store: Store, lanes: LaneBook, signals: Signals, signatures: SignatureBook) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._signatures = signatures
+
+    async def update(self, tenant: TenantId, job_id: str, patch: JobPatch, if_version: int | None) -> None:
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await self._lock(connection, tenant, job_id, "changed")
+            self._check_version(row, if_version)
+            status = StoredJobStatus(row["status"])
+            if status is StoredJobStatus.CANCELLED:
+                raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
+            stored = await self._definition(connection, row)
+            now: datetime = row["now"]
+            changed = amended(stored, patch, now, self._signatures.known(tenant))
+            moved = changed.schedule != stored.schedule
+            next_at, paused_from = row["next_fire_at"], row["paused_from"]
+            if moved:
+                changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, now))
+                first = self._first_fire(changed, row)
+                paused = status is StoredJobStatus.PAUSED
+                next_at, paused_from = (None, first) if paused else (first, None)
+                if status is StoredJobStatus.COMPLETED:
+                    status = StoredJobStatus.SCHEDULED
+            lanes = await self._lanes.intern(connection, [key := lane_key(tenant, changed)])
+            await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
+        self._signals.due()
+
+    async def pause(self, tenant: TenantId, job_id: str) -> None:
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await self._lock(connection, tenant, job_id, "paused")
+            status = StoredJobStatus(row["status"])
+            if status is StoredJobStatus.PAUSED:
+                return
+            self._check_transition(job_id, status, StoredJobStatus.PAUSED)
+            definition = await self._definition(connection, row)
+            await self._write(
+                connection, row, StoredJobStatus.PAUSED, None, row["next_fire_at"], row["lane_id"], definition
+            )
+
+    async def resume(self, tenant: TenantId, job_id: str) -> None:
+        """Go on from now; the fires of the pause are recorded as missed. A one-time job whose moment passed fires."""
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await self._lock(connection, tenant, job_id, "resumed")
+            status = StoredJobStatus(row["status"])
+            if status is StoredJobStatus.SCHEDULED:
+                return
+            if status is not StoredJobStatus.PAUSED:
+                raise Conflict(f"job {job_id!r} is {status.name}, not PAUSED", code="not_paused")
+            definition = await self._definition(connection, row)
+            next_at: datetime | None = row["paused_from"]
+            if definition.schedule.recurring and next_at is not None and next_at <= row["now"]:
+                # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
+                for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row["now"]):
+                    await jobs.record_missed(connection, tenant, job_id, missed)
+                next_at = next_fire(definition.schedule, row["now"])
+            await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row["lane_id"], definition)
+        self._signals.due()
+
+    async def cancel_job(self, tenant: TenantId, job_id: str) -> None:
+        """Delete: the job fires no more, its queued runs end, its running ones are told to stop."""
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await jobs.lock(connection, tenant, job_id)
+            if row is not None and row["status"] != StoredJobStatus.CANCELLED:
+                definition = await self._definition(connection, row)
+                await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row["lane_id"], definition)
+            live: list[Record] = []
+            own = await own_run(connection, tenant, job_id)  # older than runs by hand, so this is key order
+            if own is not None and (locked := await runs.lock_run(connection, tenant, own["run_id"])) is not None:
+                live.append(locked)
+            live += await runs.lock_runs_of_job(connection, tenant, job_id)
+            workers = await _cancel_live(connection, live)
+            if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
+                raise _no_job(job_id)
+        for worker_id in workers:
+            self._signals.stop(worker_id)
+
+    async def cancel_run(self, tenant: TenantId, run_id: UUID) -> None:
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await runs.lock_run(connection, tenant, run_id)
+            if row is None:
+                ended = await history.ended_run(connection, tenant, run_id)
+                if ended is None:
+                    raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+                state = StoredState(ended["state"])
+                if state is StoredState.CANCELLED:
+                    return
+                raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
+            workers = await _cancel_live(connection, [row])
+        for worker_id in workers:
+            self._signals.stop(worker_id)
+
+    async def run_now(self, tenant: TenantId, job_id: str) -> RanNow:
+        run_id = uuid7()
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            row = await self._lock(connection, tenant, job_id, "run again")
+            if row["status"] == StoredJobStatus.CANCELLED:
+                raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
+            born = await fire_store.run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
+            if born is None:
+                raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        if not born["skipped"]:
+            self._signals.ready({born["lane_id"]: 1})
+        return RanNow(run_id, born["skipped"])
+
+    async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> Record:
+        row = await jobs.lock(connection, tenant, job_id)
+        if row is not None:
+            return row
+        fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
+        if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
+            raise Conflict(
+                f"job {job_id!r} was to run once and has fired; it cannot be {what}",
+                code="already_fired",
+                hint="submit a new job",
+            )
+        raise _no_job(job_id)
+
+    async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
+        return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
+
+    async def _definition(self, connection: Connection, row: Record) -> JobDefinition:
+        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row["lane_id"]))
+
+    def _first_fire(self, definition: JobDefinition, row: Record) -> datetime | None:
+        """The first fire of a changed schedule: after now, and never again for a time that was fired for."""
+        schedule, fired = definition.schedule, row["last_fired_for"]
+        if schedule.kind is not ScheduleKind.AT:
+            return next_fire(schedule, _later(row["now"], fired))
+        if fired is not None and schedule.at is not None and schedule.at <= fired:
+            raise InvalidInput(
+                f"the job has fired for {fired.isoformat()} already",
+                code="already_fired_for",
+                field="schedule.at",
+                expected="a later time",
+            )
+        return schedule.at
+
+    def _check_version(self, row: Record, if_version: int | None) -> None:
+        if if_version is not None and if_version != row["version"]:
+            raise VersionMismatch(
+                f"the job has version {row['version']}, not {if_version}",
+                field="If-Match",
+                hint="read the job again and repeat the change",
+            )
+
+    def _check_transition(self, job_id: str, before: StoredJobStatus, after: StoredJobStatus) -> None:
+        if not job_may_follow(before, after):
+            raise Conflict(f"job {job_id!r} is {before.name} and cannot become {after.name}", code="wrong_status")
+
+    async def _write(
+        self,
+        connection: Connection,
+        row: Record,
+        status: StoredJobStatus,
+        next_fire_at: datetime | None,
+        paused_from: datetime | None,
+        lane_id: int,
+        definition: JobDefinition,
+    ) -> None:
+        changed = await jobs.change(
+            connection,
+            row["tenant_id"],
+            row["job_id"],
+            row["version"],
+            status=int(status),
+            next_fire_at=next_fire_at,
+            paused_from=paused_from,
+            lane_id=lane_id,
+            definition=definition,
+        )
+        if not changed:
+            raise Conflict(f"job {row['job_id']!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+
+
+async def _cancel_live(connection: Connection, live: list[Record]) -> set[UUID]:
+    """End queued runs, ask for the running ones; answers the workers that must be told."""
+    endings = [
+        runs.Ending(row["run_id"], row["fence"], int(StoredState.CANCELLED), "cancelled before it started", None,
+                    row["state"])
+        for row in live
+        if row["state"] != StoredState.RUNNING
+    ]  # fmt: skip
+    if endings:
+        await runs.end(connection, endings)
+    workers: set[UUID] = set()
+    for row in live:
+        if row["state"] == StoredState.RUNNING:
+            worker_id = await runs.request_cancel(connection, row["run_id"], row["fence"])
+            if worker_id is not None:
+                workers.add(worker_id)
+    return workers
+
+
+def _missed_in_pause(definition: JobDefinition, first: datetime, until: datetime) -> list[Missed]:
+    """The fires in [first, until], as ranges of at most 100,000."""
+    return list(_ranges(definition, first, until))
+
+
+def _ranges(definition: JobDefinition, first: datetime, until: datetime) -> Iterator[Missed]:
+    count, begin, last = 0, first, first
+    for moment in fires(definition.schedule, first - timedelta(microseconds=1)):
+        if moment > until:
+            break
+        if count == 0:
+            begin = moment
+        count, last = count + 1, moment
+        if count == _MISSED_AT_ONCE:
+            yield Missed(begin, last, count, "paused")
+            count = 0
+    if count:
+        yield Missed(begin, last, count, "paused")
+
+
+def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
+    return now if last_fired_for is None else max(now, last_fired_for)
+
+
+def _no_job(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

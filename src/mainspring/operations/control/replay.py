@@ -1,0 +1,305 @@
+"""Replay: a run that ended without success runs again, as a new run for the same fire time.
+
+A replay has its own run_id and all its attempts anew, and the same scheduled_for: so it has the same idempotency key,
+and effects that were recorded under it are not repeated. Dead letters are locked first, then their jobs, each in key
+order; what the jobs allow is decided in the next statement, as in every fire. A run is repeated once at most (table
+replays); what repeats it may be repeated in its turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
+from mainspring.domain.intake.request import amend, parse_time
+from mainspring.domain.job import JobDefinition, Priority, spec_from_text, spec_to_text
+from mainspring.domain.texts import check_prose
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
+from mainspring.operations.lookup import lane_at_hand
+from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.search import LetterQuery
+from mainspring.operations.read.views import job_id_of
+from mainspring.operations.signals import Signals
+from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.store import dead_letters, history
+from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.lanes import LaneBook
+from mainspring.store.pool import Connection, Record, Store
+from mainspring.wire.jobs import JobPatch
+from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
+
+_BATCH = 500
+_BATCH_CHANGED = 50  # these are read and written with their payloads, of up to 256 KiB each
+_MOST = 100_000
+_IDS_SHOWN = 1000
+_NAMES = ("job", "task", "queue", "error", "since", "until")
+_CANCELLED = "its job is CANCELLED"
+_ALIVE = "a run of its job is alive, and the job runs one at a time"
+
+Changed = tuple[str | None, str | None]
+
+
+class _Batch(msgspec.Struct):
+    """What became of some letters: the new runs by lane, and why others were left; `refusal` is the first error of a
+    payload that does not fit."""
+
+    replayed: list[UUID] = []
+    born: Counter[int] = msgspec.field(default_factory=Counter)
+    left: Counter[str] = msgspec.field(default_factory=Counter)
+    refusal: MainspringError | None = None
+
+
+class Replayer:
+    def __init__(
+        self,
+        store: Store,
+        lanes: LaneBook,
+        signals: Signals,
+        clock: DatabaseClock,
+        reader: Reader,
+        signatures: SignatureBook,
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._clock = clock
+        self._reader = reader
+        self._signatures = signatures
+
+    async def replay(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+        """Repeat one dead letter, with another payload if one is given; the id of the new run."""
+        async with self._store.reads.acquire() as connection, connection.transaction():
+            letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
+            if not letters:
+                raise await _gone(connection, tenant, run_id)
+            done = await self._replay(connection, tenant, letters, payload)
+        if done.refusal is not None:
+            raise done.refusal
+        for reason in done.left:
+            raise _refused(run_id, reason)
+        self._signals.ready(done.born)
+        return done.replayed[0]
+
+    async def retry_run(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+        """Repeat any run that ended without success; if it is a dead letter, that one is taken away."""
+        async with self._store.reads.acquire() as connection:
+            # In this order: a run that ends meanwhile becomes a dead letter in the same statement.
+            if await history.live_run(connection, tenant, run_id) is not None:
+                raise _alive(run_id)
+            if await dead_letters.get(connection, tenant, run_id) is None:
+                return await self._repeat(connection, tenant, run_id, payload)
+        return await self.replay(tenant, run_id, payload)
+
+    async def replay_all(self, tenant: TenantId, choice: DeadLetterChoice) -> Replayed:
+        """Repeat the dead letters that are chosen, in batches, each a transaction of its own. Those that a changed
+        payload does not fit are left; when it fits none, that is an error."""
+        chosen, most = await self._chosen(tenant, choice)
+        total, after = _Batch(), None
+        begun, changed = await self._begun(), bool(memoryview(choice.payload))
+        at_a_time = _BATCH_CHANGED if changed else _BATCH
+        while (room := most - len(total.replayed)) > 0:
+            batch = _Batch()
+            async with self._store.reads.acquire() as connection, connection.transaction():
+                run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(at_a_time, room))
+                if not run_ids:
+                    break
+                letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
+                if letters:
+                    batch = await self._replay(connection, tenant, letters, choice.payload)
+            self._signals.ready(batch.born)
+            total.replayed += batch.replayed
+            total.left += batch.left
+            total.refusal = total.refusal or batch.refusal
+            after = run_ids[-1]
+        if total.refusal is not None and not total.replayed:
+            raise total.refusal
+        ids = [str(replay_id) for replay_id in total.replayed[:_IDS_SHOWN]]
+        return Replayed(len(total.replayed), ids, dict(total.left), more=await self._more(tenant, chosen, after, begun))
+
+    async def discard(self, tenant: TenantId, run_id: UUID) -> Discarded:
+        """Give up one dead letter; its run stays in the history."""
+        async with self._store.reads.acquire() as connection:
+            if not await dead_letters.discard(connection, tenant, [run_id]):
+                raise await _gone(connection, tenant, run_id)
+        return Discarded(1)
+
+    async def discard_all(self, tenant: TenantId, choice: DeadLetterChoice) -> Discarded:
+        if memoryview(choice.payload):
+            raise InvalidInput("what is discarded has no use for a payload", field="payload", hint="leave it out")
+        chosen, most = await self._chosen(tenant, choice)
+        discarded, seen, after = 0, 0, None
+        begun = await self._begun()
+        while seen < most:
+            async with self._store.reads.acquire() as connection:
+                run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, most - seen))
+                if not run_ids:
+                    break
+                discarded += await dead_letters.discard(connection, tenant, run_ids)
+            seen, after = seen + len(run_ids), run_ids[-1]
+        return Discarded(discarded, more=await self._more(tenant, chosen, after, begun))
+
+    # --- inside
+
+    async def _replay(
+        self, connection: Connection, tenant: TenantId, letters: Sequence[Record], payload: msgspec.Raw
+    ) -> _Batch:
+        """Repeat locked letters as far as their jobs allow it."""
+        done = _Batch()
+        jobs = await dead_letters.lock_jobs(connection, tenant, sorted({job_id_of(letter) for letter in letters}))
+        items: list[dead_letters.Replay] = []
+        begun: set[str] = set()
+        for letter, replay_id in zip(letters, uuid7_batch(len(letters)), strict=True):
+            job_id = job_id_of(letter)
+            job = jobs.get(job_id)
+            reason = _objection(job, begun_here=job_id in begun)
+            if reason is not None:
+                done.left[reason] += 1
+                continue
+            try:
+                changed = await self._changed(connection, tenant, letter, payload)
+            except (InvalidInput, PayloadTooLarge) as error:
+                done.left[error.detail] += 1
+                done.refusal = done.refusal or error
+                continue
+            begun.add(job_id)
+            one_at_a_time = job is not None and job["one_at_a_time"]
+            items.append(dead_letters.Replay(letter["run_id"], replay_id, one_at_a_time, changed))
+        if items:
+            rows = await dead_letters.replay(connection, tenant, items)
+            if len(rows) != len(items):  # they are locked, so this is ours to mend
+                raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
+            done.replayed = [item.replay_id for item in items]
+            done.born.update(row["lane_id"] for row in rows)
+        return done
+
+    async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+        """Repeat an ended run that is no dead letter (any more)."""
+        replay_id = uuid7()
+        try:
+            async with connection.transaction():
+                row = await self._ended(connection, tenant, run_id)
+                job_id = job_id_of(row)
+                job = (await dead_letters.lock_jobs(connection, tenant, [job_id])).get(job_id)
+                reason = _objection(job, begun_here=False)
+                if reason is not None:
+                    raise _refused(run_id, reason)
+                changed = await self._changed(connection, tenant, row, payload)
+                one_at_a_time = job is not None and job["one_at_a_time"]
+                item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
+                born = await dead_letters.repeat(connection, tenant, item)
+                if born is None:
+                    raise NotFound(f"there is no run {run_id} any more", hint="see GET /v1/runs")
+        except asyncpg.UniqueViolationError:
+            raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
+        self._signals.ready({born["lane_id"]: 1})
+        return replay_id
+
+    async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
+        row = await history.ended_run(connection, tenant, run_id)
+        if row is None:
+            raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+        replay_id = await dead_letters.replay_of(connection, tenant, run_id)
+        if replay_id is not None:
+            raise _repeated(run_id, replay_id)
+        if row["state"] == StoredState.SUCCESS:
+            raise Conflict(
+                f"run {run_id} has succeeded, and the payload of such runs is not kept",
+                code="run_succeeded",
+                hint="run its job with :runNow, or submit a new one",
+            )
+        return row
+
+    async def _changed(
+        self, connection: Connection, tenant: TenantId, row: Record, payload: msgspec.Raw
+    ) -> Changed | None:
+        """Payload and spec of a run whose payload is changed, checked as at intake; None when it keeps its own."""
+        if not memoryview(payload):
+            return None
+        lane = await lane_at_hand(self._lanes, connection, row["lane_id"])
+        stored = JobDefinition(
+            task=lane.task,
+            name=row["name"],
+            payload=row["payload_text"],
+            queue=lane.queue,
+            priority=Priority(lane.priority),
+            spec=spec_from_text(row["spec_text"]),
+            required_labels=lane.required_labels,
+        )
+        changed = amend(stored, JobPatch(payload=payload), self._clock.now())
+        self._signatures.check(tenant, changed.task, changed.payload)
+        return changed.payload, spec_to_text(changed.spec)
+
+    async def _chosen(self, tenant: TenantId, choice: DeadLetterChoice) -> tuple[LetterFilter, int]:
+        if not choice.all and all(getattr(choice, name) is None for name in _NAMES):
+            raise InvalidInput(
+                "nothing says which dead letters",
+                field="$",
+                expected=f"at least one of {', '.join(_NAMES)}",
+                hint='for all of them: {"all": true}',
+            )
+        for name in _NAMES:
+            if (text := getattr(choice, name)) is not None:
+                check_prose(text, name)
+        if choice.limit is not None and not 1 <= choice.limit <= _MOST:
+            raise InvalidInput(f"{choice.limit} is out of range", field="limit", expected=f"from 1 to {_MOST}")
+        query = LetterQuery(
+            choice.job,
+            choice.task,
+            choice.queue,
+            choice.error,
+            None if choice.since is None else parse_time(choice.since, "since"),
+            None if choice.until is None else parse_time(choice.until, "until"),
+        )
+        return await self._reader.letter_filter(tenant, query), choice.limit or _MOST
+
+    async def _begun(self) -> datetime:
+        async with self._store.reads.acquire() as connection:
+            moment: datetime = await connection.fetchval("select clock_timestamp()")
+        return moment
+
+    async def _more(self, tenant: TenantId, chosen: LetterFilter, after: UUID | None, begun: datetime) -> bool:
+        async with self._store.reads.acquire() as connection:
+            return bool(after and await dead_letters.some(connection, tenant, chosen, after, begun, 1))
+
+
+def _objection(job: Record | None, *, begun_here: bool) -> str | None:
+    """Why a run of this job may not begin. A one-time job that has fired has no row, and nothing against it."""
+    if job is None:
+        return None
+    if job["cancelled"]:
+        return _CANCELLED
+    return _ALIVE if job["alive"] or (begun_here and job["one_at_a_time"]) else None
+
+
+async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:
+    """The error for a dead letter that is not there (any more)."""
+    replay_id = await dead_letters.replay_of(connection, tenant, run_id)
+    if replay_id is not None:
+        return _repeated(run_id, replay_id)
+    return NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+
+
+def _alive(run_id: UUID) -> Conflict:
+    return Conflict(
+        f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait for its own retries"
+    )
+
+
+def _refused(run_id: UUID, reason: str) -> Conflict:
+    if reason == _CANCELLED:
+        return Conflict(f"run {run_id} cannot be repeated: {reason}", code="job_cancelled", hint="create a new job")
+    return Conflict(
+        f"run {run_id} cannot be repeated: {reason}", code="overlap", hint="try again when that one has ended"
+    )
+
+
+def _repeated(run_id: UUID, replay_id: UUID | None) -> Conflict:
+    return Conflict(f"run {run_id} was repeated as run {replay_id}", code="replayed", hint="repeat that one")

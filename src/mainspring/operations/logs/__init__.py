@@ -1,0 +1,1 @@
+"""The output of runs: taken in, merged, read and followed."""

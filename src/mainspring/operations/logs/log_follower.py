@@ -1,0 +1,176 @@
+"""Following a log: what is there, what comes, through retries, to the end of the run.
+
+What there is to read it learns from the watch, which looks for all followers together. Nothing is gathered for a reader
+who is slow: the next bytes are read when it has taken the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput, Unavailable
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.logs.log_service import LogKeeper, truncation_mark
+from mainspring.store.log_files import folder_of
+from mainspring.store.logs import Standing
+from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
+
+KEEP_ALIVE = 15.0
+_TRY_AGAIN = 0.5
+_MOST_TEXT = 64 * 1024
+_MARK = re.compile(r"(\d{1,5}):(\d{1,15})")
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How far a reader has come; what `id` says and `Last-Event-ID` brings back."""
+
+    attempt: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.attempt}:{self.offset}"
+
+
+class Event(msgspec.Struct, frozen=True):
+    name: str
+    data: LogOutput | LogAttempt | LogEnd
+    mark: Mark
+
+
+def parse_mark(text: str) -> Mark:
+    found = _MARK.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(
+            "not an event id of ours", field="Last-Event-ID", expected="attempt and offset, such as 1:2048"
+        )
+    return Mark(int(found[1]), int(found[2]))
+
+
+class LogFollower:
+    """One reader. Without `attempt` it begins with the newest one and goes on through all that follow."""
+
+    def __init__(
+        self,
+        keeper: LogKeeper,
+        clock: Clock,
+        tenant: TenantId,
+        run_id: UUID,
+        standing: Standing,
+        *,
+        attempt: int | None = None,
+        resume: Mark | None = None,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._tenant = tenant
+        self._run_id = run_id
+        self._standing = standing
+        self._only = attempt
+        self._attempt = attempt or max(1, standing.attempt)
+        self._offset = 0
+        if resume is not None and attempt in (None, resume.attempt):
+            self._attempt, self._offset = resume.attempt, resume.offset
+        self._closed = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    async def events(self) -> AsyncIterator[Event | None]:
+        """None when there was nothing to say for a while, so that the connection is known to be alive."""
+        watch = self._keeper.watch
+        with watch.following(self._tenant, self._run_id, self._standing) as (followed, news):
+            said = self._clock.monotonic()
+            while not watch.closed and followed.standing is not None:
+                news.clear()
+                self._standing = followed.standing
+                patience = KEEP_ALIVE
+                try:
+                    async for event in self._what_is_there():
+                        yield event
+                        said = self._clock.monotonic()
+                        if event.name == "end":
+                            return
+                except Unavailable:  # the log store is away: it comes back
+                    patience = _TRY_AGAIN
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), patience)
+                if self._clock.monotonic() - said >= KEEP_ALIVE:
+                    yield None
+                    said = self._clock.monotonic()
+
+    async def _what_is_there(self) -> AsyncIterator[Event]:
+        while True:
+            async for event in self._output():
+                yield event
+            standing = self._standing
+            if not _is_over(standing, self._attempt):
+                return
+            for event in self._close_attempt():
+                yield event
+            if self._only is not None or (standing.over and standing.attempt <= self._attempt):
+                yield self._event("end", LogEnd(_status(standing, self._attempt)))
+                return
+            if standing.attempt <= self._attempt:
+                return
+            self._begin_attempt(self._attempt + 1)
+            yield self._event("attempt", LogAttempt(self._attempt))
+
+    async def _output(self) -> AsyncIterator[Event]:
+        log = self._standing.logs.get(self._attempt)
+        if log is None or self._offset + self._undecoded >= log.bytes:
+            return
+        folder = folder_of(self._tenant, self._run_id, log.attempt, log.fence)
+        async for piece in self._keeper.bytes.read(folder, self._offset + self._undecoded, log.bytes):
+            before = piece.end - len(piece.data)
+            for start in range(0, len(piece.data), _MOST_TEXT):
+                data = piece.data[start : start + _MOST_TEXT]
+                text = self._decoder.decode(data)
+                # A mark for bytes that the store has lost is longer than they were: count what is left from the end.
+                self._offset = max(self._offset, min(before + start + len(data), piece.end) - self._undecoded)
+                if text:
+                    yield self._event("output", LogOutput(self._attempt, text))
+            self._offset = piece.end - self._undecoded
+
+    @property
+    def _undecoded(self) -> int:
+        """Bytes of a character whose rest has yet to come: read, and not counted as told."""
+        return len(self._decoder.getstate()[0])
+
+    def _close_attempt(self) -> list[Event]:
+        """What is left to say once nothing more will come of this attempt; said once."""
+        if self._closed:
+            return []
+        self._closed = True
+        events = []
+        self._offset += self._undecoded
+        if rest := self._decoder.decode(b"", final=True):
+            events.append(self._event("output", LogOutput(self._attempt, rest)))
+        log = self._standing.logs.get(self._attempt)
+        if log is not None and log.truncated:
+            events.append(self._event("truncated", LogOutput(self._attempt, truncation_mark(log))))
+        return events
+
+    def _begin_attempt(self, attempt: int) -> None:
+        self._attempt, self._offset, self._closed = attempt, 0, False
+        self._decoder.reset()
+
+    def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> Event:
+        return Event(name, data, Mark(self._attempt, self._offset))
+
+
+def _is_over(standing: Standing, attempt: int) -> bool:
+    if standing.over or standing.attempt > attempt:
+        return True
+    return standing.attempt == attempt and standing.state != StoredState.RUNNING
+
+
+def _status(standing: Standing, attempt: int) -> str:
+    """How the run ended, or how the attempt did that another one followed."""
+    return StoredState(standing.state).name if standing.over and standing.attempt <= attempt else "FAILED"

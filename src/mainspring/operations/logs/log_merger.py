@@ -1,0 +1,218 @@
+"""Merges the small chunks of logs into larger objects, while a log grows and when it ends.
+
+What several objects hold is put as one more, and then they are removed; nothing else is ever removed. So whatever stops
+in between, whoever merges at the same time and whichever chunk comes late, each byte that counts is in some object,
+and a reader finds it (see log_bytes). There is no row to say what is merged: what a log needs is seen from its objects.
+A server remembers how many small chunks it has put, so that a log of a few chunks is not even looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+from mainspring.domain.errors import Unavailable
+from mainspring.kernel.clock import Clock
+from mainspring.operations.logs.log_bytes import LogBytes, Span, cover
+from mainspring.store.log_files import LogFiles, Stored
+
+QUIET = 600.0  # seconds without a chunk: the log may have lost its worker, and then nobody says that it has ended
+_LOOKS = 3
+_AT_ONCE = 4
+
+
+class MergeRule(NamedTuple):
+    """What is merged, and when.
+
+    small: objects of fewer bytes are. A worker ships so much at once, so a log that is printed fast has large ones.
+    largest: what merged objects have at most. many: so many small chunks are merged while the log grows.
+    few: so many objects are left alone. They are read together anyway, and to merge them costs more than it saves.
+    """
+
+    small: int = 256 * 1024
+    largest: int = 4 * 1024 * 1024
+    many: int = 64
+    few: int = 8
+
+
+class _Growing:
+    """A log whose chunks come to this server. whole: all of it came here, and none is merged."""
+
+    __slots__ = ("end", "ended", "heard_at", "small", "whole")
+
+    def __init__(self) -> None:
+        self.whole = True
+        self.small = 0
+        self.end = 0
+        self.ended = False
+        self.heard_at = 0.0
+
+
+_RULE = MergeRule()
+
+
+class LogMerger:
+    name = "log_merger"
+    interval = 1.0
+
+    def __init__(self, files: LogFiles, clock: Clock, rule: MergeRule = _RULE) -> None:
+        self._files = files
+        self._bytes = LogBytes(files)
+        self._clock = clock
+        self._rule = rule
+        self._growing: dict[str, _Growing] = {}
+        self._due: dict[str, None] = {}
+        self._swept_at = clock.monotonic()
+        self._merging = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def logs(self) -> int:
+        """How many logs are known to grow."""
+        return len(self._growing)
+
+    def arrived(self, folder: str, offset: int, sizes: Sequence[int], *, ended: bool) -> None:
+        """Chunks of these sizes count, the first of which begins at `offset`."""
+        growing = self._growing.get(folder)
+        if growing is None:
+            growing = self._growing[folder] = _Growing()
+        growing.whole = growing.whole and offset == growing.end  # or some of it went by another server
+        growing.small += sum(0 < size < self._rule.small for size in sizes)
+        growing.end = max(growing.end, offset + sum(sizes))
+        growing.ended = growing.ended or ended
+        growing.heard_at = self._clock.monotonic()
+        if growing.ended and growing.whole and growing.small <= self._rule.few:
+            self._forget(folder)
+        elif growing.ended or growing.small >= self._rule.many:
+            self._due[folder] = None
+
+    async def run_once(self) -> int:
+        """Merge the logs that need it; returns how many objects fewer there are."""
+        self._sweep()
+        due = list(self._due)
+        self._due.clear()
+        found = await asyncio.gather(*map(self._see_to, due), return_exceptions=True)
+        for result in found:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(result for result in found if not isinstance(result, BaseException))
+
+    async def _see_to(self, folder: str) -> int:
+        async with self._merging:
+            growing = self._growing.get(folder)
+            if growing is None:
+                return 0
+            seen, ended = growing.small, growing.ended
+            try:
+                fewer = await self.merge(folder, growing.end, ended=ended)
+            except Unavailable:
+                self._due[folder] = None
+                raise
+            growing.small -= seen
+            growing.whole = False
+            if ended or (growing.small == 0 and self._is_quiet(growing)):
+                self._forget(folder)
+            return fewer
+
+    async def merge(self, folder: str, end: int, *, ended: bool) -> int:
+        """Merge what is small among the objects that hold the first `end` bytes of a log; returns how many objects
+        fewer there are. Of a log that has not ended, what was merged before is left until as much has come since: so
+        no byte is moved more often than the log doubles."""
+        for _ in range(_LOOKS):
+            objects = await self._files.objects(folder)
+            spans = cover(objects, 0, end)
+            if ended and max(len(spans), len(objects)) <= self._rule.few:
+                return 0
+            if not spans or spans[-1].stop < end:
+                continue  # somebody else merges, or something is lost: then it stays as it is
+            merged = await self._put(folder, _segments(spans, self._rule, ended))
+            if merged is not None:
+                covered = _covered([*objects, *merged])
+                await self._files.remove(folder, covered)
+                return len(covered) - len(set(merged) - set(objects))
+        return 0
+
+    async def _put(self, folder: str, segments: Iterable[list[Span]]) -> list[Stored] | None:
+        """What was put; None when an object was gone before it was read."""
+        merged = []
+        for segment in segments:
+            data = bytearray()
+            async with aclosing(self._bytes.ahead(folder, segment)) as found:
+                async for span, portion in found:
+                    if len(portion) < span.size:
+                        return None
+                    data += portion
+            merged.append(await self._files.put_merged(folder, segment[0].start, bytes(data)))
+        return merged
+
+    def _sweep(self) -> None:
+        """Logs that have gone quiet are merged once more if that is worth it, and forgotten."""
+        now = self._clock.monotonic()
+        if now - self._swept_at < QUIET / 10:
+            return
+        self._swept_at = now
+        for folder, growing in list(self._growing.items()):
+            if not self._is_quiet(growing):
+                continue
+            if growing.small > self._rule.few:
+                self._due[folder] = None
+            elif folder not in self._due:
+                self._forget(folder)
+
+    def _is_quiet(self, growing: _Growing) -> bool:
+        return self._clock.monotonic() - growing.heard_at >= QUIET
+
+    def _forget(self, folder: str) -> None:
+        self._growing.pop(folder, None)
+        self._due.pop(folder, None)
+
+
+def _segments(spans: Sequence[Span], rule: MergeRule, ended: bool) -> Iterator[list[Span]]:
+    """What to put together: neighbours that are small, as many as make one object."""
+    for small in _runs_of_small(spans, rule.small):
+        segment: list[Span] = []
+        for span in small if ended else _recent(small):
+            if segment and span.stop - segment[0].start > rule.largest:
+                if len(segment) > 1:
+                    yield segment
+                segment = []
+            # The first is taken from its own beginning, so that it lies within what is merged.
+            segment.append(span if segment else Span(span.stored, span.stored.offset, span.stop))
+        if len(segment) > 1:
+            yield segment
+
+
+def _runs_of_small(spans: Sequence[Span], small: int) -> Iterator[list[Span]]:
+    run: list[Span] = []
+    for span in spans:
+        if span.stored.size < small:
+            run.append(span)
+            continue
+        yield run
+        run = []
+    yield run
+
+
+def _recent(spans: list[Span]) -> list[Span]:
+    """Without what was merged before and is larger than all that came after it."""
+    size = 0
+    for index in reversed(range(len(spans))):
+        stored = spans[index].stored
+        if stored.merged and stored.size > size:
+            return spans[index + 1 :]
+        size += stored.size
+    return spans
+
+
+def _covered(objects: Iterable[Stored]) -> list[Stored]:
+    """Those that lie within one that was merged. A chunk is never a reason to remove another: one that is put again may
+    be shorter."""
+    covered: list[Stored] = []
+    reach = 0
+    for stored in sorted(set(objects), key=lambda stored: (stored.offset, -stored.size, not stored.merged)):
+        if stored.end <= reach:
+            covered.append(stored)
+        elif stored.merged:
+            reach = stored.end
+    return covered

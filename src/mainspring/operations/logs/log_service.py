@@ -1,0 +1,175 @@
+"""Logs: take in what workers print, and give it to readers.
+
+A shipment is put in three steps: look who holds the runs, put the objects, and count them in one statement that looks
+again. So bytes that count are always there, and what was put and never counted is never read. A chunk is the same
+object however often it is sent. What counts is told to who follows the run here, and to the merger of small chunks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.sizes import format_size
+from mainspring.kernel.config import MAX_LOG_CHUNK
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.logs.log_bytes import LogBytes
+from mainspring.operations.logs.log_merger import LogMerger
+from mainspring.operations.logs.log_watch import LogWatch
+from mainspring.store import logs
+from mainspring.store.log_files import LogFiles, folder_of
+from mainspring.store.logs import AttemptLog, Found, Key, Piece, Standing
+from mainspring.store.pool import Store
+from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
+
+_PUT_AT_ONCE = 8
+
+
+class _Arrival(NamedTuple):
+    """Chunks of one log that are new, and go on where it ends."""
+
+    folder: str
+    attempt: int
+    chunks: list[LogChunk]
+    piece: Piece
+
+
+class LogKeeper:
+    def __init__(self, store: Store, files: LogFiles, watch: LogWatch, merger: LogMerger) -> None:
+        self._store = store
+        self._files = files
+        self._merger = merger
+        self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
+        self.watch = watch
+        self.bytes = LogBytes(files)
+
+    # --- from workers
+
+    async def append(self, tenant: TenantId, shipment: LogShipment) -> LogReceipt:
+        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server. `tenant` is the
+        worker's; a log lies with its run's."""
+        by_log = _by_log(shipment.chunks)
+        async with self._store.hot.acquire() as connection:
+            found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
+        receipt = LogReceipt()
+        arrivals: list[_Arrival] = []
+        puts = []
+        for key, chunks in by_log.items():
+            fresh = _fresh(chunks, found[key])
+            attempt, owner = found[key].attempt, found[key].tenant
+            if not fresh:
+                receipt.stored += len(chunks)
+            elif attempt is None or owner is None:
+                receipt.fenced.append(key[0])
+            elif fresh[0].offset != found[key].bytes:
+                receipt.gaps.append(key[0])
+            else:
+                folder = folder_of(owner, key[0], attempt, key[1])
+                puts += [self._put(folder, chunk) for chunk in fresh if chunk.data]
+                arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
+        if arrivals:
+            await asyncio.gather(*puts)
+            await self._count(tenant, shipment.worker_id, arrivals, by_log, receipt)
+        return receipt
+
+    async def _put(self, folder: str, chunk: LogChunk) -> None:
+        async with self._putting:
+            await self._files.put(folder, chunk.offset, chunk.data)
+
+    async def _count(
+        self,
+        tenant: TenantId,
+        worker_id: UUID,
+        arrivals: list[_Arrival],
+        by_log: dict[Key, list[LogChunk]],
+        receipt: LogReceipt,
+    ) -> None:
+        keys = [(arrival.piece.run_id, arrival.piece.fence) for arrival in arrivals]
+        async with self._store.hot.acquire() as connection:
+            counted = await logs.advance(connection, tenant, worker_id, [arrival.piece for arrival in arrivals])
+            left = [key for key in keys if key not in counted]
+            found = await logs.look(connection, tenant, worker_id, left) if left else {}
+        for key, arrival in zip(keys, arrivals, strict=True):
+            if key in counted:
+                receipt.stored += len(by_log[key])
+                self._tell(arrival)
+        for key in left:  # somebody was faster: the same shipment at another server, or the next owner of the run
+            if not _fresh(by_log[key], found[key]):
+                receipt.stored += len(by_log[key])
+            elif found[key].attempt is None:
+                receipt.fenced.append(key[0])
+            else:
+                receipt.gaps.append(key[0])
+
+    def _tell(self, arrival: _Arrival) -> None:
+        folder, attempt, chunks, piece = arrival
+        end = piece.offset + piece.size
+        log = AttemptLog(attempt, piece.fence, end, piece.truncated, piece.ended)
+        self.watch.arrived(piece.run_id, log)
+        self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
+
+    # --- to readers
+
+    async def standing(self, tenant: TenantId, run_id: UUID, attempt: int | None = None) -> Standing:
+        """How the run stands; raises NotFound when there is no such run, or no such attempt of it."""
+        async with self._store.reads.acquire() as connection:
+            standing = (await logs.standings(connection, [(tenant, run_id)])).get(run_id)
+        if standing is None:
+            raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+        begun = max(standing.attempt, *standing.logs, 0)
+        if attempt is not None and not 1 <= attempt <= begun:
+            words = f"{begun} so far" if begun else "none yet"
+            raise NotFound(f"run {run_id} has no attempt {attempt}", field="attempt", hint=f"it has had {words}")
+        return standing
+
+    async def read(self, tenant: TenantId, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
+        """All that counts, with a visible mark where the rest was cut off. A few MiB in memory, whatever its size."""
+        async for piece in self.bytes.read(folder_of(tenant, run_id, log.attempt, log.fence), 0, log.bytes):
+            yield piece.data
+        if log.truncated:
+            yield truncation_mark(log).encode()
+
+
+def truncation_mark(log: AttemptLog) -> str:
+    """The line that a truncated log ends with."""
+    return f"\n[mainspring: output truncated at {format_size(log.bytes)}]\n"
+
+
+def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
+    """The chunks of each log, in the order in which they came; raises InvalidInput unless each follows on the last."""
+    found: dict[Key, list[LogChunk]] = {}
+    for index, chunk in enumerate(chunks):
+        before = found.setdefault((chunk.run_id, chunk.fence), [])
+        if before and chunk.offset != before[-1].offset + len(before[-1].data):
+            raise InvalidInput(
+                f"the chunk at {chunk.offset} does not follow on the one before it",
+                field=f"chunks[{index}].offset",
+                expected=str(before[-1].offset + len(before[-1].data)),
+            )
+        if len(chunk.data) > MAX_LOG_CHUNK:
+            raise InvalidInput(
+                f"the chunk has {len(chunk.data)} bytes", field=f"chunks[{index}].data",
+                expected=f"at most {MAX_LOG_CHUNK} bytes",
+            )  # fmt: skip
+        before.append(chunk)
+    return found
+
+
+def _fresh(chunks: Sequence[LogChunk], found: Found) -> list[LogChunk]:
+    """Those that are not kept already. An empty one only carries a mark, which may be set twice."""
+    return [chunk for chunk in chunks if chunk.offset + len(chunk.data) > found.bytes or not chunk.data]
+
+
+def _piece(chunks: Sequence[LogChunk]) -> Piece:
+    first, last = chunks[0], chunks[-1]
+    return Piece(
+        first.run_id,
+        first.fence,
+        first.offset,
+        last.offset + len(last.data) - first.offset,
+        any(chunk.truncated for chunk in chunks),
+        any(chunk.end for chunk in chunks),
+    )

@@ -1,0 +1,1 @@
+"""Reading: jobs, runs, queues, workers, timelines, why a run waits."""

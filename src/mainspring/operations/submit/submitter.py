@@ -1,0 +1,330 @@
+"""Submit: from definitions to rows, in one transaction; all of a batch or nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError
+from mainspring.domain.intake.declaration import defined
+from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.kernel import metrics
+from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.operations.lookup import own_run
+from mainspring.operations.signals import Signals
+from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.submit_batching import Gathering
+from mainspring.store import jobs, runs
+from mainspring.store.lanes import LaneBook, LaneKey, lane_key
+from mainspring.store.pool import Connection, Store
+from mainspring.wire.jobs import JobRequest
+from mainspring.wire.problems import FieldProblem
+
+_MAX_ERRORS = 100
+_CHUNK = 1000  # rows per insert: keeps a batch of 10,000 from holding up everybody else
+# Submissions that take keys or ids may have to wait for a user's transaction that holds them (see the decision on
+# transactional submit). Two of the eight connections are always left to those that do not, workers among them.
+_TAKING_AT_ONCE = 6
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """Ids in the order of the request; `repeated` marks those that an idempotency key had created before."""
+
+    job_ids: list[str]
+    repeated: list[bool]
+
+
+class Submitter:
+    def __init__(
+        self, store: Store, lanes: LaneBook, signals: Signals, clock: DatabaseClock, signatures: SignatureBook
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._clock = clock
+        self._signatures = signatures
+        self._gathering = Gathering(self._store_plain)
+        self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
+
+    async def submit(self, tenant: TenantId, request: JobRequest) -> Submitted:
+        definition = defined(request, self._clock.now(), self._signatures.known(tenant))
+        if _plain(definition):
+            return Submitted([await self._gathering.add(tenant, definition)], [False])
+        return await self._store_all(tenant, [request], [definition], single=True)
+
+    async def submit_batch(self, tenant: TenantId, requests: Sequence[JobRequest]) -> Submitted:
+        now = self._clock.now()
+        known = self._signatures.known(tenant)
+        definitions: list[JobDefinition] = []
+        errors: list[FieldProblem] = []
+        for index, request in enumerate(requests):
+            try:
+                definitions.append(defined(request, now, known))
+            except MainspringError as error:
+                errors.append(error.as_field_problem(index))
+                if len(errors) >= _MAX_ERRORS:
+                    break
+        if errors:
+            raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
+        return await self._store_all(tenant, requests, definitions, single=False)
+
+    async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
+        return (await self._store_all(tenant, (), definitions, single=True)).job_ids
+
+    async def _store_all(
+        self,
+        tenant: TenantId,
+        requests: Sequence[JobRequest],
+        definitions: Sequence[JobDefinition],
+        *,
+        single: bool,
+    ) -> Submitted:
+        if not definitions:
+            return Submitted([], [])
+        plain = all(map(_plain, definitions))
+        async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
+            lane_ids = await self._lane_ids(connection, tenant, definitions)
+            batch = _Batch(tenant, requests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
+            if batch.one_statement:
+                await batch.insert(connection)  # a statement is its own transaction
+            else:
+                async with connection.transaction():
+                    await batch.take_keys_and_ids(connection)
+                    await batch.insert(connection)
+        metrics.submitted.inc(len(definitions) - sum(batch.repeated))
+        self._signals.ready(batch.born)
+        if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
+            self._signals.due()
+        return Submitted(batch.job_ids, batch.repeated)
+
+    async def _lane_ids(
+        self, connection: Connection, tenant: TenantId, definitions: Sequence[JobDefinition]
+    ) -> list[int]:
+        lanes: list[int] = []
+        missing: list[LaneKey] = []
+        known = self._lanes.known
+        for item in definitions:
+            key = lane_key(tenant, item)
+            lane_id = known(key)
+            if lane_id is None:
+                missing.append(key)
+            else:
+                lanes.append(lane_id)
+        if not missing:
+            return lanes
+        await self._lanes.intern(connection, missing)
+        return await self._lane_ids(connection, tenant, definitions)
+
+
+class _Batch:
+    """One submission on its way into the tables."""
+
+    def __init__(
+        self,
+        tenant: TenantId,
+        requests: Sequence[JobRequest],
+        definitions: Sequence[JobDefinition],
+        lane_ids: Sequence[int],
+        now: datetime,
+        *,
+        single: bool,
+        plain: bool,
+    ) -> None:
+        self._tenant = tenant
+        self._requests = requests
+        self._definitions = definitions
+        self._lane_ids = lane_ids
+        self._now = now
+        self._single = single
+        self._run_ids = uuid7_texts(len(definitions))
+        self.job_ids: list[str] = [
+            item.job_id if item.job_id is not None else run_id
+            for item, run_id in zip(definitions, self._run_ids, strict=True)
+        ]
+        self.repeated: list[bool] = [False] * len(definitions)
+        self.born: dict[int, int] = {}
+        self.soonest: datetime | None = None
+        self._plain = plain
+
+    @property
+    def one_statement(self) -> bool:
+        """Nothing to take first, and all of it goes into one insert."""
+        if not self._plain or len(self._definitions) > _CHUNK:
+            return False
+        return len(self._definitions) == 1 or (
+            len(set(self._lane_ids)) == 1
+            and all(item.spec is DEFAULT_SPEC and item.name is None for item in self._definitions)
+        )
+
+    async def take_keys_and_ids(self, connection: Connection) -> None:
+        if self._plain:
+            return
+        await self._take_keys(connection)
+        await self._take_ids(connection)
+
+    async def insert(self, connection: Connection) -> None:
+        new_jobs: list[jobs.NewJob] = []
+        full = runs.NewRuns()
+        bare: dict[int, list[int]] = {}
+        for index, item in enumerate(self._definitions):
+            if self.repeated[index]:
+                continue
+            if item.schedule.kind is not ScheduleKind.NOW:
+                new_jobs.append(self._new_job(index, item))
+                continue
+            lane_id = self._lane_ids[index]
+            self.born[lane_id] = self.born.get(lane_id, 0) + 1
+            if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
+                bare.setdefault(lane_id, []).append(index)
+                continue
+            self._add_run(full, index, item)
+            if len(full.run_ids) >= _CHUNK:
+                await runs.insert(connection, self._tenant, full)
+                full = runs.NewRuns()
+        if full.run_ids:
+            await runs.insert(connection, self._tenant, full)
+        for lane_id, indexes in bare.items():
+            await self._insert_bare(connection, lane_id, indexes)
+        for start in range(0, len(new_jobs), _CHUNK):
+            await jobs.insert(connection, self._tenant, new_jobs[start : start + _CHUNK])
+
+    async def _insert_bare(self, connection: Connection, lane_id: int, indexes: list[int]) -> None:
+        """Jobs that have nothing but a task and a payload."""
+        attempts = DEFAULT_SPEC.retry.max_attempts
+        for start in range(0, len(indexes), _CHUNK):
+            chunk = indexes[start : start + _CHUNK]
+            run_ids = [self._run_ids[index] for index in chunk]
+            payloads = [self._definitions[index].payload for index in chunk]
+            await runs.insert_plain(connection, self._tenant, lane_id, attempts, run_ids, payloads)
+
+    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
+        new.run_ids.append(self._run_ids[index])
+        new.lane_ids.append(self._lane_ids[index])
+        new.max_attempts.append(item.spec.retry.max_attempts)
+        new.job_ids.append(item.job_id)
+        new.names.append(item.name)
+        new.payloads.append(item.payload)
+        new.specs.append(None if item.spec is DEFAULT_SPEC else spec_to_text(item.spec))
+
+    def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
+        schedule = anchored(item.schedule, self._now)
+        first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self._now)
+        if first is not None and (self.soonest is None or first < self.soonest):
+            self.soonest = first
+        return jobs.NewJob(
+            job_id=self.job_ids[index],
+            id_generated=item.job_id is None,
+            lane_id=self._lane_ids[index],
+            definition=msgspec.structs.replace(item, schedule=schedule),
+            next_fire_at=first,
+        )
+
+    async def _take_keys(self, connection: Connection) -> None:
+        keyed: dict[str, tuple[int, bytes]] = {}
+        for index, item in enumerate(self._definitions):
+            if item.idempotency_key is None:
+                continue
+            digest = body_hash(self._requests[index])
+            first = keyed.setdefault(item.idempotency_key, (index, digest))
+            if first[0] != index:  # the same key twice in one batch
+                if first[1] != digest:
+                    raise self._refusal([(index, _key_conflict(item.idempotency_key))])
+                self.repeated[index] = True
+                self.job_ids[index] = self.job_ids[first[0]]
+        if not keyed:
+            return
+        known = await jobs.take_keys(
+            connection,
+            self._tenant,
+            [(key, digest, self.job_ids[index]) for key, (index, digest) in keyed.items()],
+        )
+        conflicts = []
+        for index, item in enumerate(self._definitions):
+            before = known.get(item.idempotency_key) if item.idempotency_key is not None else None
+            if before is None or item.idempotency_key is None:
+                continue
+            if before.body_hash != keyed[item.idempotency_key][1]:
+                conflicts.append((index, _key_conflict(item.idempotency_key)))
+            self.repeated[index] = True
+            self.job_ids[index] = before.job_id
+        if conflicts:
+            raise self._refusal(conflicts)
+
+    async def _take_ids(self, connection: Connection) -> None:
+        chosen: dict[str, int] = {}
+        taken: list[tuple[int, Conflict]] = []
+        for index, item in enumerate(self._definitions):
+            if item.job_id is None or self.repeated[index]:
+                continue
+            if item.job_id in chosen:
+                taken.append((index, _id_conflict(item.job_id)))
+            chosen.setdefault(item.job_id, index)
+        if chosen:
+            free = await jobs.take_ids(connection, self._tenant, list(chosen))
+            free -= {job_id for job_id in free if await self._is_ours(connection, job_id)}
+            taken += [(index, _id_conflict(job_id)) for job_id, index in chosen.items() if job_id not in free]
+        if taken:
+            raise self._refusal(sorted(taken, key=lambda pair: pair[0]))
+
+    async def _is_ours(self, connection: Connection, job_id: str) -> bool:
+        """Whether we made this id ourselves, for another job: such ids are not among those that clients took."""
+        run_id = parse_uuid(job_id)
+        if run_id is None or run_id.version != 7:
+            return False
+        if await jobs.get(connection, self._tenant, job_id) is not None:
+            return True
+        return await own_run(connection, self._tenant, job_id) is not None
+
+    def _refusal(self, conflicts: list[tuple[int, Conflict]]) -> MainspringError:
+        """The error for the whole submission: the plain one for a single job, by index for a batch."""
+        if self._single:
+            return conflicts[0][1]
+        errors = [error.as_field_problem(index) for index, error in conflicts[:_MAX_ERRORS]]
+        refusal = Conflict(
+            f"{len(conflicts)} job(s) of the batch are in conflict, none of it was stored; the first: "
+            f"{errors[0].field}: {errors[0].detail}",
+            code=conflicts[0][1].code,
+            field=errors[0].field,
+        )
+        refusal.errors = errors
+        return refusal
+
+
+def _plain(item: JobDefinition) -> bool:
+    """Nothing but a run to be born: no id to take, no key, no jobs row."""
+    return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
+
+
+def body_hash(request: JobRequest) -> bytes:
+    """Equal for bodies that say the same, whatever their spacing and the order of their keys. The options of the task
+    are no part of it: a repeat stays one when a worker declares others in between."""
+    text = msgspec.json.encode(request)
+    # A payload with numbers that no machine holds (1e999) is compared as it was written.
+    with suppress(msgspec.DecodeError, RecursionError):
+        text = msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    return hashlib.sha256(text).digest()
+
+
+def _key_conflict(key: str) -> Conflict:
+    return Conflict(
+        f"the idempotency key {key!r} was used with another body",
+        code="idempotency_key_reused",
+        field="idempotency_key",
+        hint="send the same body, or a new key",
+    )
+
+
+def _id_conflict(job_id: str) -> Conflict:
+    return Conflict(
+        f"a job called {job_id!r} exists already",
+        code="job_exists",
+        field="job_id",
+        hint="change it with PATCH, or choose another job_id",
+    )

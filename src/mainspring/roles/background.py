@@ -1,0 +1,63 @@
+"""What every process with a database does on the side."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.lifecycle import Duty
+from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.signals import Signals
+from mainspring.store.log_files import LogFiles
+from mainspring.store.pool import Store
+from mainspring.upkeep.beat_sweeper import BeatSweeper
+from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionKeeper
+from mainspring.upkeep.run_rescuer import RunRescuer
+
+HISTORY_DAYS = int(os.environ.get("MAINSPRING_HISTORY_DAYS", "30"))
+
+
+class ClockKeeper:
+    """Keeps the offset to the database's clock fresh."""
+
+    name = "clock_keeper"
+    interval = 1.0
+
+    def __init__(self, store: Store, clock: Clock, database_clock: DatabaseClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._database_clock = database_clock
+
+    async def run_once(self) -> None:
+        async with self._store.reads.acquire() as connection:
+            sent = self._clock.monotonic()
+            moment = await connection.fetchval("select clock_timestamp()")
+            self._database_clock.observe(moment, sent, self._clock.monotonic())
+
+
+class ReadyPoll:
+    """Backs up the hints: once a second a look for all workers parked at this server."""
+
+    name = "ready_poll"
+
+    def __init__(self, exchanger: Exchanger, interval: float) -> None:
+        self.interval = interval
+        self._exchanger = exchanger
+
+    async def run_once(self) -> int:
+        return await self._exchanger.poll()
+
+
+def upkeep_duties(
+    store: Store, signals: Signals, clock: Clock, timing: Timing, log_files: LogFiles | None = None
+) -> list[Duty]:
+    return [
+        RunRescuer(store, signals, clock, timing, random.random),
+        BeatSweeper(store),
+        DeadlineSweeper(store),
+        PartitionKeeper(store),
+        HistoryPruner(store, HISTORY_DAYS, log_files),
+    ]

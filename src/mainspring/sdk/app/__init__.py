@@ -1,0 +1,1 @@
+"""What an application declares: tasks, schedules, options."""

@@ -1,0 +1,202 @@
+"""The application: its tasks, its schedules, and the clients that submit its jobs.
+
+app = Mainspring()
+
+@app.task("billing.charge", queue="heavy", timeout="5m")
+async def charge(account: str, cents: int, ctx: Context) -> dict: ...
+
+@app.task("reports.render", executor="process", concurrency=2)
+def render(report: str) -> None: ...
+
+@app.cron("0 9 * * MON-FRI", timezone="Europe/Berlin")
+@app.task
+def report() -> None: ...
+
+handle = charge.submit(account="a1", cents=1000, priority="high")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from mainspring.kernel.config import DEFAULT_QUEUE
+from mainspring.sdk.app.task import ExecutorName, Submission, Task
+from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
+from mainspring.wire.jobs import ChosenJobId
+
+if TYPE_CHECKING:
+    # Loaded when the first client is made: it brings httpx, 80 ms, and an application that a worker or a warm child
+    # loads often never submits a job itself.
+    from mainspring.sdk.client.client import AsyncClient, Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskOptions(TypedDict, total=False):
+    """Defaults for every job of a task; and how a worker runs it: `executor="process"` in a child interpreter, where a
+    crash or a leak hurts that run only; `concurrency` at most so many at a time on one worker."""
+
+    executor: ExecutorName | None
+    concurrency: int | None
+
+    queue: str
+    priority: str | int
+    timeout: Duration
+    run_timeout: Duration
+    kill_grace: Duration
+    retries: int
+    retry: dict[str, Any]
+    delivery: str
+    env: dict[str, str]
+    limits: dict[str, Any]
+    required_labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AppSchedule:
+    """A recurring job that the application wants to exist under `job_id`."""
+
+    job_id: str
+    task: Task[Any, Any]
+    options: JobOptions
+
+    def fields(self) -> JobFields:
+        return Submission(self.task, self.options).fields()
+
+
+class Mainspring:
+    """An application of Mainspring. Without arguments it finds the server by itself when it first needs one."""
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, data: str | Path | None = None) -> None:
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: list[AppSchedule] = []
+        self._url = url
+        self._token = token
+        self._data = data
+        self._lock = threading.Lock()
+        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+        self._instead: tuple[Client, AsyncClient] | None = None
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, name: str | None = None, /, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, name_or_function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
+        """Register a function as a task, under its own name or the one given; the options are its jobs' defaults,
+        however they are submitted. Raises ValueError for an option that no job could have."""
+        if callable(name_or_function):
+            return self._register(name_or_function, None, {})
+        return lambda function: self._register(function, name_or_function, options)
+
+    def cron(
+        self, expression: str, **options: Unpack[JobOptions]
+    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+        """Run the task below at the times of a cron expression: 5 fields, 6 with seconds first, or @daily and friends.
+
+        `timezone` names the zone (UTC otherwise). The job's id is the task's name; a second schedule of the same task
+        needs a job_id of its own.
+        """
+        return self._scheduled({**options, "cron": expression})
+
+    def every(
+        self, interval: Duration, **options: Unpack[JobOptions]
+    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+        """Run the task below again and again: "90s", "15m", "1h30m", or a number of seconds."""
+        return self._scheduled({**options, "every": interval})
+
+    @property
+    def queues(self) -> list[str]:
+        """The default queue and those that the tasks and schedules name: what a worker serves unless it is told."""
+        named = [task.queue for task in self.tasks.values()]
+        named += [schedule.options.get("queue") for schedule in self.schedules]
+        return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
+
+    def adopt(self, url: str, token: str) -> None:
+        """Use this server where the application names none. A worker does this, so that its tasks can submit jobs."""
+        if self._url is None and self._token is None and self._data is None:
+            self._url, self._token = url, token
+
+    @contextmanager
+    def speaking_to(self, client: Client, async_client: AsyncClient) -> Iterator[None]:
+        """Submit through these clients while the block lasts, whatever server there is. `mainspring.testing` does."""
+        before, self._instead = self._instead, (client, async_client)
+        try:
+            yield
+        finally:
+            self._instead = before
+
+    @property
+    def client(self) -> Client:
+        """The client that `task.submit` uses."""
+        return self._own_client if self._instead is None else self._instead[0]
+
+    @cached_property
+    def _own_client(self) -> Client:
+        from mainspring.sdk.client.client import Client
+
+        return Client(self._url, self._token, data=self._data)
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The client that `task.submit_async` uses; one for each event loop, since connections belong to a loop."""
+        if self._instead is not None:
+            return self._instead[1]
+        from mainspring.sdk.client.client import AsyncClient
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._async_clients.get(loop)
+            if client is None:
+                client = self._async_clients[loop] = AsyncClient(self._url, self._token, data=self._data)
+        return client
+
+    def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+        unknown = options.keys() - TaskOptions.__annotations__.keys()
+        if unknown:
+            known = ", ".join(TaskOptions.__annotations__)
+            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task; known are: {known}")
+        defaults = options.copy()
+        executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
+        task: Task[Any, Any] = Task(
+            self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
+        )
+        if task.name in self.tasks:
+            raise ValueError(f"there is a task {task.name!r} already; give this one a name: @app.task('name')")
+        self.tasks[task.name] = task
+        return task
+
+    def _scheduled(self, options: Any) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+        def add(below: Task[P, R] | Callable[P, R]) -> Task[P, R]:
+            task = below if isinstance(below, Task) else self.task(below)
+            job_id = options.get("job_id") or task.name
+            self._check_schedule(job_id, task)
+            self.schedules.append(AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id})))
+            return task
+
+        return add
+
+    def _check_schedule(self, job_id: str, task: Task[Any, Any]) -> None:
+        if any(schedule.job_id == job_id for schedule in self.schedules):
+            raise ValueError(f"there is a schedule {job_id!r} already; give this one a job_id='...' of its own")
+        try:
+            msgspec.convert(job_id, ChosenJobId)
+        except msgspec.ValidationError:
+            raise ValueError(
+                f"{job_id!r} cannot be a job's id (letters, digits, '.', '_', '-'); give the schedule a job_id='...'"
+            ) from None
+        task.payload_of((), {})

@@ -1,0 +1,296 @@
+"""A task: a Python function with a name, its defaults, and the way from a payload to a call of it."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    get_args,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK
+from mainspring.sdk.app.context import Context
+from mainspring.sdk.app.signature import payload_schema
+from mainspring.sdk.app.task_options import laid_under, plain
+from mainspring.sdk.client.handle import AsyncHandle, Handle
+from mainspring.sdk.client.job_fields import OPTION_NAMES, JobFields, JobOptions
+from mainspring.sdk.errors import BadPayload
+
+if TYPE_CHECKING:
+    from mainspring.sdk.app.app import Mainspring
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Kind = Literal["async", "thread", "process"]
+ExecutorName = Literal["process"]
+
+# What `task.submit(...)` takes as an option rather than as a parameter; the rarer ones go through `task.options(...)`.
+SUBMIT_OPTIONS = frozenset({
+    "at", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries", "name",
+})  # fmt: skip
+_RESERVED = (SHELL_TASK, HTTP_TASK)
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it calls the function; `submit` makes a job of it.
+
+    kind says how a worker runs it: "async" on its loop, "thread" in a thread, "process" in a child interpreter.
+    concurrency is how many runs of it one worker has at a time at most. defaults are the options of its jobs, and
+    declared_options the same as a worker declares them, so that they hold for jobs that others submit by its name.
+    """
+
+    def __init__(
+        self,
+        app: Mainspring,
+        function: Callable[P, R],
+        name: str | None = None,
+        defaults: JobOptions | None = None,
+        *,
+        executor: ExecutorName | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function.__name__} yields; a task returns its result")
+        functools.update_wrapper(self, function)
+        self.app = app
+        self.function = function
+        self.name = _checked_name(name if name is not None else getattr(function, "__name__", ""))
+        self.executor = _checked_executor(executor)
+        self.concurrency = _checked_concurrency(concurrency)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
+        self.defaults: JobOptions = defaults or {}
+        self.declared_options = plain(self.name, self.defaults, own_process=self.kind == "process")
+        self.signature = inspect.signature(function)
+        self.parameters = _payload_parameters(self.name, self.signature)
+        self.context_parameter = _context_parameter(self.signature)
+        self.takes_any = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
+
+    @property
+    def queue(self) -> str | None:
+        return self.defaults.get("queue")
+
+    @property
+    def priority(self) -> str | int | None:
+        return self.defaults.get("priority")
+
+    @property
+    def timeout(self) -> Any:
+        return self.defaults.get("timeout")
+
+    @property
+    def retries(self) -> int | None:
+        return self.defaults.get("retries")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} ({self.kind})>"
+
+    def submit(self, *args: Any, **params: Any) -> Handle:
+        """Make a job of this task. The function's parameters become the payload; at=, every=, cron=, timezone=,
+        priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job, unless the
+        function itself has a parameter of that name (then see `options`)."""
+        options, payload = self._split(params)
+        return Submission(self, options).submit(*args, **payload)
+
+    async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle:
+        """`submit` for async code."""
+        options, payload = self._split(params)
+        return await Submission(self, options).submit_async(*args, **payload)
+
+    def options(self, **options: Unpack[JobOptions]) -> Submission:
+        """The same task with job options: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`."""
+        return Submission(self, options)
+
+    def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], R]:
+        """The call that `payload` (decoded JSON) describes; raises BadPayload when it does not fit."""
+        try:
+            fields = msgspec.convert(payload, self._shape, str_keys=True)
+        except msgspec.MsgspecError as error:
+            raise self._bad(error) from None
+        return self._call(fields, payload, ctx)
+
+    def bind_json(self, payload: bytes | msgspec.Raw, ctx: Context | None = None) -> Callable[[], R]:
+        """`bind` straight from JSON text, in one pass; the way of the worker. null is an empty payload."""
+        raw = bytes(memoryview(payload))
+        if raw in (b"", b"null"):
+            raw = b"{}"
+        try:
+            fields = self._decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise self._bad(error) from None
+        return self._call(fields, msgspec.json.decode(raw) if self.takes_any else {}, ctx)
+
+    def payload_of(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> dict[str, Any]:
+        """The payload for a call with these arguments; raises InvalidInput naming what does not fit the function."""
+        if len(args) > len(self.parameters):
+            raise InvalidInput(
+                f"{self.name} takes {len(self.parameters)} parameter(s), not {len(args)}", field="payload"
+            )
+        payload = dict(zip(self.parameters, args, strict=False))
+        for name, value in params.items():
+            if name in payload:
+                raise InvalidInput(f"{self.name} got {name} twice", field=f"payload.{name}")
+            if name not in self.parameters and not self.takes_any:
+                raise InvalidInput(
+                    f"{self.name} has no parameter {name}", field=f"payload.{name}", hint=self._nearest(name)
+                )
+            payload[name] = value
+        for name, parameter in self.parameters.items():
+            if name not in payload and parameter.default is parameter.empty:
+                raise InvalidInput(f"{self.name} needs the parameter {name}", field=f"payload.{name}")
+        return payload
+
+    def _call(self, fields: msgspec.Struct, payload: Mapping[str, Any], ctx: Context | None) -> Callable[[], R]:
+        given = dict(payload) if self.takes_any else {}
+        for name in self.parameters:
+            if (value := getattr(fields, name)) is not UNSET:
+                given[name] = value
+        if self.context_parameter is not None and ctx is not None:
+            given[self.context_parameter] = ctx
+        return functools.partial(self.function, **given)
+
+    def _bad(self, error: Exception) -> BadPayload:
+        return BadPayload(f"the payload does not fit {self.name}: {error}", field="payload")
+
+    @functools.cached_property
+    def _shape(self) -> type[msgspec.Struct]:
+        """The payload as a struct, so that checking and converting all parameters is one call into C.
+
+        Made when it is first needed: annotations may name types that are defined further down in the user's module.
+        """
+        hints = _hints(self.function)
+        fields: list[Any] = []
+        for name, parameter in self.parameters.items():
+            if parameter.default is parameter.empty:
+                fields.append((name, _readable(hints.get(name, Any))))
+            else:
+                fields.append((name, _readable(Union[hints.get(name, Any), UnsetType]), UNSET))  # noqa: UP007 - at run time
+        return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not self.takes_any)
+
+    @functools.cached_property
+    def payload_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that a payload must fit; None when the task takes anything. The server checks submissions by
+        it, as soon as a worker has declared it."""
+        return payload_schema(self.name, self._shape)
+
+    @functools.cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(self._shape)
+
+    def _split(self, params: dict[str, Any]) -> tuple[JobOptions, dict[str, Any]]:
+        taken = SUBMIT_OPTIONS - self.parameters.keys()
+        options: Any = {name: value for name, value in params.items() if name in taken}
+        return options, {name: value for name, value in params.items() if name not in taken}
+
+    def _nearest(self, name: str) -> str | None:
+        near = difflib.get_close_matches(name, [*self.parameters, *SUBMIT_OPTIONS], n=1)
+        if near:
+            return f"did you mean {near[0]}?"
+        return f"use {self.name}.options({name}=...) for options of the job" if name in OPTION_NAMES else None
+
+
+class Submission:
+    """A task together with options of the job that it is to become."""
+
+    def __init__(self, task: Task[Any, Any], options: JobOptions) -> None:
+        self.task = task
+        self._options = options
+
+    def fields(self, *args: Any, **params: Any) -> JobFields:
+        """The fields of the job, as `Client.submit` and `Client.submit_batch` take them."""
+        options = laid_under(self._options, self.task.defaults)
+        return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
+
+    def submit(self, *args: Any, **params: Any) -> Handle:
+        return self.task.app.client.submit(**self.fields(*args, **params))
+
+    async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle:
+        return await self.task.app.async_client.submit(**self.fields(*args, **params))
+
+
+def _checked_name(name: str) -> str:
+    if not name or len(name) > 200 or name in _RESERVED:
+        reserved = " and ".join(map(repr, _RESERVED))
+        raise ValueError(f"{name!r} cannot be a task's name: give one of 1 to 200 characters, other than {reserved}")
+    if name == "<lambda>":
+        raise ValueError('a lambda needs a name: @app.task("name")')
+    return name
+
+
+def _checked_executor(executor: ExecutorName | None) -> ExecutorName | None:
+    if executor not in (None, "process"):
+        raise ValueError(f"executor: {executor!r} is unknown; it is 'process', or left out")
+    return executor
+
+
+def _checked_concurrency(concurrency: int | None) -> int | None:
+    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
+        raise ValueError(f"concurrency: {concurrency!r} must be a whole number, 1 or more")
+    return concurrency
+
+
+def _payload_parameters(task: str, signature: inspect.Signature) -> dict[str, inspect.Parameter]:
+    """The parameters that the payload fills, in order."""
+    context = _context_parameter(signature)
+    found = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise TypeError(f"task {task}: a payload has names, so {parameter} cannot be filled; take it by name")
+        if parameter.kind is not parameter.VAR_KEYWORD and name != context:
+            found[name] = parameter
+    return found
+
+
+def _context_parameter(signature: inspect.Signature) -> str | None:
+    """The parameter annotated Context, else the one named ctx."""
+    for name, parameter in signature.parameters.items():
+        if _is_context(parameter.annotation):
+            return name
+    return "ctx" if "ctx" in signature.parameters else None
+
+
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, str):  # under `from __future__ import annotations`
+        return annotation.removesuffix("| None").strip().rpartition(".")[2] == Context.__name__
+    return annotation is Context or Context in get_args(annotation)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Each parameter's type. One that cannot be looked up (imported for type checkers only) is left out, and the
+    function gets the plain JSON value."""
+    found: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: annotation})
+        with suppress(NameError, AttributeError):
+            found |= get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)
+    return found
+
+
+def _readable(kind: Any) -> Any:
+    """`kind` when msgspec can read it, else Any: the function then gets the plain JSON value."""
+    try:
+        msgspec.json.Decoder(kind)
+    except TypeError:
+        return Any
+    return kind

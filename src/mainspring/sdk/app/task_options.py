@@ -1,0 +1,71 @@
+"""A task's options: checked when it is declared, and laid under those of a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.errors import MainspringError
+from mainspring.sdk.client.job_fields import job_request
+from mainspring.wire.jobs import JobRequest, LimitsIn
+from mainspring.wire.tasks import DeclaredOptions
+
+_OBJECTS = ("retry", "limits", "env", "required_labels")
+
+
+def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> DeclaredOptions | None:
+    """The options as a worker declares them to the server; None when there are none. Raises ValueError naming the one
+    that is wrong."""
+    if not options:
+        return None
+    from mainspring.domain.intake.declaration import plain_options  # 10 ms to import, for those who declare some
+
+    try:
+        declared = plain_options(msgspec.convert(job_request(options), JobRequest))
+    except MainspringError as error:
+        advice = "; ".join(part for part in (error.expected, error.hint) if part)
+        raise ValueError(f"task {task}: {error.field}: {error.detail}" + (f"; {advice}" if advice else "")) from None
+    except msgspec.ValidationError as error:
+        raise ValueError(f"task {task}: {error}") from None
+    if declared is not None and not own_process and (vain := _of_a_process(declared)):
+        raise ValueError(f"task {task}: {vain} has an effect only on process tasks; add executor='process'")
+    return declared
+
+
+def laid_under(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`given`, and `options` where it says nothing; the rule is the server's (domain/intake/task_options.py)."""
+    said = {name: value for name, value in given.items() if value is not None}
+    under = dict(options)
+    if _says_how_often(said):
+        under.pop("retries", None)
+        under["retry"] = {name: value for name, value in _object(under, "retry").items() if name != "max_attempts"}
+        if not under["retry"]:
+            del under["retry"]
+    for name in _OBJECTS:
+        if _object(under, name) and isinstance(said.get(name), Mapping):
+            said[name] = {**under[name], **{key: value for key, value in said[name].items() if value is not None}}
+    return {**under, **said}
+
+
+def _of_a_process(options: DeclaredOptions) -> str | None:
+    """An option that only a task with a process of its own can have: each run of another would fail for it."""
+    limits = options.limits or LimitsIn()
+    named = [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
+    return "env" if options.env else next(iter(named), None)
+
+
+def _says_how_often(said: Mapping[str, Any]) -> bool:
+    return (
+        "retries" in said
+        or "max_retries" in said
+        or _object(said, "retry").get("max_attempts") is not None
+        or str(said.get("delivery")).lower() == "at_most_once"
+    )
+
+
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The object under `name`; an empty one when there is none, or something else, which the server will refuse."""
+    value = fields.get(name)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,436 @@
+"""The two faces of the client: `Client` waits, `AsyncClient` is awaited. They differ only in how they send.
+
+    with Client() as client:
+        handle = client.submit(task="hello", payload={"name": "you"})
+        print(handle.result(timeout=30))
+
+Both find the server and the token by themselves; see `mainspring.sdk.client.connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
+
+import httpx
+
+from mainspring.kernel.addresses import Rota
+from mainspring.kernel.clock import SystemClock
+from mainspring.sdk.client import calls
+from mainspring.sdk.client.connection import Connection, find_connection
+from mainspring.sdk.client.core import (
+    DEFAULT_PATIENCE,
+    Answer,
+    Call,
+    Conversation,
+    NoAnswer,
+    PageT,
+    choose_next,
+    following,
+)
+from mainspring.sdk.client.handle import AsyncHandle, Handle
+from mainspring.sdk.client.job_fields import JobFields, When
+from mainspring.sdk.client.log_stream import BROKE_OFF, LogEvent, LogStream
+from mainspring.wire.jobs import JobView
+from mainspring.wire.runs import RunView
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_CLOCK = SystemClock()
+_SILENCE = 40.0  # a server that streams says something every 15 seconds
+
+
+class _HttpSettings(TypedDict):
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    trust_env: bool
+    verify: ssl.SSLContext | bool
+
+
+class _StreamRequest(TypedDict):
+    method: str
+    url: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+
+
+def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
+    headers = {"accept": "application/json"}
+    if connection.token is not None:
+        headers["authorization"] = f"Bearer {connection.token}"
+    return {
+        "headers": headers,
+        "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
+        # A proxy of the environment has no business between us and a server on this machine.
+        "trust_env": not connection.loopback,
+        "verify": _trusted(connection),
+    }
+
+
+def _trusted(connection: Connection) -> ssl.SSLContext | bool:
+    """Which certificates to believe: those that httpx does, or none where no address asks for TLS. Reading all of them
+    is 25 ms of CPU, a tenth of a command on this machine."""
+    if any(address.startswith("https:") for address in connection.addresses):
+        return True
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _request(http: httpx.Client | httpx.AsyncClient, address: str, call: Call[Any]) -> httpx.Request:
+    headers = dict(call.headers)
+    if call.body is not None:
+        headers["content-type"] = "application/json"
+    url = address + call.path
+    return http.build_request(call.method, url, params=call.params or None, content=call.body, headers=headers)
+
+
+def _stream_request(address: str, call: Call[Any]) -> _StreamRequest:
+    return {
+        "method": call.method,
+        "url": address + call.path,
+        "params": dict(call.params),
+        "headers": dict(call.headers),
+        "timeout": httpx.Timeout(_SILENCE, connect=5.0),
+    }
+
+
+def _answer(response: httpx.Response) -> Answer:
+    return Answer(response.status_code, response.content, response.headers)
+
+
+def _no_answer(error: httpx.TransportError) -> NoAnswer:
+    return NoAnswer(str(error) or type(error).__name__, reached=not isinstance(error, _NEVER_REACHED))
+
+
+def _blocking(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    @wraps(build)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.send(build(*args, **kwargs))
+
+    _show_self(method)
+    return method
+
+
+def _awaited(build: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.send(build(*args, **kwargs))
+
+    _show_self(method)
+    return method
+
+
+def _show_self(method: Any) -> None:
+    """Give the method its true signature: `wraps` alone would let help() drop the first real parameter."""
+    signature = inspect.signature(method)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
+
+
+class Client:
+    """A client that waits for its answers. Threads may share one.
+
+    `patience` is how many seconds a call may spend on being sent again while the server is away. `url` may name several
+    servers, with commas: the next one is asked when one is away.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        data: str | Path | None = None,
+        patience: float = DEFAULT_PATIENCE,
+        timeout: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.patience = patience
+        self._rota = Rota(self.connection.addresses)
+        self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
+
+    def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        """Send a call of `mainspring.sdk.client.calls` and give its result."""
+        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        while True:
+            address = self._rota.current
+            outcome = self._send_once(address, call)
+            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            if pause is None:
+                return talk.result()
+            time.sleep(pause)
+
+    def pages(self, call: Call[PageT]) -> Iterator[PageT]:
+        """All pages from the one that `call` asks for."""
+        following_call: Call[PageT] | None = call
+        while following_call is not None:
+            page = self.send(following_call)
+            yield page
+            following_call = following(following_call, page)
+
+    def submit(self, **fields: Unpack[JobFields]) -> Handle:
+        """Create a job; see `calls.submit`."""
+        return self.handle(self.send(calls.submit(**fields)).job_id)
+
+    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
+        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
+
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+        """A handle on a job, or on one run of it; nothing is sent."""
+        return Handle(self, job_id, run_id)
+
+    def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> Iterator[JobView]:
+        """Every job that `jobs` would list, page after page."""
+        for page in self.pages(calls.jobs(**filters)):
+            yield from page.jobs
+
+    def all_runs(self, **filters: Unpack[calls.RunFilters]) -> Iterator[RunView]:
+        """Every run that `runs` would list, page after page."""
+        for page in self.pages(calls.runs(**filters)):
+            yield from page.runs
+
+    def follow_logs(self, run_id: str, attempt: int | None = None) -> Iterator[str]:
+        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        for event in self.log_events(run_id, attempt):
+            if event.text:
+                yield event.text
+
+    def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
+        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
+        opened again, for as long as `patience` allows, and goes on where it was."""
+        stream = self._log_stream(run_id, attempt)
+        while not stream.ended:
+            address = self._rota.current
+            outcome: Answer | NoAnswer = BROKE_OFF
+            try:
+                with self._http.stream(**_stream_request(address, stream.call())) as response:
+                    if response.is_success:
+                        for data in response.iter_bytes():
+                            yield from stream.feed(data)
+                    else:
+                        response.read()
+                        outcome = _answer(response)
+            except httpx.TransportError as error:
+                outcome = _no_answer(error)
+            if not stream.ended:
+                elsewhere = choose_next(self._rota, address, outcome)
+                time.sleep(stream.pause(outcome, elsewhere=elsewhere))
+
+    submit_batch = _blocking(calls.submit_batch)
+    job = _blocking(calls.job)
+    jobs = _blocking(calls.jobs)
+    job_status = _blocking(calls.job_status)
+    job_runs = _blocking(calls.job_runs)
+    upcoming = _blocking(calls.upcoming)
+    missed = _blocking(calls.missed)
+    update_job = _blocking(calls.update_job)
+    cancel_job = _blocking(calls.cancel_job)
+    pause = _blocking(calls.pause)
+    resume = _blocking(calls.resume)
+    run_now = _blocking(calls.run_now)
+    run = _blocking(calls.run)
+    runs = _blocking(calls.runs)
+    cancel_run = _blocking(calls.cancel_run)
+    retry_run = _blocking(calls.retry_run)
+    timeline = _blocking(calls.timeline)
+    why = _blocking(calls.why)
+    logs = _blocking(calls.logs)
+    queues = _blocking(calls.queues)
+    queue = _blocking(calls.queue)
+    tasks = _blocking(calls.tasks)
+    workers = _blocking(calls.workers)
+    worker = _blocking(calls.worker)
+    drain_worker = _blocking(calls.drain_worker)
+    dead_letters = _blocking(calls.dead_letters)
+    dead_letter = _blocking(calls.dead_letter)
+    replay = _blocking(calls.replay)
+    replay_dead_letters = _blocking(calls.replay_dead_letters)
+    discard = _blocking(calls.discard)
+    discard_dead_letters = _blocking(calls.discard_dead_letters)
+    tenants = _blocking(calls.tenants)
+    add_tenant = _blocking(calls.add_tenant)
+    tokens = _blocking(calls.tokens)
+    add_token = _blocking(calls.add_token)
+    revoke_token = _blocking(calls.revoke_token)
+    health = _blocking(calls.health)
+    readiness = _blocking(calls.readiness)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
+
+    def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
+        try:
+            return _answer(self._http.send(_request(self._http, address, call)))
+        except httpx.TransportError as error:
+            return _no_answer(error)
+
+
+class AsyncClient:
+    """A client that is awaited; otherwise the same as `Client`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        data: str | Path | None = None,
+        patience: float = DEFAULT_PATIENCE,
+        timeout: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.patience = patience
+        self._rota = Rota(self.connection.addresses)
+        self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
+
+    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
+        """Send a call of `mainspring.sdk.client.calls` and give its result."""
+        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        while True:
+            address = self._rota.current
+            outcome = await self._send_once(address, call)
+            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            if pause is None:
+                return talk.result()
+            await asyncio.sleep(pause)
+
+    async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
+        """All pages from the one that `call` asks for."""
+        following_call: Call[PageT] | None = call
+        while following_call is not None:
+            page = await self.send(following_call)
+            yield page
+            following_call = following(following_call, page)
+
+    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
+        """Create a job; see `calls.submit`."""
+        return self.handle((await self.send(calls.submit(**fields))).job_id)
+
+    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
+        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
+
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+        """A handle on a job, or on one run of it; nothing is sent."""
+        return AsyncHandle(self, job_id, run_id)
+
+    async def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> AsyncIterator[JobView]:
+        """Every job that `jobs` would list, page after page."""
+        async for page in self.pages(calls.jobs(**filters)):
+            for job in page.jobs:
+                yield job
+
+    async def all_runs(self, **filters: Unpack[calls.RunFilters]) -> AsyncIterator[RunView]:
+        """Every run that `runs` would list, page after page."""
+        async for page in self.pages(calls.runs(**filters)):
+            for run in page.runs:
+                yield run
+
+    async def follow_logs(self, run_id: str, attempt: int | None = None) -> AsyncIterator[str]:
+        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        async for event in self.log_events(run_id, attempt):
+            if event.text:
+                yield event.text
+
+    async def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
+        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
+        opened again, for as long as `patience` allows, and goes on where it was."""
+        stream = self._log_stream(run_id, attempt)
+        while not stream.ended:
+            address = self._rota.current
+            outcome: Answer | NoAnswer = BROKE_OFF
+            try:
+                async with self._http.stream(**_stream_request(address, stream.call())) as response:
+                    if response.is_success:
+                        async for data in response.aiter_bytes():
+                            for event in stream.feed(data):
+                                yield event
+                    else:
+                        await response.aread()
+                        outcome = _answer(response)
+            except httpx.TransportError as error:
+                outcome = _no_answer(error)
+            if not stream.ended:
+                elsewhere = choose_next(self._rota, address, outcome)
+                await asyncio.sleep(stream.pause(outcome, elsewhere=elsewhere))
+
+    submit_batch = _awaited(calls.submit_batch)
+    job = _awaited(calls.job)
+    jobs = _awaited(calls.jobs)
+    job_status = _awaited(calls.job_status)
+    job_runs = _awaited(calls.job_runs)
+    upcoming = _awaited(calls.upcoming)
+    missed = _awaited(calls.missed)
+    update_job = _awaited(calls.update_job)
+    cancel_job = _awaited(calls.cancel_job)
+    pause = _awaited(calls.pause)
+    resume = _awaited(calls.resume)
+    run_now = _awaited(calls.run_now)
+    run = _awaited(calls.run)
+    runs = _awaited(calls.runs)
+    cancel_run = _awaited(calls.cancel_run)
+    retry_run = _awaited(calls.retry_run)
+    timeline = _awaited(calls.timeline)
+    why = _awaited(calls.why)
+    logs = _awaited(calls.logs)
+    queues = _awaited(calls.queues)
+    queue = _awaited(calls.queue)
+    tasks = _awaited(calls.tasks)
+    workers = _awaited(calls.workers)
+    worker = _awaited(calls.worker)
+    drain_worker = _awaited(calls.drain_worker)
+    dead_letters = _awaited(calls.dead_letters)
+    dead_letter = _awaited(calls.dead_letter)
+    replay = _awaited(calls.replay)
+    replay_dead_letters = _awaited(calls.replay_dead_letters)
+    discard = _awaited(calls.discard)
+    discard_dead_letters = _awaited(calls.discard_dead_letters)
+    tenants = _awaited(calls.tenants)
+    add_tenant = _awaited(calls.add_tenant)
+    tokens = _awaited(calls.tokens)
+    add_token = _awaited(calls.add_token)
+    revoke_token = _awaited(calls.revoke_token)
+    health = _awaited(calls.health)
+    readiness = _awaited(calls.readiness)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
+
+    async def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
+        try:
+            return _answer(await self._http.send(_request(self._http, address, call)))
+        except httpx.TransportError as error:
+            return _no_answer(error)
+
+
+def _least(own: float, asked: float | None) -> float:
+    return own if asked is None else min(own, asked)

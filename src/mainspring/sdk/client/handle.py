@@ -1,0 +1,189 @@
+"""A handle on a job: ask how it stands, or wait for its result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mainspring.domain.durations import format_duration
+from mainspring.domain.transitions import ENDED
+from mainspring.domain.transitions import JobStatus as JobState
+from mainspring.kernel.clock import Clock, SystemClock
+from mainspring.sdk.client import calls
+from mainspring.sdk.errors import RunFailed
+from mainspring.wire.runs import JobStatus, RunView
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import AsyncClient, Client
+
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 0.5
+Seen = Callable[[JobStatus], None]
+ENDED_NAMES = frozenset(state.name for state in ENDED)
+
+
+class Watch:
+    """The manners of waiting for a run's end, without the waiting: when to look again, and when to give up."""
+
+    def __init__(self, job_id: str, timeout: float | None, clock: Clock, seen: Seen | None = None) -> None:
+        self._job_id = job_id
+        self._seen = seen
+        self._timeout = timeout
+        self._clock = clock
+        self._deadline = float("inf") if timeout is None else clock.monotonic() + timeout
+        self._pause = FIRST_PAUSE
+
+    def ended(self, status: JobStatus) -> RunView | None:
+        """The run, once it has ended. Raises TimeoutError when the time is up, RunFailed when no run will come."""
+        if self._seen is not None:
+            self._seen(status)
+        run = status.latest_run
+        if run is not None and run.status in ENDED_NAMES:
+            return run
+        if run is None and status.status == JobState.CANCELLED:
+            raise RunFailed(f"job {self._job_id} was cancelled before it ran", status=status.status)
+        if self.left() <= 0:
+            raise TimeoutError(self._still(status))
+        return None
+
+    def left(self) -> float:
+        """Seconds until the time is up."""
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def pause(self) -> float:
+        """Seconds to wait before the next look: 20 ms at first, at most half a second."""
+        pause = min(self._pause, self.left())
+        self._pause = min(LONGEST_PAUSE, self._pause * 1.5)
+        return pause
+
+    def _still(self, status: JobStatus) -> str:
+        run = status.latest_run
+        state = status.status if run is None else run.status
+        reason = f" ({run.reason})" if run is not None and run.reason else ""
+        return f"job {self._job_id} is still {state}{reason} after {format_duration(self._timeout or 0)}"
+
+
+def result_of(run: RunView) -> Any:
+    """What the run returned; raises RunFailed when it did not succeed."""
+    if run.status == "SUCCESS":
+        return run.result
+    detail = run.error_message or run.reason or f"the run ended as {run.status}"
+    raise RunFailed(detail, status=run.status, run=run)
+
+
+def state_of(status: JobStatus) -> str:
+    """The latest run's state, or the job's own while it has not run."""
+    return status.status if status.latest_run is None else status.latest_run.status
+
+
+def run_id_of(status: JobStatus) -> str | None:
+    """The latest run's id, if there is a run."""
+    return None if status.latest_run is None else status.latest_run.run_id
+
+
+class _Handle:
+    def __init__(self, job_id: str, run_id: str | None) -> None:
+        self.job_id = job_id
+        self.run_id = run_id
+
+    def __repr__(self) -> str:
+        run = f", run_id={self.run_id!r}" if self.run_id else ""
+        return f"{type(self).__name__}({self.job_id!r}{run})"
+
+    def _watch(self, timeout: float | None, seen: Seen | None) -> Watch:
+        return Watch(self.job_id, timeout, SystemClock(), seen)
+
+    def _as_status(self, run: RunView) -> JobStatus:
+        return JobStatus(job_id=self.job_id, status=JobState.SCHEDULED, latest_run=run)
+
+
+class Handle(_Handle):
+    """A job that was submitted, or one run of it when `run_id` is set."""
+
+    def __init__(self, client: Client, job_id: str, run_id: str | None = None) -> None:
+        super().__init__(job_id, run_id)
+        self._client = client
+
+    def status(self) -> str:
+        """The latest run's state, or the job's own while it has not run."""
+        return state_of(self.look())
+
+    def run(self) -> RunView | None:
+        """The latest run, or None while there is none."""
+        return self.look().latest_run
+
+    def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
+        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        watch = self._watch(timeout, seen)
+        while (run := watch.ended(self.look(patience=watch.left()))) is None:
+            time.sleep(watch.pause())
+        return run
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        return result_of(self.wait(timeout))
+
+    def logs(self, attempt: int | None = None) -> str:
+        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        run_id = self.run_id or run_id_of(self.look())
+        return "" if run_id is None else self._client.logs(run_id, attempt)
+
+    def cancel(self) -> None:
+        """Cancel the run, or the whole job when this is a handle on a job."""
+        if self.run_id is not None:
+            self._client.cancel_run(self.run_id)
+        else:
+            self._client.cancel_job(self.job_id)
+
+    def look(self, *, patience: float | None = None) -> JobStatus:
+        """The job's status with its latest run (this handle's own run when it is on one)."""
+        if self.run_id is not None:
+            return self._as_status(self._client.send(calls.run(self.run_id), patience=patience))
+        return self._client.send(calls.job_status(self.job_id), patience=patience)
+
+
+class AsyncHandle(_Handle):
+    """The same as `Handle`, awaited."""
+
+    def __init__(self, client: AsyncClient, job_id: str, run_id: str | None = None) -> None:
+        super().__init__(job_id, run_id)
+        self._client = client
+
+    async def status(self) -> str:
+        """The latest run's state, or the job's own while it has not run."""
+        return state_of(await self.look())
+
+    async def run(self) -> RunView | None:
+        """The latest run, or None while there is none."""
+        return (await self.look()).latest_run
+
+    async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
+        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        watch = self._watch(timeout, seen)
+        while (run := watch.ended(await self.look(patience=watch.left()))) is None:  # noqa: ASYNC110 - no Event over HTTP
+            await asyncio.sleep(watch.pause())
+        return run
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        return result_of(await self.wait(timeout))
+
+    async def logs(self, attempt: int | None = None) -> str:
+        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        run_id = self.run_id or run_id_of(await self.look())
+        return "" if run_id is None else await self._client.logs(run_id, attempt)
+
+    async def cancel(self) -> None:
+        """Cancel the run, or the whole job when this is a handle on a job."""
+        if self.run_id is not None:
+            await self._client.cancel_run(self.run_id)
+        else:
+            await self._client.cancel_job(self.job_id)
+
+    async def look(self, *, patience: float | None = None) -> JobStatus:
+        """The job's status with its latest run (this handle's own run when it is on one)."""
+        if self.run_id is not None:
+            return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience))
+        return await self._client.send(calls.job_status(self.job_id), patience=patience)

@@ -1,0 +1,117 @@
+"""The fields of a job as Python writes them, and the request that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.sdk.app.context import rfc3339
+
+When = str | datetime
+Duration = str | float | timedelta
+_WAYS_TO_SAY_WHEN = ("schedule", "at", "every", "cron", "schedule_time", "cron_expression")
+
+
+class _Settings(TypedDict, total=False):
+    """What may be chosen for a job and changed later."""
+
+    at: When | None
+    every: Duration | None
+    cron: str | None
+    timezone: str | None
+    schedule: str | Mapping[str, Any] | None
+    name: str | None
+    queue: str | None
+    priority: str | int | None
+    timeout: Duration | None
+    run_timeout: Duration | None
+    kill_grace: Duration | None
+    env: Mapping[str, str] | None
+    limits: Mapping[str, Any] | None
+    sandbox: str | None
+    required_labels: Mapping[str, str] | None
+    retries: int | None
+    retry: Mapping[str, Any] | None
+    misfire: Mapping[str, Any] | None
+    overlap: str | None
+    delivery: str | None
+    owner: str | None
+    description: str | None
+    labels: Mapping[str, str] | None
+
+
+class _Substance(TypedDict, total=False):
+    """What runs, and the short forms of the HTTP request."""
+
+    task: str | None
+    job_type: str | None
+    command: str | Sequence[str] | None
+    http: Mapping[str, Any] | None
+    payload: Any
+    schedule_type: str | None
+    schedule_time: When | None
+    cron_expression: str | None
+    max_retries: int | None
+
+
+class JobOptions(_Settings, total=False):
+    """How and when a task's job runs: everything but the task and its payload."""
+
+    job_id: str | None
+    idempotency_key: str | None
+
+
+class JobFields(JobOptions, _Substance, total=False):
+    """All that `POST /v1/jobs` takes; `at`, `every` and `cron` are short for `schedule`."""
+
+
+class JobChanges(_Settings, _Substance, total=False):
+    """What `PATCH /v1/jobs/{id}` takes: any subset. None takes a field back to its default."""
+
+
+OPTION_NAMES = frozenset(JobOptions.__annotations__)
+
+
+def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The body for a new job: what is None is left out, and `at`, `every`, `cron` become `schedule`."""
+    return _with_schedule({name: _plain(value, name) for name, value in fields.items() if value is not None})
+
+
+def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The body for a change: None is kept (as null) except for the ways to say when."""
+    kept = {name: value for name, value in changes.items() if value is not None or name not in _WAYS_TO_SAY_WHEN}
+    return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
+
+
+def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
+    given = [way for way in _WAYS_TO_SAY_WHEN if way in body]
+    if len(given) > 1:
+        raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
+    for way in ("at", "every", "cron"):
+        if way in body:
+            body["schedule"] = {way: body.pop(way)}
+            if body.get("timezone") is not None:
+                body["schedule"]["timezone"] = body.pop("timezone")
+    return body
+
+
+def _plain(value: Any, field: str) -> Any:
+    """Times and durations as the server reads them. The payload is left alone: it is the task's."""
+    if field == "payload":
+        return value
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidInput(
+                f"{value} has no time zone",
+                code="missing_timezone",
+                field=field,
+                hint="use datetime.now(UTC) or .astimezone()",
+            )
+        return rfc3339(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {name: _plain(inner, f"{field}.{name}") for name, inner in value.items()}
+    return value

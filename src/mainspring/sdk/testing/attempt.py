@@ -1,0 +1,134 @@
+"""One try of a task, inside the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Coroutine, Generator
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from mainspring.kernel.config import MAX_RESULT_BYTES
+from mainspring.sdk.app.context import Context
+from mainspring.sdk.app.task import Task
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry
+from mainspring.sdk.testing.records import BoxRun
+from mainspring.wire.execution import Cause
+
+T = TypeVar("T")
+Steps = Generator[Coroutine[Any, Any, Any], Any, T]
+"""Work that yields what is to be awaited, so that a plain test and an async one can both drive it."""
+
+# Not all of BaseException: a test that is interrupted, or calls pytest.fail in a task, is to end.
+_A_TASKS_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
+
+
+class Failure(NamedTuple):
+    """Why a try failed, as `after_failure` wants to know it."""
+
+    error: str
+    wanted: bool = True
+    retry_after: float | None = None
+    cause: Cause | None = None
+    exception: BaseException | None = None
+
+
+class RunChannel:
+    """Keeps what a task says through its context."""
+
+    def __init__(self, run: BoxRun) -> None:
+        self._run = run
+
+    def progress(self, fraction: float | None, message: str | None) -> None:
+        self._run.progress = (fraction, message)
+
+    def log(self, text: str) -> None:
+        self._run.logs.append(text.removesuffix("\n"))
+
+
+def tried(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
+    """Call the task for `run`; sets its result, or gives what went wrong."""
+    context = run.context = Context(
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        scheduled_for=run.scheduled_for,
+        task=run.task,
+        name=run.definition.name,
+        _channel=RunChannel(run),
+    )
+    failure: Failure | None = None
+    is_async = inspect.iscoroutinefunction(task.function)
+    try:
+        result = task.bind_json((run.definition.payload or "").encode(), context)()
+        if inspect.iscoroutine(result):
+            if not is_async:
+                result.close()
+                raise GiveUp("the task returned a coroutine; declare it with async def")
+            result = yield result
+        run.result = _as_json(result)
+    except _A_TASKS_ERRORS as error:
+        failure = failure_of(error)
+    yield from _cleaned_up(context, run, is_async=is_async)
+    run.context = None
+    return failure
+
+
+def _cleaned_up(context: Context, run: BoxRun, *, is_async: bool) -> Steps[None]:
+    for clean_up in context.take_cleanups():
+        try:
+            done = clean_up()
+            if inspect.iscoroutine(done) and not is_async:
+                done.close()
+                run.logs.append("a clean-up is a coroutine function, which only an async task can have")
+            elif inspect.iscoroutine(done):
+                yield done
+        except _A_TASKS_ERRORS as error:
+            run.logs.append(f"a clean-up failed: {_headline(error)}")
+
+
+def _as_json(result: object) -> Any:
+    """The result as a client would get it."""
+    if result is None:
+        return None
+    try:
+        data = msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise GiveUp(f"the result cannot be kept as JSON: {error}") from error
+    if len(data) > MAX_RESULT_BYTES:
+        raise GiveUp(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept")
+    return msgspec.json.decode(data)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What a worker would report of a try that raised `error`."""
+    match error:
+        case BadPayload():
+            return Failure(error.detail, wanted=False, exception=error)
+        case GiveUp():
+            return Failure(_headline(error), wanted=False, exception=error)
+        case Retry():
+            after = None if error.after is None else max(0.0, error.after)
+            return Failure(_headline(error), retry_after=after, exception=error)
+        case _:
+            return Failure(_headline(error), cause=_cause(error), exception=error)
+
+
+def _headline(error: BaseException) -> str:
+    if isinstance(error, Retry | GiveUp):
+        otherwise = "the task asked to be tried again" if isinstance(error, Retry) else "the task gave up"
+        return f"{type(error).__name__}: {str(error) or otherwise}"
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
+def _cause(error: BaseException) -> Cause:
+    """The error's class and its bases, by their short and their full names: what retry rules go by."""
+    names: list[str] = []
+    for kind in type(error).__mro__:
+        if kind not in (object, BaseException):
+            names.append(kind.__name__)
+            if kind.__module__ != "builtins":
+                names.append(f"{kind.__module__}.{kind.__qualname__}")
+    return Cause(errors=list(dict.fromkeys(names)))

@@ -1,0 +1,226 @@
+"""The desk of a box where jobs are submitted, looked at and changed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, VersionMismatch
+from mainspring.domain.intake.declaration import Declaration, amended, defined
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.transitions import JobStatus as JobState
+from mainspring.sdk.client.core import Call
+from mainspring.sdk.testing.counter import Route, asked_for, body_of, page_of
+from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.records import BoxJob
+from mainspring.sdk.testing.views import job_view, run_view
+from mainspring.wire.jobs import (
+    BatchCreated,
+    JobCreated,
+    JobList,
+    JobPatch,
+    JobRequest,
+    JobView,
+    MissedRange,
+    RunNowAccepted,
+    Upcoming,
+)
+from mainspring.wire.runs import JobStatus, RunView
+
+_YET_TO_FIRE = (JobState.SCHEDULED, JobState.PAUSED)
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[JobRequest]
+
+
+class JobDesk:
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+        self._engine = engine
+        self._known = known
+        self._keys: dict[str, tuple[Any, str]] = {}
+
+    def routes(self) -> dict[str, Route]:
+        return {
+            "POST jobs": self._submit,
+            "POST jobs:batch": self._submit_batch,
+            "GET jobs": self._jobs,
+            "GET jobs/{}": lambda job_id, _: job_view(self._job(job_id)),
+            "PATCH jobs/{}": self._update,
+            "DELETE jobs/{}": self._cancel,
+            "POST jobs/{}:pause": self._pause,
+            "POST jobs/{}:resume": self._resume,
+            "POST jobs/{}:runNow": self._run_now,
+            "GET jobs/{}/status": self._status,
+            "GET jobs/{}/runs": self._runs,
+            "GET jobs/{}/upcoming": self._upcoming,
+            "GET jobs/{}/missed": self._missed,
+        }
+
+    # -- submit
+
+    def _submit(self, _: str, call: Call[Any]) -> JobCreated:
+        request = body_of(call, JobRequest)
+        return JobCreated(self._add(request, self._defined(request)))
+
+    def _submit_batch(self, _: str, call: Call[Any]) -> BatchCreated:
+        requests = body_of(call, _Batch).jobs
+        definitions, problems = [], []
+        for index, request in enumerate(requests):
+            try:
+                definitions.append(self._defined(request))
+            except MainspringError as error:
+                problems.append(error.as_field_problem(index))
+        if problems:
+            raise InvalidBatch(problems)
+        job_ids = [self._add(request, item) for request, item in zip(requests, definitions, strict=True)]
+        return BatchCreated(len(job_ids), job_ids)
+
+    def _defined(self, request: JobRequest) -> JobDefinition:
+        return defined(request, self._engine.now, self._known)
+
+    def _add(self, request: JobRequest, definition: JobDefinition) -> str:
+        key = definition.idempotency_key
+        said = None if key is None else msgspec.json.decode(msgspec.json.encode(request))
+        if key is not None and key in self._keys:
+            before, job_id = self._keys[key]
+            if before != said:
+                raise Conflict(
+                    f"the idempotency key {key!r} was used with another body",
+                    code="idempotency_key_reused",
+                    field="idempotency_key",
+                    hint="send the same body, or a new key",
+                )
+            return job_id
+        if definition.job_id in self._engine.jobs:
+            raise Conflict(
+                f"a job called {definition.job_id!r} exists already",
+                code="job_exists",
+                field="job_id",
+                hint="change it with update_job, or choose another job_id",
+            )
+        job = self._engine.add(definition)
+        if key is not None:
+            self._keys[key] = (said, job.job_id)
+        return job.job_id
+
+    # -- look
+
+    def _jobs(self, _: str, call: Call[Any]) -> JobList:
+        asked = dict(call.params)
+        wanted: Any = (asked["status"].upper(),) if "status" in asked else _YET_TO_FIRE
+        text, label = asked.get("q", "").lower(), asked.get("label", "").replace("=", ":", 1)
+        found = []
+        for job in reversed(self._engine.jobs.values()):
+            item, labels = job.definition, job.definition.spec.labels or {}
+            if (
+                job.status in wanted
+                and asked_for(call, queue=item.queue, owner=item.spec.owner)
+                and text in (item.name or item.task).lower()
+                and (not label or label in [f"{name}:{value}" for name, value in labels.items()])
+            ):
+                found.append(job)
+        page, following = page_of(found, call)
+        return JobList([job_view(job) for job in page], following)
+
+    def _status(self, job_id: str, _: Call[Any]) -> JobStatus:
+        job = self._job(job_id)
+        latest = job.latest_run
+        return JobStatus(job_id, job.status.value, None if latest is None else run_view(latest))
+
+    def _runs(self, job_id: str, _: Call[Any]) -> list[RunView]:
+        return [run_view(run) for run in reversed(self._job(job_id).runs)]
+
+    def _upcoming(self, job_id: str, call: Call[Any]) -> Upcoming:
+        job = self._job(job_id)
+        schedule, moment = job.definition.schedule, job.next_fire
+        if job.status is JobState.PAUSED and job.paused_from is not None:
+            late = schedule.recurring and job.paused_from <= self._engine.now
+            moment = next_fire(schedule, self._engine.now) if late else job.paused_from
+        if moment is None:
+            return Upcoming(job_id, [])
+        return Upcoming(job_id, [moment, *islice(fires(schedule, moment), int(dict(call.params).get("n", 20)) - 1)])
+
+    def _missed(self, job_id: str, _: Call[Any]) -> list[MissedRange]:
+        gaps = reversed(self._job(job_id).missed)
+        return [MissedRange(gap.first, gap.last, gap.count, gap.reason, noted) for gap, noted in gaps]
+
+    # -- change
+
+    def _update(self, job_id: str, call: Call[Any]) -> JobView:
+        job, now = self._unfired(job_id, "changed"), self._engine.now
+        version = dict(call.headers).get("If-Match", "").strip('"')
+        if version and int(version) != job.version:
+            raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
+        changed = amended(job.definition, body_of(call, JobPatch), now, self._known)
+        schedule = anchored(changed.schedule, now)
+        if schedule != job.definition.schedule:
+            after = now if job.last_fired_for is None else max(now, job.last_fired_for)
+            first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
+            if job.status is JobState.PAUSED:
+                job.paused_from = first
+            else:
+                job.status = JobState.SCHEDULED
+                self._engine.arm(job, first)
+        job.definition = msgspec.structs.replace(changed, schedule=schedule)
+        return self._touched(job)
+
+    def _cancel(self, job_id: str, _: Call[Any]) -> JobView:
+        job = self._job(job_id)
+        self._engine.arm(job, None)
+        for run in job.runs:
+            if run.live:
+                self._engine.cancel(run)
+        if job.status is not JobState.COMPLETED:
+            job.status = JobState.CANCELLED
+        return self._touched(job)
+
+    def _pause(self, job_id: str, _: Call[Any]) -> JobView:
+        job = self._unfired(job_id, "paused")
+        if job.status is JobState.SCHEDULED:
+            job.paused_from, job.status = job.next_fire, JobState.PAUSED
+            self._engine.arm(job, None)
+        elif job.status is not JobState.PAUSED:
+            raise Conflict(f"job {job_id!r} is {job.status} and cannot become PAUSED", code="wrong_status")
+        return self._touched(job)
+
+    def _resume(self, job_id: str, _: Call[Any]) -> JobView:
+        job = self._unfired(job_id, "resumed")
+        if job.status is JobState.PAUSED:
+            self._engine.resume(job)
+        elif job.status is not JobState.SCHEDULED:
+            raise Conflict(f"job {job_id!r} is {job.status}, not PAUSED", code="not_paused")
+        return self._touched(job)
+
+    def _run_now(self, job_id: str, _: Call[Any]) -> RunNowAccepted:
+        job = self._unfired(job_id, "run again")
+        if job.status is JobState.CANCELLED:
+            raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
+        run = self._engine.fire_for(job, self._engine.now, f"manual:{len(job.runs)}")
+        return RunNowAccepted(run.run_id, job_id)
+
+    # -- inside
+
+    def _job(self, job_id: str) -> BoxJob:
+        if job_id not in self._engine.jobs:
+            raise NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
+        return self._engine.jobs[job_id]
+
+    def _unfired(self, job_id: str, what: str) -> BoxJob:
+        """The job, unless it was to run once and has."""
+        job = self._job(job_id)
+        if job.definition.schedule.one_time and job.last_fired_for is not None:
+            raise Conflict(
+                f"job {job_id!r} was to run once and has fired; it cannot be {what}",
+                code="already_fired",
+                hint="submit a new job",
+            )
+        return job
+
+    def _touched(self, job: BoxJob) -> JobView:
+        job.version += 1
+        job.updated_at = self._engine.now
+        return job_view(job)

@@ -1,0 +1,127 @@
+"""The desk of a box for runs and dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.domain.errors import Conflict, NotFound
+from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.request import amend, parse_time
+from mainspring.domain.job import Overlap
+from mainspring.domain.transitions import JobStatus as JobState
+from mainspring.domain.transitions import RunState
+from mainspring.sdk.client.core import Call
+from mainspring.sdk.testing.counter import Route, asked_for, body_of, page_of
+from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.records import BoxRun
+from mainspring.sdk.testing.views import dead_letter_view, run_view
+from mainspring.wire.jobs import JobPatch
+from mainspring.wire.runs import DeadLetterList, Discarded, ReplayRequest, RunList, RunView, Why
+
+_ALIASES = {
+    "PENDING": (RunState.SCHEDULED, RunState.QUEUED),
+    "COMPLETED": (RunState.SUCCESS,),
+}
+
+
+class RunDesk:
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+        self._engine = engine
+        self._known = known
+
+    def routes(self) -> dict[str, Route]:
+        return {
+            "GET runs": self._runs,
+            "GET runs/{}": lambda run_id, _: run_view(self._run(run_id)),
+            "GET runs/{}/why": self._why,
+            "GET runs/{}/logs": self._logs,
+            "POST runs/{}:cancel": self._cancel,
+            "POST runs/{}:retry": self._retry,
+            "GET dead-letters": self._dead_letters,
+            "GET dead-letters/{}": lambda run_id, _: dead_letter_view(self._dead(run_id)),
+            "POST dead-letters/{}:replay": lambda run_id, call: self._again(self._dead(run_id), call),
+            "POST dead-letters/{}:discard": self._discard,
+        }
+
+    def _runs(self, _: str, call: Call[Any]) -> RunList:
+        asked = dict(call.params)
+        states = _ALIASES.get(asked.get("status", "").upper(), (asked.get("status", "").upper(),))
+        since, until = (parse_time(asked[name], name) if name in asked else None for name in ("since", "until"))
+        found = [
+            run
+            for run in reversed(self._engine.runs.values())
+            if ("status" not in asked or run.status in states)
+            and asked_for(call, job=run.job_id, task=run.task, queue=run.definition.queue)
+            and asked.get("error", "").lower() in (run.error or "").lower()
+            and (since is None or run.scheduled_for >= since)
+            and (until is None or run.scheduled_for < until)
+        ]
+        page, following = page_of(found, call)
+        return RunList([run_view(run) for run in page], following)
+
+    def _why(self, run_id: str, _: Call[Any]) -> Why:
+        run = self._run(run_id)
+        if run.live:
+            return Why(run_id, run.status, f"It waits: {run.reason or 'the box has not come to it yet'}.")
+        return Why(run_id, run.status, f"It ended {run.status}: {run.reason or 'no reason was recorded'}.")
+
+    def _cancel(self, run_id: str, _: Call[Any]) -> RunView:
+        run = self._run(run_id)
+        if run.live:
+            self._engine.cancel(run)
+        elif run.status is not RunState.CANCELLED:
+            raise Conflict(f"run {run_id} has ended with {run.status}", code="run_ended")
+        return run_view(run)
+
+    def _dead_letters(self, _: str, call: Call[Any]) -> DeadLetterList:
+        found = [run for run in reversed(self._engine.dead.values()) if asked_for(call, job=run.job_id, task=run.task)]
+        page, following = page_of(found, call)
+        return DeadLetterList([dead_letter_view(run) for run in page], following)
+
+    def _discard(self, run_id: str, _: Call[Any]) -> Discarded:
+        del self._engine.dead[self._dead(run_id).run_id]
+        return Discarded(1)
+
+    def _retry(self, run_id: str, call: Call[Any]) -> RunView:
+        run = self._run(run_id)
+        if run.live:
+            raise Conflict(f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait")
+        if run.status is RunState.SUCCESS:
+            raise Conflict(f"run {run_id} has succeeded", code="run_succeeded", hint="run its job, or submit a new one")
+        return self._again(run, call)
+
+    def _again(self, run: BoxRun, call: Call[Any]) -> RunView:
+        """The run once more, under the rules of the server: once at most, and as far as its job allows it."""
+        self._check_not_replayed(run.run_id)
+        job = self._engine.jobs[run.job_id]
+        if not job.definition.schedule.one_time:
+            if job.status is JobState.CANCELLED:
+                raise Conflict(f"run {run.run_id} cannot be repeated: its job is CANCELLED", code="job_cancelled")
+            if job.live and job.definition.overlap is Overlap.SKIP:
+                raise Conflict(f"run {run.run_id} cannot be repeated: a run of its job is alive", code="overlap")
+        definition, given = run.definition, body_of(call, ReplayRequest)
+        if memoryview(given.payload):
+            definition = amend(definition, JobPatch(payload=given.payload), self._engine.now)
+            if run.task in self._known:
+                self._known[run.task].check(definition.payload)
+        return run_view(self._engine.replay(run, definition))
+
+    def _check_not_replayed(self, run_id: str) -> None:
+        again = self._engine.replays.get(run_id)
+        if again is not None:
+            raise Conflict(f"run {run_id} was repeated as run {again.run_id}", code="replayed", hint="repeat that one")
+
+    def _logs(self, run_id: str, call: Call[Any]) -> str:
+        """All attempts in one: the box does not keep them apart."""
+        return "".join(f"{line}\n" for line in self._run(run_id).logs)
+
+    def _run(self, run_id: str) -> BoxRun:
+        if run_id not in self._engine.runs:
+            raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+        return self._engine.runs[run_id]
+
+    def _dead(self, run_id: str) -> BoxRun:
+        self._check_not_replayed(run_id)
+        if run_id not in self._engine.dead:
+            raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+        return self._engine.dead[run_id]

@@ -1,0 +1,49 @@
+"""A box's counter: it takes the calls that a client would send to a server, and answers them from the engine.
+
+The calls are the client's own, bodies and all: what is submitted in a test passes through JSON and through the intake,
+as it would on its way to a server, and is refused in the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from mainspring.domain.errors import NotSupportedYet
+from mainspring.domain.intake.declaration import Declaration
+from mainspring.kernel.version import VERSION
+from mainspring.sdk.client.core import Answer, Call
+from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_jobs import JobDesk
+from mainspring.sdk.testing.local_runs import RunDesk
+from mainspring.wire.runs import Health
+
+T = TypeVar("T")
+
+
+class Desk:
+    """Answers calls. `known` is what a worker of the application would declare about its tasks."""
+
+    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+        self._routes = JobDesk(engine, known).routes() | RunDesk(engine, known).routes()
+        self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
+
+    def answer(self, call: Call[T]) -> T:
+        """What a server would answer; a refusal is raised as the client would raise it."""
+        route, named = _route(call.method, call.path)
+        if route not in self._routes:
+            raise NotSupportedYet(f"a box does not answer {call.method} {call.path}", hint="ask a server in this test")
+        found = self._routes[route](named, call)
+        content = found.encode() if isinstance(found, str) else msgspec.json.encode(found)
+        return call.read(Answer(200, content, {}))
+
+
+def _route(method: str, path: str) -> tuple[str, str]:
+    """Such as ("POST jobs/{}:pause", "report")."""
+    things, *rest = path.removeprefix("/v1").strip("/").split("/")
+    if not rest:
+        return f"{method} {things}", ""
+    named, colon, verb = rest[0].partition(":")  # a colon of the name itself is written %3A
+    return f"{method} {'/'.join([things, '{}' + colon + verb, *rest[1:]])}", unquote(named)

@@ -1,0 +1,287 @@
+"""The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer.
+
+Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. It is
+told when to go back to a better one (homing.py). The worker goes on as the same incarnation: an exchange may be
+repeated at any server of the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import httptools
+import msgspec
+
+from mainspring.kernel.addresses import Rota, split_addresses
+from mainspring.kernel.http_client import HttpConnection, HttpServer
+from mainspring.kernel.logs import get_logger
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.logs import LogReceipt
+from mainspring.wire.problems import Problem
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+_decode_reply = msgspec.json.Decoder(ExchangeReply).decode
+_decode_receipt = msgspec.json.Decoder(LogReceipt).decode
+_decode_problem = msgspec.json.Decoder(Problem).decode
+_STORE_DOWN = "store_down"
+_LOG_STORE_DOWN = "log_store_down"
+_DEAD_INCARNATION = ("unknown_worker", "fenced")
+_STALE = "stale_exchange"
+_PERHAPS_LATER = (401, 403, 429)
+_CONTENTS = (400, 413, 422)
+_MOST_IDLE = 2
+# So much later than asked for is late: whoever starts an exchange meanwhile goes elsewhere. A worker that gave up only
+# when the time limit ends, after two beats, would lose its lease to one server that hangs.
+_LATE = 0.15
+
+log = get_logger("link")
+
+
+class LinkError(Exception):
+    """The exchange brought no answer to act on."""
+
+
+class AnswerLost(LinkError):
+    """Nobody can say whether it was carried out: no connection, no answer in time, or a server in trouble."""
+
+
+class StoreDown(AnswerLost):
+    """The server is there, and says that its database is not. What was under way may have been carried out."""
+
+
+class LogStoreDown(AnswerLost):
+    """The server is there and takes exchanges, but has no place for logs at the moment."""
+
+
+class Overtaken(AnswerLost):
+    """Another copy of this exchange was carried out and its answer went elsewhere, or a later one was."""
+
+
+class Refused(LinkError):
+    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will.
+    `contents`: something in the request is wrong, or too large; what else was in it may be taken without it."""
+
+    def __init__(self, detail: str, problem: Problem) -> None:
+        super().__init__(detail)
+        self.problem = problem
+        self.final = problem.status not in _PERHAPS_LATER
+        self.contents = problem.status in _CONTENTS
+
+
+class IncarnationLost(LinkError):
+    """The server does not know this incarnation any more; all that it held is somebody else's."""
+
+
+class Link:
+    """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
+    with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
+
+    def __init__(self, servers: str, token: str, *, timeout: float, beside: Link | None = None) -> None:
+        addresses = split_addresses(servers) or (servers,)
+        self._servers = {address: _Server(address, token) for address in addresses}
+        self._rota = Rota(addresses)
+        self._timeout = timeout
+        self._left: list[_Server] = []
+        self._beside = beside
+
+    @property
+    def server(self) -> str:
+        """The address in use."""
+        return self._rota.current
+
+    @property
+    def servers(self) -> int:
+        """How many there are."""
+        return len(self._servers)
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """Servers to go back to, the best first, once they are ready."""
+        beside = () if self._beside is None else self._beside.better
+        return max(self._rota.better, beside, key=len)
+
+    @property
+    def untried(self) -> bool:
+        """Whether the next exchange goes to a server that has not failed since the last answer."""
+        return self._rota.untried
+
+    @property
+    def late(self) -> bool:
+        """Whether an exchange should have been answered by now."""
+        return self._servers[self._rota.current].late
+
+    async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
+        """Send it and wait for the answer; raises a LinkError."""
+        server = self._choose()
+        due = time.monotonic() + request.wait_ms / 1000 + _LATE
+        server.due.append(due)
+        try:
+            carries = bool(request.outcomes or request.progress)
+            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply, carries=carries)
+        finally:
+            server.due.remove(due)
+
+    async def ship(self, shipment: bytes) -> LogReceipt:
+        """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
+        server = self._servers[self._rota.current]
+        return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
+
+    async def is_ready(self, address: str, within: float) -> bool:
+        """Ask a server whether it makes progress: a small question that needs no token."""
+        server = self._servers[address]
+        try:
+            async with asyncio.timeout(within):
+                connection = await server.connect()
+                try:
+                    status, _ = await connection.ask(server.ready_head, b"")
+                finally:
+                    connection.close()
+        except (OSError, httptools.HttpParserError):  # a TimeoutError is an OSError
+            return False
+        return status == 200
+
+    def move(self, address: str) -> bool:
+        """Use this better server from the next exchange on; False when it is none."""
+        moved = self._rota.go_to(address)
+        if self._beside is not None:
+            moved = self._beside.move(address) or moved
+        return moved
+
+    def leave(self, address: str) -> None:
+        """This server does not answer, and another one does: use that, also for what waits there now."""
+        self._rota.failed(address)
+        self._servers[address].hang_up()
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.close()
+
+    def _choose(self) -> _Server:
+        """The server in use, unless an exchange there is late and there is another."""
+        server = self._servers[self._rota.current]
+        if server.late and self._rota.failed(server.address):
+            log.warning("the server is late; going to another", server=self._rota.current, late=server.address)
+            self._left.append(server)
+            server = self._servers[self._rota.current]
+        return server
+
+    async def _talk(
+        self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T], *, carries: bool
+    ) -> T:
+        """Of what `carries` something, the server may refuse the contents: that is no trouble of the server's."""
+        try:
+            answer = _decoded(decode, *await self._ask(server, head, body))
+        except (IncarnationLost, Overtaken):
+            self._rota.answered()  # they come from the database: another server would say the same
+            raise
+        except LinkError as error:
+            if carries and isinstance(error, Refused) and error.contents:
+                raise
+            if self._rota.failed(server.address):
+                log.warning("going to another server", server=self._rota.current, left=server.address, why=str(error))
+            raise
+        self._rota.answered()
+        if self._left:
+            self._give_up_the_late(server)
+        return answer
+
+    def _give_up_the_late(self, answering: _Server) -> None:
+        """Another server answers: what still waits at those that were left is lost, and the slots it asked for are not
+        to wait until its time is over."""
+        for server in self._left:
+            if server is not answering:
+                server.hang_up()
+                if self._beside is not None:
+                    self._beside.leave(server.address)
+        self._left.clear()
+
+    async def _ask(self, server: _Server, head: bytes, body: bytes) -> tuple[int, bytes]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await server.connection()
+                server.busy.add(connection)
+                try:
+                    return await connection.ask(head, body)
+                finally:
+                    server.busy.discard(connection)
+                    server.put_back(connection)
+        except TimeoutError:
+            raise AnswerLost(f"no answer within {self._timeout:g} s") from None
+        except (OSError, httptools.HttpParserError) as error:
+            raise AnswerLost(str(error) or type(error).__name__) from error
+
+
+class _Server:
+    """One server: how requests to it begin, the connections that are warm, and when exchanges there are late."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.address = address
+        self.due: list[float] = []
+        self.idle: list[HttpConnection] = []
+        self.busy: set[HttpConnection] = set()
+        self._server = HttpServer(address)
+        self.exchange_head = self._server.post("/v1/exchange", token)
+        self.logs_head = self._server.post("/v1/exchange/logs", token)
+        self.ready_head = self._server.get("/readyz")
+
+    @property
+    def late(self) -> bool:
+        return bool(self.due) and min(self.due) < time.monotonic()
+
+    async def connection(self) -> HttpConnection:
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.usable:
+                return connection
+        return await self._server.connect()
+
+    async def connect(self) -> HttpConnection:
+        return await self._server.connect()
+
+    def put_back(self, connection: HttpConnection) -> None:
+        if connection.usable and len(self.idle) < _MOST_IDLE:
+            self.idle.append(connection)
+        else:
+            connection.close()
+
+    def hang_up(self) -> None:
+        """End what waits for an answer: it raises an OSError."""
+        for connection in tuple(self.busy):
+            connection.close("it was late, and another server answers")
+
+    def close(self) -> None:
+        for connection in self.idle:
+            connection.close()
+        self.idle.clear()
+
+
+def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
+    if status == 200:
+        try:
+            return decode(body)
+        except msgspec.MsgspecError as error:
+            raise AnswerLost(f"the answer cannot be read: {error}") from None
+    try:
+        problem = _decode_problem(body)
+        problem.status = status
+        code, detail = problem.code, f"{status} {problem.code}: {problem.detail}"
+    except msgspec.MsgspecError:
+        text = body[:200].decode("utf-8", "replace")
+        problem = Problem(type="about:blank", title="", status=status, code="", detail=text)
+        code, detail = "", f"{status}: {text}"
+    if status == 409 and code in _DEAD_INCARNATION:
+        raise IncarnationLost(detail)
+    if status == 503 and code == _STORE_DOWN:
+        raise StoreDown(detail)
+    if status == 503 and code == _LOG_STORE_DOWN:
+        raise LogStoreDown(detail)
+    if code == _STALE:
+        raise Overtaken(detail)
+    if status >= 500 or status < 400:
+        raise AnswerLost(detail)
+    raise Refused(detail, problem)

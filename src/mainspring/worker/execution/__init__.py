@@ -1,0 +1,1 @@
+"""Slots and attempts: how runs start, time out, stop and end."""

@@ -1,0 +1,93 @@
+"""How a Python task's attempt ends: what it returned or raised, as an `Ending`. The same for all kinds of tasks."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from mainspring.kernel.config import MAX_RESULT_BYTES
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry, in_seconds
+from mainspring.wire.execution import Cause
+from mainspring.worker.execution.attempt import SUCCEEDED, Ending, clean_text, failed
+
+_FRAMES = 8
+_HERE = str(Path(__file__).parents[1]) + "/"
+_encode = msgspec.json.Encoder().encode
+
+
+def ending_of_call(call: Callable[[], Any]) -> Ending:
+    """Make the call of a plain `def`, and say how it ended."""
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
+        return ending_of_error(error)
+    if inspect.iscoroutine(result):
+        result.close()
+        return failed("TypeError: the task returned a coroutine; declare it with async def", retry=False)
+    return SUCCEEDED if result is None else ending_of_result(result)
+
+
+def ending_of_result(result: object) -> Ending:
+    """SUCCESS with the result as JSON; a result that cannot be kept is an error that another try would not mend."""
+    try:
+        data = _encode(result)
+    except Exception as error:  # noqa: BLE001 - the object is the user's code, and may raise anything
+        return failed(f"{type(error).__name__}: the result cannot be kept as JSON: {error}", retry=False)
+    if len(data) > MAX_RESULT_BYTES:
+        return failed(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept", retry=False)
+    return Ending(result=msgspec.Raw(data))
+
+
+def ending_of_error(error: BaseException) -> Ending:
+    """FAILED with "ValueError: message" and the last frames of the traceback.
+
+    Retry and GiveUp have decided already, so they have no cause that a retry rule could match. An error that cannot
+    even be told (its `__str__` fails) is told by its class.
+    """
+    try:
+        return _told(error)
+    except Exception as trouble:  # noqa: BLE001 - the error is the user's code too
+        name, why = type(error).__name__, type(trouble).__name__
+        return failed(f"{name}, which cannot be told: {why}", retry=not isinstance(error, GiveUp))
+
+
+def _told(error: BaseException) -> Ending:
+    if isinstance(error, BadPayload):
+        return failed(error.detail, retry=False)
+    if isinstance(error, Retry):
+        after = None if error.after is None else in_seconds(error.after)  # it may have been set to anything since
+        return failed(_in_words(error, "the task asked to be tried again"), retry_after=after)
+    if isinstance(error, GiveUp):
+        return failed(_in_words(error, "the task gave up"), retry=False)
+    headline = "".join(traceback.format_exception_only(error)).strip()
+    frames = "".join(traceback.format_tb(_users_frames(error.__traceback__), limit=-_FRAMES))
+    return failed(f"{headline}\n{frames}".rstrip(), cause=cause_of(error))
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The error's class and its bases, each by its short name and, unless built in, by its full one."""
+    names: list[str] = []
+    for kind in type(error).__mro__:
+        if kind in (object, BaseException):
+            continue
+        names.append(kind.__name__)
+        if kind.__module__ != "builtins":
+            names.append(f"{kind.__module__}.{kind.__qualname__}")
+    return Cause(errors=list(dict.fromkeys(map(clean_text, names))))
+
+
+def _in_words(error: Retry | GiveUp, otherwise: str) -> str:
+    return f"{type(error).__name__}: {str(error) or otherwise}"
+
+
+def _users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback without our own frames at its top."""
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
+        frames = frames.tb_next
+    return frames

@@ -1,0 +1,211 @@
+"""What an http task makes of an answer: success or not, what is kept of it, and when to try again."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property, lru_cache
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.sizes import format_size
+from mainspring.domain.texts import shown
+from mainspring.kernel.config import MAX_RESULT_BYTES
+from mainspring.wire.execution import Cause, SuccessRule
+from mainspring.worker.execution.attempt import Ending, failed
+from mainspring.worker.executors.http.connection import Received
+
+# The request itself is at fault: the same one would get the same answer.
+NOT_WORTH_RETRYING = frozenset({400, 401, 403, 404, 405, 410, 422})
+_KEPT_HEADERS = ("content-type", "location", "etag", "last-modified", "retry-after", "request-id", "x-request-id")
+_LONGEST_KEPT_HEADER = 1000
+_IN_ERROR = 500
+_LONGEST_RETRY_AFTER = 86400.0
+_SEARCHED_ON_THE_LOOP = 64 * 1024
+# Of a body that is no JSON no more is read than can be kept: 4 bytes for a character at most. An invalid 64 MiB take
+# seconds to decode, in which the worker does nothing else.
+_READ_AS_TEXT = 4 * MAX_RESULT_BYTES
+# What Python calls encodings, too: 200 KB of Punycode took 18 s, and the others make characters that are none.
+_NO_CHARSETS = frozenset({"punycode", "idna", "utf-7", "unicode-escape", "raw-unicode-escape"})
+_CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.ASCII | re.IGNORECASE)
+_SECONDS = re.compile(r"\d{1,15}\Z", re.ASCII)
+_CUT = "\n[cut]"
+
+
+@dataclass
+class Answer:
+    """What `where` said to a request."""
+
+    method: str
+    where: str
+    received: Received
+
+    @property
+    def status(self) -> int:
+        return self.received.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.received.headers
+
+    @property
+    def body(self) -> bytes:
+        return self.received.body
+
+    @property
+    def cut(self) -> bool:
+        return self.received.cut
+
+    @property
+    def is_json(self) -> bool:
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind == "application/json" or kind.endswith("+json")
+
+    @cached_property
+    def value(self) -> Any:
+        """The body read as JSON; UNSET when it is none."""
+        if self.cut:
+            return msgspec.UNSET
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return msgspec.UNSET
+
+    @cached_property
+    def text(self) -> str:
+        """The beginning of the body, as text that JSON and PostgreSQL take."""
+        head = self.body[:_READ_AS_TEXT]
+        try:
+            text = head.decode(_charset(self.headers.get("content-type", "")), "replace")
+        except (LookupError, ValueError):  # a charset that is none
+            text = head.decode("utf-8", "replace")
+        return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+async def ending_of(answer: Answer, rule: SuccessRule | None, now: datetime) -> Ending:
+    """SUCCESS with what the answer says, or FAILED with the reason."""
+    fault = await _fault(answer, rule)
+    if fault is None:
+        return Ending(result=_result(answer))
+    return failed(
+        fault,
+        retry=answer.status not in NOT_WORTH_RETRYING,
+        cause=Cause(http_status=answer.status),
+        retry_after=retry_after(answer.headers, now),
+    )
+
+
+def accepts(statuses: list[int | str], status: int) -> bool:
+    """Whether `status` is one of the numbers, or of a class such as "2xx"."""
+    return status in statuses or f"{status // 100}xx" in statuses
+
+
+async def _fault(answer: Answer, rule: SuccessRule | None) -> str | None:
+    said = f"HTTP {answer.status} from {answer.method} {answer.where}"
+    statuses: list[int | str] = rule.status if rule is not None and rule.status else ["2xx"]
+    if not accepts(statuses, answer.status):
+        words = " ".join(answer.text[: 4 * _IN_ERROR].split())[:_IN_ERROR]
+        return f"{said}: {words}" if words else said
+    if rule is None or rule.json is None:
+        return None
+    if answer.cut:
+        return f"{said}, but {rule.json} was not looked up: the body has more than {format_size(len(answer.body))}"
+    if answer.value is msgspec.UNSET:
+        return f"{said}, but the body is no JSON, so {rule.json} finds nothing"
+    if len(answer.body) > _SEARCHED_ON_THE_LOOP:
+        problem = await asyncio.to_thread(_path_fault, rule, answer.value)
+    else:
+        problem = _path_fault(rule, answer.value)
+    return None if problem is None else f"{said}, but {problem}"
+
+
+def _path_fault(rule: SuccessRule, value: Any) -> str | None:
+    from jsonpath_rfc9535 import JSONPathError  # 30 ms to import, for those who use it
+
+    assert rule.json is not None
+    first: Any = msgspec.UNSET
+    try:
+        for node in _compiled(rule.json).finditer(value):
+            if rule.equals is msgspec.UNSET or same(node.value, rule.equals):
+                return None
+            first = node.value if first is msgspec.UNSET else first
+    except (JSONPathError, RecursionError) as error:
+        return f"{rule.json} cannot be looked up: {error}"
+    if first is msgspec.UNSET:
+        return f"{rule.json} finds nothing"
+    return f"{rule.json} is {_as_json(first)}, not {_as_json(rule.equals)}"
+
+
+@lru_cache(maxsize=256)
+def _compiled(path: str) -> Any:
+    import jsonpath_rfc9535
+
+    return jsonpath_rfc9535.compile(path)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1, and 1 is 1.0."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def retry_after(headers: dict[str, str], now: datetime) -> float | None:
+    """The seconds that Retry-After asks for, as a number or as a date; a day at most."""
+    text = headers.get("retry-after", "").strip()
+    if _SECONDS.match(text):
+        return min(float(text), _LONGEST_RETRY_AFTER)
+    until = _http_date(text)
+    if until is None:
+        return None
+    # By the clock of the one who wrote it, if it tells: ours may differ.
+    since = _http_date(headers.get("date", "")) or now
+    return min(max(0.0, (until - since).total_seconds()), _LONGEST_RETRY_AFTER)
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _result(answer: Answer) -> msgspec.Raw:
+    """Status, a few headers and the body, in MAX_RESULT_BYTES."""
+    headers = {name: answer.headers[name][:_LONGEST_KEPT_HEADER] for name in _KEPT_HEADERS if name in answer.headers}
+    kept: dict[str, Any] = {"status": answer.status, "headers": headers, "body": None}
+    if answer.is_json and len(answer.body) <= MAX_RESULT_BYTES and answer.value is not msgspec.UNSET:
+        # As it came: parsed and written again, a number could lose its last digits.
+        kept["body"] = msgspec.Raw(answer.body)
+    elif answer.body:
+        kept["body"] = answer.text + (_CUT if answer.cut or len(answer.body) > _READ_AS_TEXT else "")
+    data = msgspec.json.encode(kept)
+    if len(data) <= MAX_RESULT_BYTES:
+        return msgspec.Raw(data)
+    text = answer.text
+    kept["body_bytes"] = len(answer.body)
+    length = len(text)
+    while len(data) > MAX_RESULT_BYTES:
+        length = min(length - 1, length * (MAX_RESULT_BYTES - 512) // len(data))
+        kept["body"] = text[:length] + _CUT
+        data = msgspec.json.encode(kept)
+    return msgspec.Raw(data)
+
+
+def _charset(content_type: str) -> str:
+    match = _CHARSET.search(content_type)
+    name = "utf-8" if match is None else codecs.lookup(match[1]).name
+    return "utf-8" if name in _NO_CHARSETS else name
+
+
+def _as_json(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 100 else shown(text)

@@ -1,0 +1,180 @@
+"""HTTP calls: the task `http`. What may be reached is told in http_guard.py."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.execution import http_in
+from mainspring.domain.job import HTTP_TASK
+from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import Cause, HttpCall, Limits
+from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
+from mainspring.worker.executors.http.address_guard import AddressGuard, AddressRefused
+from mainspring.worker.executors.http.answer import Answer, accepts, ending_of
+from mainspring.worker.executors.http.connection import TransportError
+from mainspring.worker.executors.http.network import Connections, Resolve
+from mainspring.worker.executors.http.request import REDIRECTS, BadAddress, HttpRequest, first_request
+
+_CONNECT_SECONDS = 10.0
+_MOST_REDIRECTS = 5
+_BODY_BYTES = 1024 * 1024
+_MOST_BODY_BYTES = 16 * 1024 * 1024
+_ALIEN_LIMITS = ("memory", "cpu", "processes", "files")
+
+
+class HttpExecutor:
+    """Calls are coroutines of ours, which end at their cancellation: the connection is closed, and nobody waits for
+    an answer any more. What the called service makes of a request that it already has is beyond anybody's reach."""
+
+    killable = True
+
+    def __init__(self, guard: AddressGuard, *, open_log: OpenLog | None = None, resolve: Resolve | None = None) -> None:
+        self._open_log = open_log
+        self._connections = Connections(guard, resolve=resolve)
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    def offers(self) -> dict[str, Execute]:
+        return {HTTP_TASK: self.execute}
+
+    def kill_all(self) -> None:
+        for call in self._calls:
+            call.cancel()
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._connections.close()
+
+    async def execute(self, attempt: Attempt) -> Ending:
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        attempt.kill = partial(_cancel, task)
+        try:
+            try:
+                ending = await self._call(attempt)
+            except asyncio.CancelledError:
+                ending = failed("the call was broken off by its worker")
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
+            if attempt.log is not None and not attempt.fenced:
+                with suppress(asyncio.CancelledError):  # asked again, more urgently: then the log stays as it is
+                    await attempt.log.finish()
+        finally:
+            attempt.kill = None
+            self._calls.discard(task)
+        return ending
+
+    async def _call(self, attempt: Attempt) -> Ending:
+        order = attempt.order
+        try:
+            call = _call_of(order)
+            limit = _body_limit(order)
+            answer = await self._follow(attempt, call, first_request(call, order), limit)
+        except (AddressRefused, BadAddress) as refusal:
+            self._note(attempt, f"not called: {refusal}")
+            return failed(str(refusal), retry=False, cause=Cause(errors=[type(refusal).__name__]))
+        except InvalidInput as error:
+            return failed(str(error), retry=False)
+        except _CallFailed as failure:
+            return failed(str(failure), cause=Cause(errors=failure.errors))
+        return await ending_of(answer, call.success, datetime.now(UTC))
+
+    async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> Answer:
+        """The last answer of a chain of redirects. Each hop is checked as the first one was."""
+        wanted = call.success.status if call.success is not None else []
+        came_from = ""
+        for _ in range(_MOST_REDIRECTS + 1):
+            try:
+                answer = await self._ask(attempt, request, limit)
+            except AddressRefused as refusal:
+                raise AddressRefused(f"{refusal}{came_from}") from None
+            location = answer.headers.get("location")
+            if (
+                not call.follow_redirects
+                or answer.status not in REDIRECTS
+                or location is None
+                or accepts(wanted, answer.status)  # a job that waits for a redirect wants that one
+            ):
+                return answer
+            came_from = f" (redirected there by {request.where})"
+            request = request.redirected(answer.status, location)
+        raise BadAddress(f"more than {_MOST_REDIRECTS} redirects; the last one was to {request.where}")
+
+    async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> Answer:
+        """One hop."""
+        order = attempt.order
+        started = time.monotonic()
+        try:
+            connection = await self._connections.take(
+                request.origin,
+                min(_CONNECT_SECONDS, order.timeout),
+                # A kept connection may be hung up on just as we write; a run that has one try only is spared that.
+                fresh=order.max_attempts == 1,
+            )
+            try:
+                received = await connection.ask(
+                    request.method, request.url.raw_path, request.head(), request.content, limit
+                )
+            finally:
+                self._connections.put(connection)
+        except TransportError as error:
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            self._note(attempt, f"{request.method} {request.where} -> {said} after {_ms(started)}")
+            raise _CallFailed(f"{request.method} {request.where}: {said}", _class_names(error)) from None
+        except asyncio.CancelledError:
+            self._note(attempt, f"{request.method} {request.where} -> broken off after {_ms(started)}")
+            raise
+        size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
+        self._note(attempt, f"{request.method} {request.where} -> {received.status} in {_ms(started)}, {size}")
+        return Answer(request.method, request.where, received)
+
+    def _note(self, attempt: Attempt, line: str) -> None:
+        if self._open_log is not None:
+            self._open_log(attempt).write(line.encode("utf-8", "replace") + b"\n")
+
+
+class _CallFailed(Exception):
+    """No answer came; another try may get one."""
+
+    def __init__(self, message: str, errors: list[str]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+
+def _call_of(order: RunOrder) -> HttpCall:
+    """The payload has the last word, for it may have been changed for a replay."""
+    call = None
+    if (payload := bytes(memoryview(order.payload))) not in (b"", b"null"):
+        call = http_in(payload.decode())
+    if call is None and order.setup is not None:
+        call = order.setup.http
+    if call is None:
+        raise InvalidInput('http: an http run needs a call such as {"url": "https://example.com/hook"}', field="http")
+    return call
+
+
+def _body_limit(order: RunOrder) -> int:
+    limits = (order.setup.limits if order.setup is not None else None) or Limits()
+    for name in _ALIEN_LIMITS:
+        if getattr(limits, name) is not None:
+            raise InvalidInput(f"limits.{name} has no effect on an http task", field=f"limits.{name}")
+    return _BODY_BYTES if limits.output is None else min(limits.output, _MOST_BODY_BYTES)
+
+
+def _class_names(error: Exception) -> list[str]:
+    """The error's class and its bases, for retry rules: ConnectError, NetworkError, TransportError."""
+    return [kind.__name__ for kind in type(error).__mro__ if kind not in (Exception, BaseException, object)]
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+
+
+def _ms(started: float) -> str:
+    return f"{(time.monotonic() - started) * 1000:.0f} ms"

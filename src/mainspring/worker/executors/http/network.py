@@ -1,0 +1,155 @@
+"""Connections for http tasks: the name is resolved here, every address is judged, and one that was judged is used.
+
+There is no second look-up between the check and the connection, so a name server that answers differently the second
+time (DNS rebinding) gains nothing. TLS still asks for a certificate of the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.http.connection import (
+    ConnectError,
+    Connection,
+    ConnectTimeout,
+    NameNotFound,
+    Origin,
+    UnreadCounter,
+)
+from mainspring.worker.executors.python.threads import ThreadPool
+
+# Most servers hang up after 5 seconds of silence or later; a request on its way while they do would be lost.
+_IDLE_SECONDS = 4.0
+_MOST_IDLE = 256
+_RESOLVING_AT_ONCE = 16
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""All addresses of a host, as text; raises OSError or UnicodeError when there are none."""
+
+
+class Resolver:
+    """The system's resolver, in threads of our own: the loop's few are also those by which the worker finds its server,
+    and must not wait behind a job whose name server is silent."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPool[list[str] | OSError | UnicodeError] = ThreadPool(_RESOLVING_AT_ONCE)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        with suppress(ValueError):
+            return [str(ip_address(host))]
+        found = await self._threads.run(partial(_addresses, host, port))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _addresses(host: str, port: int) -> list[str] | OSError | UnicodeError:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+        return error
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+class Connections:
+    """Opens connections where `guard` permits, and keeps idle ones for a few seconds."""
+
+    def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None) -> None:
+        self._guard = guard
+        self._resolve = resolve or Resolver()
+        self._tls: ssl.SSLContext | None = None
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._idle_count = 0
+
+    async def take(self, origin: Origin, timeout: float, *, fresh: bool = False) -> Connection:
+        """A connection of one's own, to be handed to `put` in the end.
+
+        Raises AddressRefused, ConnectError or ConnectTimeout.
+        """
+        while not fresh and (idle := self._idle.get(origin)):
+            connection = idle[-1]
+            self._forget(connection)
+            if connection.reusable:
+                return connection
+            connection.close()
+        return await self._connect(origin, timeout)
+
+    def put(self, connection: Connection) -> None:
+        """Keep the connection if its last answer was read to the end; close it if not."""
+        if not connection.reusable or self._idle_count >= _MOST_IDLE:
+            connection.close()
+            return
+        self._idle.setdefault(connection.origin, []).append(connection)
+        self._idle_count += 1
+        connection.expiry = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, connection)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        for connection in [connection for idle in self._idle.values() for connection in idle]:
+            self._expire(connection)
+
+    def _expire(self, connection: Connection) -> None:
+        self._forget(connection)
+        connection.close()
+
+    def _forget(self, connection: Connection) -> None:
+        if connection.expiry is not None:
+            connection.expiry.cancel()
+        idle = self._idle[connection.origin]
+        idle.remove(connection)
+        self._idle_count -= 1
+        if not idle:
+            del self._idle[connection.origin]
+
+    async def _connect(self, origin: Origin, timeout: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(give_up):
+                addresses = await self._addresses(origin)
+        except TimeoutError:
+            raise ConnectTimeout(f"{origin.host} was not resolved within {timeout:g} s") from None
+        error: Exception = NameNotFound(f"{origin.host} has no address")
+        for index, address in enumerate(addresses):
+            # What is left is shared out, so that a dead first address does not eat the time of a live second one.
+            share = max(0.0, give_up - loop.time()) / (len(addresses) - index)
+            where = f"{origin.host} ({address}) port {origin.port}"
+            try:
+                async with asyncio.timeout(share):
+                    return await self._open(origin, address)
+            except TimeoutError:
+                error = ConnectTimeout(f"no connection to {where} within {share:.3g} s")
+            except (OSError, ValueError) as failure:  # ValueError: a name that TLS does not take
+                error = ConnectError(f"no connection to {where}: {failure}")
+        raise error
+
+    async def _addresses(self, origin: Origin) -> list[str]:
+        try:
+            addresses = await self._resolve(origin.host, origin.port)
+        except (OSError, UnicodeError) as error:
+            raise NameNotFound(f"cannot resolve {origin.host}: {error}") from None
+        self._guard.check(*origin, addresses)
+        return addresses
+
+    async def _open(self, origin: Origin, address: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        reader = UnreadCounter(loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        tls: dict[str, Any] = {}
+        if origin.scheme == "https":
+            if self._tls is None:
+                self._tls = httpx.create_ssl_context()
+            tls = {"ssl": self._tls, "server_hostname": origin.host.rstrip(".")}
+        # `address` is a number by now: this looks nothing up.
+        transport, _ = await loop.create_connection(lambda: protocol, address, origin.port, **tls)
+        return Connection(origin, reader, asyncio.StreamWriter(transport, protocol, reader, loop))

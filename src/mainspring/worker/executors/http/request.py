@@ -1,0 +1,126 @@
+"""What an http task sends: the run's headers, the job's own, and what a redirect changes about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+import httpx
+import msgspec
+
+from mainspring.domain.texts import shown
+from mainspring.kernel.version import VERSION
+from mainspring.sdk.app.context import idempotency_key, rfc3339
+from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import HttpCall
+from mainspring.worker.executors.http.address_guard import origin_text
+from mainspring.worker.executors.http.connection import Origin
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PORTS = {"http": 80, "https": 443}
+_WITH_LENGTH = frozenset({"POST", "PUT", "PATCH"})
+# Of what the job chose, this alone goes to another origin: any other header may be a key to the first one.
+_FOR_ANYBODY = frozenset({"accept", "accept-language", "content-type", "content-language", "user-agent"})
+
+
+class BadAddress(ValueError):
+    """The URL, or the place that a redirect points to, is none that can be called."""
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """One hop. `own` are the headers that the job chose, by their name in small letters."""
+
+    method: str
+    url: httpx.URL
+    headers: dict[str, str]
+    own: frozenset[str]
+    content: bytes
+
+    @property
+    def origin(self) -> Origin:
+        scheme = self.url.scheme
+        return Origin(scheme, self.url.raw_host.decode("ascii"), self.url.port or _PORTS[scheme])
+
+    @property
+    def where(self) -> str:
+        """The address as it may stand in a log: without the query, whose values may be secret."""
+        return origin_text(*self.origin) + self.url.raw_path.decode("ascii").partition("?")[0]
+
+    def head(self) -> list[tuple[str, str]]:
+        """All headers, Host first."""
+        headers = [("Host", self.url.netloc.decode("ascii")), *self.headers.items()]
+        if self.content or self.method in _WITH_LENGTH:
+            headers.append(("Content-Length", str(len(self.content))))
+        return headers
+
+    def redirected(self, status: int, location: str) -> HttpRequest:
+        """The next hop, by RFC 9110: after 303, and after 301 and 302 to a POST, it is a GET without a body. Raises
+        BadAddress."""
+        try:
+            url = self.url.join(location)
+        except httpx.InvalidURL as error:
+            raise BadAddress(f"{self.where} redirects to no address: {error}") from None
+        if not _can_be_called(url):
+            raise BadAddress(f"{self.where} redirects to {shown(str(url).partition('?')[0])}, which is not followed")
+        after = HttpRequest(self.method, url, dict(self.headers), self.own, self.content)
+        if (status == 303 and self.method != "HEAD") or (status in (301, 302) and self.method == "POST"):
+            after.method, after.content = "GET", b""
+            after._drop(lambda name: name.startswith("content-"))
+        if after.origin != self.origin:
+            after._drop(lambda name: name in self.own and name not in _FOR_ANYBODY)
+        return after
+
+    def _drop(self, unwanted: Callable[[str], bool]) -> None:
+        self.headers = {name: value for name, value in self.headers.items() if not unwanted(name.lower())}
+
+
+def first_request(call: HttpCall, order: RunOrder) -> HttpRequest:
+    """The request that the job asks for. Raises BadAddress."""
+    try:
+        url = httpx.URL(call.url)
+    except httpx.InvalidURL as error:
+        raise BadAddress(f"http.url is no address: {error}") from None
+    if not _can_be_called(url):
+        raise BadAddress(f"http.url is no address: {shown(call.url)}")
+    content = b""
+    own = frozenset(name.lower() for name in call.headers)
+    headers = {
+        name: value
+        for name, value in {"Accept": "*/*", "User-Agent": f"Mainspring/{VERSION}", **run_headers(order)}.items()
+        if name.lower() not in own
+    }
+    if call.body is not None:
+        is_text = isinstance(call.body, str)
+        content = call.body.encode() if is_text else msgspec.json.encode(call.body)
+        if "content-type" not in own:
+            headers["Content-Type"] = "text/plain; charset=utf-8" if is_text else "application/json"
+    method = call.method or ("GET" if call.body is None else "POST")
+    return HttpRequest(method, url, headers | call.headers, own, content)
+
+
+def _can_be_called(url: httpx.URL) -> bool:
+    return url.scheme in _PORTS and bool(url.raw_host) and 0 < (url.port or _PORTS[url.scheme]) < 65536
+
+
+def run_headers(order: RunOrder) -> dict[str, str]:
+    """What a called service may know about the run, as a shell run has it in its environment."""
+    key = idempotency_key(order.job_id, order.scheduled_for)
+    return {
+        # Bodies are read up to a limit and never unpacked: a few packed bytes can be gigabytes.
+        "Accept-Encoding": "identity",
+        "Idempotency-Key": key,
+        "Mainspring-Job-Id": order.job_id,
+        "Mainspring-Run-Id": str(order.run_id),
+        "Mainspring-Attempt": str(order.attempt),
+        "Mainspring-Scheduled-For": rfc3339(order.scheduled_for),
+        "Mainspring-Idempotency-Key": key,
+        "traceparent": traceparent(order),
+    }
+
+
+def traceparent(order: RunOrder) -> str:
+    """W3C trace context: all attempts of a run are one trace, each time it changes hands a span of its own."""
+    span = sha256(f"{order.run_id}{order.fence}".encode()).digest()[:8]
+    return f"00-{order.run_id.hex}-{span.hex()}-01"

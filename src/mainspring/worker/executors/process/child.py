@@ -1,0 +1,308 @@
+"""A warm child from the worker's side: it is given runs over its channel, and what it prints is the runs' log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import msgspec
+
+from mainspring.kernel.logs import get_logger
+from mainspring.worker.execution.attempt import Attempt, LogSink, NoteProgress, OpenLog
+from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.executors.process.warm.frames import (
+    Begin,
+    Ended,
+    Halt,
+    Hello,
+    Nonsense,
+    Progress,
+    Ready,
+    Unready,
+    framed,
+    words,
+)
+from mainspring.worker.executors.process.warm.run_environment import resident_bytes
+from mainspring.worker.processes.command import SpawnOrder, Ward
+from mainspring.worker.processes.watchdog_client import WatchdogLink
+
+_CHUNK = 64 * 1024
+_TAIL = 2 * 1024
+# What a pipe can hold at most, in chunks: so much may be there when a run ends, and not more.
+_PIPE_CHUNKS = 32
+_LOADING = 60.0
+_HINT = "Children start with a clean environment; MAINSPRING_PASS_ENV=A,B on the worker passes variables on to them."
+
+log = get_logger("process")
+
+
+class Unfit(Exception):
+    """A child could not be started, or could not load the application."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """All that is needed to start a child of a worker."""
+
+    watchdog: WatchdogLink
+    app: str
+    environ: Mapping[str, str]
+    hello: Hello
+    folders: WorkFolders
+    note_progress: NoteProgress | None = None
+    open_log: OpenLog | None = None
+
+
+async def start_child(origin: Origin) -> WarmChild:
+    """Returns when the application is loaded; raises Unfit with the reason when it cannot be."""
+    try:
+        child = await _spawned(origin)
+    except OSError as error:
+        raise Unfit(f"a child interpreter could not be started: {error}") from error
+    await child.loaded(origin.hello)
+    return child
+
+
+async def _spawned(origin: Origin) -> WarmChild:
+    ours, theirs = socket.socketpair()
+    with theirs, ExitStack() as undo:
+        undo.callback(ours.close)
+        output, output_in = os.pipe()
+        undo.callback(os.close, output)
+        try:
+            ward = await origin.watchdog.spawn(_order(origin), output=output_in, channel=theirs.fileno())
+        finally:
+            os.close(output_in)
+        undo.pop_all()
+    ours.setblocking(False)
+    child = WarmChild(ward, ours.fileno(), output, origin)
+    await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
+    return child
+
+
+def _order(origin: Origin) -> SpawnOrder:
+    """It finds what we find: PYTHONPATH is our sys.path, and the first thing that the child takes out again."""
+    path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
+    argv = [sys.executable, "-P", "-m", "mainspring.worker.executors.process.warm", origin.app]
+    return SpawnOrder(argv, {**origin.environ, "PYTHONPATH": path}, str(Path.cwd()))
+
+
+class WarmChild(asyncio.Protocol):
+    """`runs` counts what it was given, `memory` is what it had in use before the first. `on_lost` is called when it is
+    gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run.
+    `nonsense` is what it said instead of a word of ours: a task wrote to the channel."""
+
+    def __init__(self, ward: Ward, channel: int, output: int, origin: Origin) -> None:
+        self.ward = ward
+        self.runs = 0
+        self.memory = 0
+        self.lost = False
+        self.unheard = False
+        self.nonsense: str | None = None
+        self.on_lost: Callable[[WarmChild], None] | None = None
+        self._origin = origin
+        self._channel = channel
+        self._output = output
+        self._words = words()
+        self._transport: asyncio.WriteTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[Ready | Unready | None] = self._loop.create_future()
+        self._attempt: Attempt | None = None
+        self._ended: asyncio.Future[Ended | None] | None = None
+        self._pausing: asyncio.Task[None] | None = None
+        self._tail = b""
+        os.set_blocking(output, False)
+        self._loop.add_reader(output, self._read)
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs work, one after the other."""
+        return self._origin.folders.root / f"child-{self.ward.pid}"
+
+    @property
+    def tail(self) -> str:
+        """The last of what it printed in this run."""
+        return self._tail.decode("utf-8", "replace")
+
+    def growth(self) -> int:
+        """How much more memory it has in use than when it had loaded the application."""
+        try:
+            return resident_bytes(self.ward.pid) - self.memory
+        except OSError:  # it is gone
+            return 0
+
+    async def loaded(self, hello: Hello) -> None:
+        self._send(framed(hello))
+        try:
+            async with asyncio.timeout(_LOADING):
+                answer = await self._ready
+        except TimeoutError:
+            answer = Unready(f"the application was not loaded within {_LOADING:.0f} s")
+        except asyncio.CancelledError:
+            self.ward.kill()
+            raise
+        if isinstance(answer, Ready):
+            self.memory = answer.memory
+            return
+        await self.bury()
+        if answer is None:
+            raise Unfit(f"a child interpreter ended while it loaded the application: {in_words(self)}")
+        raise Unfit(f"a child interpreter cannot load the application: {answer.error}\n{_HINT}")
+
+    def begin(self, begin: Begin, attempt: Attempt) -> asyncio.Future[Ended | None]:
+        """Have it run this; the future tells how it ended, or None when the child was lost meanwhile."""
+        self.runs += 1
+        self._tail = b""
+        self._attempt = attempt
+        if self._pausing is not None:
+            self._pausing.cancel()
+            self._read_on()
+        self._ended = self._loop.create_future()
+        self.unheard = not self._send(framed(begin))
+        if self.lost:
+            self._ended.set_result(None)
+        return self._ended
+
+    def halt(self, run_id: str) -> None:
+        """Ask for the run to end; nothing happens if it has."""
+        self._send(framed(Halt(run_id)))
+
+    def end_run(self) -> None:
+        """Read the rest of what the run has printed: it was all written before the run was said to be over."""
+        self._drain()
+        self._attempt = self._ended = None
+
+    async def bury(self) -> None:
+        """Kill it and all that its run has started, and wait until the last of them is gone; its folder goes, too."""
+        await self.ward.bury()
+        self._close()
+        if self.runs:
+            await self._origin.folders.remove(self.folder)
+
+    def close(self) -> None:
+        """For the end of the worker: the watchdog sees to the processes."""
+        self.ward.kill()
+        self._close()
+
+    # -- asyncio.Protocol: the channel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # uvloop's are not declared to be of the kind
+
+    def data_received(self, data: bytes) -> None:
+        if self.nonsense is not None:
+            return
+        try:
+            heard = self._words.feed(data)
+        except Nonsense as error:
+            self.nonsense = str(error)
+            self.ward.kill()
+            return
+        for word in heard:
+            match word:
+                case Progress(fraction, message):
+                    if self._attempt is not None and self._origin.note_progress is not None:
+                        self._origin.note_progress(self._attempt, fraction, message)
+                case Ended():
+                    if self._ended is not None and not self._ended.done():
+                        self._ended.set_result(word)
+                case Ready() | Unready():
+                    if not self._ready.done():
+                        self._ready.set_result(word)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The kernel closes the channel when the last process that holds it is gone, and not before. It says
+        "connection reset" then, and not "end of file", if something was not read: the last thing that we sent, which
+        is the run unless that was told to stop. So nobody need acknowledge what has been read."""
+        self.lost = True
+        # Any other error is one of this side, and says nothing about what the child has read.
+        self.unheard = self.unheard or isinstance(error, ConnectionError)
+        for future in (self._ready, self._ended):
+            if future is not None and not future.done():
+                future.set_result(None)
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def _send(self, data: bytes) -> bool:
+        """False when the child is gone. Past the transport where that can be done, which would not tell."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        sent = 0
+        if not self._transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._channel, data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return False  # we are about to read that it is gone
+        if sent < len(data):
+            self._transport.write(data[sent:])
+        return True
+
+    # -- its output
+
+    def _read(self) -> bool:
+        """One chunk; False when there is none."""
+        if self._output < 0:
+            return False
+        try:
+            data = os.read(self._output, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._stop_reading()
+            return False
+        self._tail = (self._tail + data)[-_TAIL:]
+        if self._attempt is None:
+            log.debug("output outside of a run", pid=self.ward.pid, output=data[-_TAIL:].decode("utf-8", "replace"))
+        elif self._origin.open_log is not None:
+            sink = self._origin.open_log(self._attempt)
+            sink.write(data)
+            if sink.full and self._ended is not None and not self._ended.done():
+                self._loop.remove_reader(self._output)
+                self._pausing = self._loop.create_task(self._go_on(sink))
+        return True
+
+    async def _go_on(self, sink: LogSink) -> None:
+        """The child waits at its full pipe meanwhile."""
+        await sink.room()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        self._pausing = None
+        if self._output >= 0:
+            self._loop.add_reader(self._output, self._read)
+
+    def _stop_reading(self) -> None:
+        output, self._output = self._output, -1
+        if output >= 0:
+            self._loop.remove_reader(output)
+            os.close(output)
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._drain()
+        self._stop_reading()
+
+    def _drain(self) -> None:
+        for _ in range(_PIPE_CHUNKS):
+            if not self._read():
+                break
+
+
+def in_words(child: WarmChild) -> str:
+    """How the process of a lost child ended."""
+    code = child.ward.exit_code
+    words = f"exit code {code}"
+    if code is not None and code < 0:
+        words = f"signal {-code}"
+        with suppress(ValueError):
+            words = signal.Signals(-code).name
+    tail = child.tail.strip()
+    return f"{words}: {tail}" if tail else words

@@ -1,0 +1,232 @@
+"""Process tasks: Python functions in warm child interpreters, so that a crash, a leak or a blocked interpreter hurts
+one run only. An attempt ends when everything of it is gone: its child is clean and free again, or is buried."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.sizes import format_size
+from mainspring.kernel.logs import get_logger
+from mainspring.sdk.app.task import Task
+from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import Cause, Limits
+from mainspring.worker.execution.attempt import (
+    RETURNED,
+    Attempt,
+    Ending,
+    Execute,
+    Heeds,
+    NoteProgress,
+    OpenLog,
+    ending_after_stop,
+    failed,
+    grace_of,
+)
+from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, in_words, start_child
+from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
+from mainspring.worker.executors.process.warm.frames import Begin, Ended, Hello
+from mainspring.worker.executors.shell.executor import base_environment
+from mainspring.worker.processes.watchdog_client import WatchdogLink
+
+PASS_ENV = "MAINSPRING_PASS_ENV"
+# A run that finds one child after the other dead goes back to the server: nothing good happens on this machine.
+_MOST_CHILDREN = 5
+
+log = get_logger("process")
+
+
+class ProcessExecutor:
+    """`app` is the application as `module:attribute`: children load it for themselves. `server` and `token` are where
+    its tasks submit jobs."""
+
+    killable = True
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[Any, Any]],
+        slots: int,
+        *,
+        app: str | None,
+        watchdog: WatchdogLink,
+        kill_grace: float,
+        server: str = "",
+        token: str = "",
+        note_progress: NoteProgress | None = None,
+        open_log: OpenLog | None = None,
+        folders: WorkFolders | None = None,
+        environ: Mapping[str, str] | None = None,
+        runs_each: int = RUNS_EACH,
+    ) -> None:
+        self._tasks = [name for name, task in tasks.items() if task.kind == "process"]
+        if self._tasks and app is None:
+            raise ValueError(
+                f"the process task {self._tasks[0]} needs an application that a child can load: "
+                "name it as module:attribute"
+            )
+        self._kill_grace = kill_grace
+        origin = Origin(
+            watchdog,
+            app or "",
+            children_environment(os.environ if environ is None else environ),
+            Hello(server, token),
+            folders or WorkFolders(),
+            note_progress,
+            open_log,
+        )
+        warm = min(slots, os.cpu_count() or 1)
+        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each)
+
+    def offers(self) -> dict[str, Execute]:
+        return dict.fromkeys(self._tasks, self.execute)
+
+    def warm_up(self) -> None:
+        """Start the first children, so that the first runs need not wait for them. The watchdog must be there."""
+        if self._tasks:
+            self._pool.warm_up()
+
+    def kill_all(self) -> None:
+        self._pool.kill_busy()
+
+    def close(self) -> None:
+        """At the end of the worker."""
+        self._pool.close()
+
+    async def execute(self, attempt: Attempt) -> Ending:
+        attempt.heeds = Heeds.REQUEST
+        setup = attempt.order.setup
+        if setup is not None and setup.sandbox is not None:
+            return failed("sandbox: a process task runs in a warm interpreter and cannot be boxed in", retry=False)
+        ending = None
+        for _ in range(_MOST_CHILDREN):
+            child = self._pool.take_idle()
+            if child is None:
+                waiting = self._pool.wait_for_one()
+                attempt.on_stop = partial(_give_up, waiting)
+                try:
+                    child = await waiting
+                except Unfit as error:
+                    return failed(str(error))
+                except asyncio.CancelledError:
+                    if attempt.stopping is None:
+                        raise
+                    return ending_after_stop(attempt)
+            if attempt.stopping is not None or attempt.fenced:
+                self._pool.give_back(child, fit=True)
+                return ending_after_stop(attempt)
+            if (ending := await self._run_in(child, attempt)) is not None:
+                break
+        if attempt.log is not None:
+            await attempt.log.finish()
+        return RETURNED if ending is None else ending
+
+    async def _run_in(self, child: WarmChild, attempt: Attempt) -> Ending | None:
+        """None when the child was dead before it had read the run, which then has not begun."""
+        order = attempt.order
+        begin = _begin(order, child)
+        attempt.kill = child.ward.kill
+        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace))
+        attempt.on_stop = stopping.ask
+        if begin.limits is not None:
+            child.ward.limit(_for_the_tree(begin.limits, child))
+        ended, fit = None, False
+        try:
+            ended = await child.begin(begin, attempt)
+            fit = ended is not None and ended.unfit is None
+            if fit and begin.limits is not None:
+                child.ward.limit(None)
+                await child.ward.limited()
+                fit = child.ward.breach is None  # else it is being killed, and not for the next run to see
+            if not fit:
+                await self._bury(child, begin, ended)
+        finally:
+            stopping.over()
+            attempt.kill = attempt.on_stop = None  # the child is another run's from here on
+            child.end_run()
+            self._pool.give_back(child, fit=fit)
+        if ended is None and child.unheard and attempt.stopping is None:
+            log.warning("a child interpreter was dead when it was given a run", pid=child.ward.pid, run=begin.run_id)
+            return None
+        return _ending(attempt, begin, child, ended)
+
+    async def _bury(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
+        if ended is not None:
+            reason = ended.unfit or child.ward.breach
+            log.info("a child interpreter is replaced", run=begin.run_id, task=begin.task, reason=reason)
+        await child.bury()
+
+
+def children_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What children get of the worker's environment: what a command gets, and what MAINSPRING_PASS_ENV names, for
+    applications that read their settings when they are loaded."""
+    named = (name.strip() for name in environ.get(PASS_ENV, "").split(","))
+    return base_environment(environ) | {name: environ[name] for name in named if name in environ}
+
+
+class _Stopping:
+    """Ends a run: by a request first, and by force when its grace is over."""
+
+    def __init__(self, child: WarmChild, run_id: str, grace: float) -> None:
+        self._child = child
+        self._run_id = run_id
+        self._grace = grace
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self) -> None:
+        """Once; not to be called after `over`."""
+        if self._timer is None:
+            self._child.halt(self._run_id)
+            self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.ward.kill)
+
+    def over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _begin(order: RunOrder, child: WarmChild) -> Begin:
+    setup = order.setup
+    return Begin(
+        run_id=str(order.run_id),
+        job_id=order.job_id,
+        attempt=order.attempt,
+        scheduled_for=order.scheduled_for,
+        task=order.task,
+        name=order.name,
+        payload=bytes(memoryview(order.payload)),
+        folder=str(child.folder),
+        env=setup.env if setup is not None else None,
+        limits=setup.limits if setup is not None else None,
+    )
+
+
+def _give_up(waiting: asyncio.Future[WarmChild]) -> None:
+    waiting.cancel()
+
+
+def _for_the_tree(limits: Limits, child: WarmChild) -> Limits:
+    """What the keeper enforces for all processes of the run together. The memory of the warm interpreter is not the
+    run's; files are for each process, which sees to them itself."""
+    memory = None if limits.memory is None else limits.memory + child.memory
+    return msgspec.structs.replace(limits, memory=memory, files=None)
+
+
+def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | None) -> Ending:
+    if attempt.stopping is not None:
+        return ending_after_stop(attempt)
+    if ended is not None:
+        result = None if ended.result is None else msgspec.Raw(ended.result)
+        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
+    cause = Cause(exit_code=child.ward.exit_code)
+    if child.nonsense is not None:
+        return failed(f"the task wrote to descriptor 3, which is its worker's: {child.nonsense}", cause=cause)
+    if child.ward.breach is not None:
+        memory = begin.limits.memory if begin.limits is not None and "memory" in child.ward.breach else None
+        breach = child.ward.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"
+        return failed(breach, cause=cause)
+    return failed(f"the task's process ended with {in_words(child)}", cause=cause)

@@ -1,0 +1,71 @@
+"""Loads the application that its argument names and serves the worker at descriptor 3."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import socket
+import sys
+import traceback
+from io import TextIOWrapper
+
+from mainspring.domain.errors import MainspringError
+from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.worker.execution.application import load_app
+from mainspring.worker.executors.process.warm.cleanup import adopt_orphans
+from mainspring.worker.executors.process.warm.frames import Frames, Hello, Order, Ready, Unready, framed, orders
+from mainspring.worker.executors.process.warm.interpreter import Interpreter
+from mainspring.worker.executors.process.warm.run_environment import resident_bytes
+
+CHANNEL = 3
+_CHUNK = 64 * 1024
+_EXIT_GONE = 71
+
+
+def main() -> None:
+    os.environ.pop("PYTHONPATH", None)  # ours, to be found ourselves; sys.path has it
+    channel = socket.socket(fileno=CHANNEL)
+    channel.set_inheritable(False)
+    adopt_orphans()
+    _prepare_for_the_worst()
+    heard = orders()
+    hello = _hello(channel, heard)
+    try:
+        app = load_app(sys.argv[1])
+    except MainspringError as error:
+        channel.sendall(framed(Unready(str(error))))
+        return
+    if hello.server:
+        app.adopt(hello.server, hello.token)
+    interpreter = Interpreter(app, channel, heard)
+    spare_the_collector()
+    channel.sendall(framed(Ready(resident_bytes())))
+    try:
+        interpreter.serve()
+    except BaseException:  # noqa: BLE001 - it is our end, whatever it is
+        traceback.print_exc()
+    # At once: threads that a task left must not keep us, since the worker waits for our end, or is gone.
+    os._exit(_EXIT_GONE)
+
+
+def _prepare_for_the_worst() -> None:
+    """A crash leaves its Python frames in the run's log, and no core in its folder. Both streams go to one pipe, line
+    by line, and take any text."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.enable()
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, TextIOWrapper)
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def _hello(channel: socket.socket, heard: Frames[Order]) -> Hello:
+    while data := channel.recv(_CHUNK):
+        for order in heard.feed(data):
+            assert isinstance(order, Hello)
+            return order
+    sys.exit(_EXIT_GONE)
+
+
+if __name__ == "__main__":
+    main()

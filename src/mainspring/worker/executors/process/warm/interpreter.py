@@ -1,0 +1,308 @@
+"""A warm child's loop: hear of a run, run it, say how it ended.
+
+The worker asks for a run to end by a word on the channel, and the kernel tells us of it by SIGIO, also in the middle of
+a task. So a request can never hit the next run, as a bare signal could. An async task is cancelled; in a plain function
+`Halted` is raised where it stands, so that its `finally` blocks run. One that neither hears nor heeds is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import fcntl
+import inspect
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import uvloop
+
+from mainspring.domain.sizes import format_size
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.context import Context
+from mainspring.sdk.app.task import Task
+from mainspring.worker.execution.attempt import SUCCEEDED, Ending, failed
+from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
+from mainspring.worker.execution.interruption import Halted
+from mainspring.worker.executors.process.warm.cleanup import Leftovers
+from mainspring.worker.executors.process.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
+from mainspring.worker.executors.process.warm.run_environment import Confines
+
+_CHUNK = 256 * 1024
+_EXIT_FORKED = 70
+_MOST_TEXT = 1000
+# How long the flag may take to go up in the thread that raises it; it waits only for code that holds the flag's lock.
+_FLAG = 0.05
+
+
+class Interpreter:
+    def __init__(self, app: Mainspring, channel: socket.socket, heard: Frames[Order]) -> None:
+        self._app = app
+        self._channel = channel
+        self._heard = heard
+        self._waiting: list[Order] = []
+        self._pid = os.getpid()
+        self._saying = threading.Lock()
+        self._run_id: str | None = None
+        self._halt: Callable[[], None] | None = None
+        self._held_back = False
+        self._talking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.copy_context()
+        self._listen()
+        self._confines = Confines()
+        self._leftovers = Leftovers()
+
+    def serve(self) -> None:
+        """Until the worker has gone."""
+        while (order := self._next_order()) is not None:
+            if isinstance(order, Begin):
+                self._say(self._run(order))
+
+    def say(self, word: Word) -> None:
+        """For the running task, from any of its threads. Not to be cut off in the middle of a frame by `Halted`."""
+        if threading.current_thread() is not threading.main_thread():
+            self._say(word)
+            return
+        self._talking = True
+        try:
+            self._say(word)
+        finally:
+            self._talking = False
+        if self._held_back:
+            self._held_back = False
+            raise Halted
+
+    def _say(self, word: Word) -> None:
+        with self._saying:
+            self._channel.sendall(framed(word))
+
+    # -- orders
+
+    def _listen(self) -> None:
+        number = self._channel.fileno()
+        signal.signal(signal.SIGIO, self._on_signal)
+        # The worker decides when its children go, also where a service manager tells every process of a service.
+        signal.signal(signal.SIGTERM, _ignore)
+        signal.signal(signal.SIGINT, _ignore)
+        os.register_at_fork(after_in_child=_forget_signals)
+        fcntl.fcntl(number, fcntl.F_SETOWN, self._pid)
+        fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def _next_order(self) -> Order | None:
+        while not self._waiting:
+            data = self._channel.recv(_CHUNK)
+            if not data:
+                return None
+            self._waiting += self._heard.feed(data)
+        return self._waiting.pop(0)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._halt is not None:
+            self._look_for_halt()
+
+    def _look_for_halt(self) -> None:
+        try:
+            while data := self._channel.recv(_CHUNK, socket.MSG_DONTWAIT):
+                self._waiting += self._heard.feed(data)
+        except BlockingIOError:
+            pass
+        if self._halt is not None and any(order == Halt(self._run_id or "") for order in self._waiting):
+            halt, self._halt = self._halt, None
+            halt()
+
+    # -- one run
+
+    def _run(self, begin: Begin) -> Ended:
+        task = self._app.tasks.get(begin.task)
+        if task is None:
+            return _ended(failed(f"this worker does not offer the task {begin.task}"), None)
+        try:
+            self._confines.enter(begin)
+            self._run_id = begin.run_id
+            ending = self._ending_of(task, begin)
+        except OSError as error:
+            ending = failed(f"the run's surroundings could not be made: {error}")
+        finally:
+            self._run_id = None
+        if os.getpid() != self._pid:  # the task forked, and this is the copy that came back from it
+            os._exit(_EXIT_FORKED)
+        return _ended(ending, self._clean_up(ending))
+
+    def _ending_of(self, task: Task[Any, Any], begin: Begin) -> Ending:
+        context = self._context_of(begin) if task.context_parameter is not None else None
+        try:
+            call = task.bind_json(begin.payload, context)
+        except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
+            return ending_of_error(error)
+        if task.is_async:
+            ending = self._in_the_loop(call, context)
+        else:
+            ending = self._in_the_main_thread(call, context)
+        limits = begin.limits
+        if limits is not None and limits.memory is not None and "MemoryError" in _errors(ending):
+            return failed(f"memory limit of {format_size(limits.memory)}: {ending.error}", cause=ending.cause)
+        return ending
+
+    def _context_of(self, begin: Begin) -> Context:
+        return Context(
+            job_id=begin.job_id,
+            run_id=begin.run_id,
+            attempt=begin.attempt,
+            scheduled_for=begin.scheduled_for,
+            task=begin.task,
+            name=begin.name,
+            _channel=_Channel(self),
+        )
+
+    def _in_the_main_thread(self, call: Callable[[], Any], context: Context | None) -> Ending:
+        try:
+            try:
+                self._halt = partial(self._raise_halted, context)
+                self._look_for_halt()  # it may have come together with the run
+                ending = self._context.copy().run(ending_of_call, call)
+            finally:
+                self._halt, self._held_back = None, False
+        except Halted as error:
+            ending = ending_of_error(error)
+        for clean_up in context.take_cleanups() if context is not None else ():
+            try:
+                if asyncio.iscoroutine(left := clean_up()):
+                    left.close()
+                    _complain("a clean-up is a coroutine function, which only an async task can have\n")
+            except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+                _complain(_clean_up_failed(error))
+        return ending
+
+    def _raise_halted(self, context: Context | None) -> None:
+        if context is not None:
+            # Not from here: the code that we interrupt may hold the lock that this needs.
+            flagging = threading.Thread(target=context.cancel, daemon=True)
+            with suppress(RuntimeError):  # no thread can be had
+                flagging.start()
+                flagging.join(_FLAG)
+        if self._talking:
+            self._held_back = True
+        else:
+            raise Halted
+
+    def _in_the_loop(self, call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> Ending:
+        loop = self._loop = self._loop or uvloop.new_event_loop()
+        asyncio.set_event_loop(loop)
+        running = loop.create_task(_awaited(call, context), context=self._context.copy())
+
+        def cancel() -> None:
+            if context is not None:
+                context.cancel()
+            running.cancel()
+
+        try:
+            self._halt = lambda: _on_loop(loop, cancel)
+            self._look_for_halt()
+            ending = loop.run_until_complete(running)
+        except BaseException as error:  # noqa: BLE001 - sys.exit() and the like come out of the loop too
+            ending = ending_of_error(error)
+        finally:
+            self._halt = None
+        if len(asyncio.all_tasks(loop)) or self._leftovers.threads():
+            self._close_loop()
+        return ending
+
+    def _close_loop(self) -> None:
+        """Cancel the tasks that are left, and end the threads of `asyncio.to_thread`."""
+        loop, self._loop = self._loop, None
+        assert loop is not None
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    # -- afterwards
+
+    def _clean_up(self, ending: Ending) -> str | None:
+        """Makes all as it was; says why this interpreter must not be used again, if that is so."""
+        try:
+            self._confines.leave()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            unfit = self._leftovers.found()
+        except (OSError, ValueError, AttributeError) as error:  # it closed or replaced what is ours
+            return f"the surroundings are not as they were: {error}"
+        return "it was out of memory" if unfit is None and "MemoryError" in _errors(ending) else unfit
+
+
+class _Channel:
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    def progress(self, fraction: float | None, message: str | None) -> None:
+        # No longer than a word is at the end of its way; and it takes no lone surrogates.
+        short = None if message is None else message[:_MOST_TEXT].encode("utf-8", "replace").decode()
+        self._interpreter.say(Progress(fraction, short))
+
+    def log(self, text: str) -> None:
+        """Through stdout, so that it stands between the lines of `print` where it belongs."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+async def _awaited(call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> Ending:
+    try:
+        result = await call()
+        ending = SUCCEEDED if result is None else ending_of_result(result)
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
+        ending = ending_of_error(error)
+    for clean_up in context.take_cleanups() if context is not None else ():
+        try:
+            if inspect.isawaitable(left := clean_up()):
+                await left
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+            _complain(_clean_up_failed(error))
+    return ending
+
+
+def _clean_up_failed(error: BaseException) -> str:
+    return "a clean-up failed: " + "".join(traceback.format_exception(error))
+
+
+def _complain(text: str) -> None:
+    """Into the run's log, whatever the task has made of sys.stderr."""
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(text)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """From a signal handler: the loop may be asleep, and wakes up for this."""
+    loop.call_soon_threadsafe(call)
+
+
+def _ended(ending: Ending, unfit: str | None) -> Ended:
+    result = None if ending.result is None else bytes(memoryview(ending.result))
+    return Ended(ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit)
+
+
+def _errors(ending: Ending) -> list[str]:
+    return ending.cause.errors if ending.cause is not None else []
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Instead of SIG_IGN, which programs that the task starts would inherit."""
+
+
+def _forget_signals() -> None:
+    """A forked process is the task's own: `multiprocessing` ends its workers by SIGTERM."""
+    for number in (signal.SIGIO, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,100 @@
+"""The surroundings of one run in a warm child: folder, environment, limits; all as before once it is over."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mainspring.wire.execution import Limits
+from mainspring.worker.executors.process.warm.frames import Begin
+
+_PAGE = resource.getpagesize()
+_STATM = Path("/proc/self/statm")
+_HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO, signal.SIGXCPU, signal.SIGALRM, signal.SIGCHLD)
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """The memory that a process has in use."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+
+
+def _state(folder: str) -> tuple[int, ...]:
+    found = os.stat(folder)  # noqa: PTH116 - as above
+    return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid
+
+
+class Confines:
+    """Made once, when the application is loaded: what is found then is what every run finds."""
+
+    def __init__(self) -> None:
+        self._home = Path.cwd()
+        self._environ = dict(os.environ)
+        self._streams = (sys.stdin, sys.stdout, sys.stderr)
+        self._handlers = {number: signal.getsignal(number) for number in _HEEDED}
+        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._folder = ""
+        self._fresh: tuple[int, ...] = ()
+        self._limited: list[tuple[int, tuple[int, int]]] = []
+
+    def enter(self, begin: Begin) -> None:
+        if self._folder != begin.folder:
+            os.mkdir(begin.folder, 0o700)  # noqa: PTH102 - one call of the kernel, as below
+            self._folder, self._fresh = begin.folder, _state(begin.folder)
+        os.chdir(begin.folder)
+        if begin.env:
+            os.environ.update(begin.env)
+        if begin.limits is not None:
+            self._limit(begin.limits)
+
+    def leave(self) -> None:
+        """Undo what `enter` did and what the run changed."""
+        for kind, before in self._limited:
+            resource.setrlimit(kind, before)
+        self._limited.clear()
+        os.chdir(self._home)
+        self._renew_folder()
+        if dict(os.environ) != self._environ:
+            os.environ.clear()
+            os.environ.update(self._environ)
+        sys.stdin, sys.stdout, sys.stderr = self._streams
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # or the next run would not hear that it is to end
+        os.umask(self._umask)
+
+    def _renew_folder(self) -> None:
+        """One that is as it was when it was made is as good as a new one, and costs no write to a disk that PostgreSQL
+        may be syncing at this moment. Any other is removed; OSError when that cannot be done, and the worker must."""
+        folder = self._folder
+        try:
+            if not folder or (not os.listdir(folder) and _state(folder) == self._fresh):  # noqa: PTH208
+                return
+        except OSError:  # the run removed it, or has locked us out
+            pass
+        self._folder = ""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def _limit(self, limits: Limits) -> None:
+        """What one process may take; the keeper watches over the run as a whole. Memory counts from what the loaded
+        interpreter has mapped already. Without /proc there is only the keeper."""
+        if limits.memory is not None and _STATM.exists():
+            self._lower(resource.RLIMIT_AS, int(_STATM.read_text().split()[0]) * _PAGE + limits.memory)
+        if limits.files is not None:
+            self._lower(resource.RLIMIT_NOFILE, limits.files)
+
+    def _lower(self, kind: int, value: int) -> None:
+        """The soft limit, so that it can be taken back."""
+        before = resource.getrlimit(kind)
+        hard = before[1]
+        self._limited.append((kind, before))
+        resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

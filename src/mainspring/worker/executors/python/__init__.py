@@ -1,0 +1,1 @@
+"""Python functions on the event loop or in threads."""

@@ -1,0 +1,216 @@
+"""Registered Python functions: `async def` on the worker's loop, plain `def` in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from mainspring.sdk.app.context import Context
+from mainspring.sdk.app.task import Task
+from mainspring.worker.execution.attempt import (
+    SUCCEEDED,
+    Attempt,
+    Ending,
+    Execute,
+    Heeds,
+    NoteProgress,
+    OpenLog,
+    ending_after_stop,
+    failed,
+)
+from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
+from mainspring.worker.execution.interruption import Interruption
+from mainspring.worker.executors.python.threads import ThreadPool
+from mainspring.worker.output.capture import Voice, current, shielded
+
+_BROKEN_OFF = failed("the task was broken off by its worker")
+_set_current = current.set
+
+
+class PythonExecutor:
+    """Neither a coroutine nor a thread can be ended for certain: when the lease is lost the process must go.
+
+    Without `open_log` what tasks say is not kept, and without `note_progress` how far they are.
+    """
+
+    killable = False
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[Any, Any]],
+        slots: int,
+        *,
+        open_log: OpenLog | None = None,
+        note_progress: NoteProgress | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self._threads: ThreadPool[Ending] = ThreadPool(slots)
+        self._open_log = open_log
+        self._note_progress = note_progress
+        self._voice: Voice | None = None
+
+    def offers(self) -> dict[str, Execute]:
+        return {
+            name: self._on_the_loop(task) if task.kind == "async" else self._in_a_thread(task)
+            for name, task in self._tasks.items()
+        }
+
+    def kill_all(self) -> None:
+        """Nothing to do: see `killable`."""
+
+    def _on_the_loop(self, task: Task[Any, Any]) -> Execute:
+        wants_context = task.context_parameter is not None
+        bind = task.bind_json
+
+        async def execute(attempt: Attempt) -> Ending:
+            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+                return refusal
+            _set_current(attempt)
+            context = None
+            if wants_context:
+                context = self._context(attempt)
+                attempt.on_stop = context.cancel
+            try:
+                result = await bind(attempt.order.payload, context)()
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
+                ending = ending_of_error(error)
+            else:
+                ending = SUCCEEDED if result is None else ending_of_result(result)
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
+            if context is not None:
+                await _clean_up(context)
+                attempt.on_stop = None  # or it would take the garbage collector to free the two
+            if attempt.log is not None:
+                await _finish_log(attempt)
+            return ending
+
+        return execute
+
+    def _in_a_thread(self, task: Task[Any, Any]) -> Execute:
+        async def execute(attempt: Attempt) -> Ending:
+            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+                return refusal
+            _set_current(attempt)
+            context = self._context(attempt)
+            try:
+                call = task.bind_json(attempt.order.payload, context)
+            except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
+                return ending_of_error(error)
+            interruption = attempt.interruption = Interruption()
+            attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt
+            attempt.heeds = Heeds.NOTHING
+            ending = await self._threads.run(partial(_called, call, context, interruption))
+            attempt.on_stop = attempt.kill = None
+            attempt.heeds = Heeds.REQUEST  # it is over, however long its log takes
+            if attempt.stopping is not None:
+                ending = ending_after_stop(attempt)
+            if attempt.log is not None:
+                await _finish_log(attempt)
+            return ending
+
+        return execute
+
+    def _context(self, attempt: Attempt) -> Context:
+        order = attempt.order
+        context = Context(
+            job_id=order.job_id,
+            run_id=str(order.run_id),
+            attempt=order.attempt,
+            scheduled_for=order.scheduled_for,
+            task=order.task,
+            name=order.name,
+        )
+        if self._voice is None and self._open_log is not None:
+            self._voice = Voice(self._open_log)
+        context._channel = _Channel(attempt, self._voice, self._note_progress)
+        return context
+
+
+class _Channel:
+    """The way of a context's words into the attempt's log, and of its progress to the next exchange."""
+
+    __slots__ = ("_attempt", "_note_progress", "_voice")
+
+    def __init__(self, attempt: Attempt, voice: Voice | None, note_progress: NoteProgress | None) -> None:
+        self._attempt = attempt
+        self._voice = voice
+        self._note_progress = note_progress
+
+    def progress(self, fraction: float | None, message: str | None) -> None:
+        if self._note_progress is None:
+            return
+        with shielded(self._attempt):
+            self._note_progress(self._attempt, fraction, message)
+
+    def log(self, text: str) -> None:
+        if self._voice is not None:
+            self._voice.write(self._attempt, text.encode("utf-8", "backslashreplace"))
+
+
+def _called(call: Callable[[], Any], context: Context, interruption: Interruption) -> Ending:
+    """In the thread: the task, and what it wants done after it, which is not broken off."""
+    ending = interruption.run(partial(ending_of_call, call), _BROKEN_OFF)
+    for clean_up in context.take_cleanups():
+        try:
+            if inspect.iscoroutine(left := clean_up()):
+                left.close()
+                context.log("a clean-up is a coroutine function, which only an async task can have")
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+            context.log(_clean_up_failed(error), end="")
+    return ending
+
+
+async def _clean_up(context: Context) -> None:
+    for clean_up in context.take_cleanups():
+        try:
+            if inspect.isawaitable(left := clean_up()):
+                await left
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+            context.log(_clean_up_failed(error), end="")
+
+
+def _clean_up_failed(error: BaseException) -> str:
+    return "a clean-up failed: " + "".join(traceback.format_exception(error))
+
+
+async def _finish_log(attempt: Attempt) -> None:
+    """What became of the attempt is settled: to be told to stop only means not to wait for the rest of its log."""
+    assert attempt.log is not None
+    try:
+        await attempt.log.finish()
+    except asyncio.CancelledError:
+        return
+
+
+def _without_effect(attempt: Attempt) -> Ending | None:
+    """A setting that cannot be kept on the loop or in a thread must not be taken for kept."""
+    setup = attempt.order.setup
+    if setup is None:
+        return None
+    limits = setup.limits
+    asked = {
+        "env": setup.env,
+        "limits.memory": limits and limits.memory,
+        "limits.cpu": limits and limits.cpu,
+        "limits.processes": limits and limits.processes,
+        "limits.files": limits and limits.files,
+        "sandbox": setup.sandbox,
+    }
+    for name, value in asked.items():
+        if value:
+            if name == "sandbox":
+                return failed("sandbox has an effect only on shell commands", retry=False)
+            return failed(
+                f"{name} has an effect only on shell and process tasks: declare the task with executor='process'",
+                retry=False,
+            )
+    return None

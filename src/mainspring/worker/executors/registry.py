@@ -1,0 +1,76 @@
+"""One file per kind of task. A new kind is a file with an `Executor` in it and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mainspring.sdk.app.task import Task
+from mainspring.worker.execution.attempt import Executor, NoteProgress, OpenLog
+from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.http.on_demand import HttpOnDemand
+from mainspring.worker.executors.process.executor import ProcessExecutor
+from mainspring.worker.executors.python.executor import PythonExecutor
+from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.processes.watchdog_client import WatchdogLink
+
+
+def build_executors(
+    tasks: Mapping[str, Task[Any, Any]],
+    *,
+    slots: int,
+    watchdog: WatchdogLink,
+    kill_grace: float,
+    http_guard: AddressGuard | None = None,
+    open_log: OpenLog | None = None,
+    note_progress: NoteProgress | None = None,
+    app: str | None = None,
+    server: str = "",
+    token: str = "",
+    sandbox: str | None = None,
+) -> list[Executor]:
+    """What a worker can run: the application's tasks, shell commands (all of them in `sandbox`, if one is named), and
+    HTTP calls to what `http_guard` permits.
+
+    `app` (module:attribute), `server` and `token` are for child interpreters, which load the application themselves.
+    """
+    folders = WorkFolders()
+    folders.sweep_aside()
+    processes = {name: task for name, task in tasks.items() if task.kind == "process"}
+    return [
+        PythonExecutor(
+            {name: task for name, task in tasks.items() if task.kind != "process"},
+            slots,
+            open_log=open_log,
+            note_progress=note_progress,
+        ),
+        ProcessExecutor(
+            processes,
+            slots,
+            app=app,
+            watchdog=watchdog,
+            kill_grace=kill_grace,
+            server=server,
+            token=token,
+            note_progress=note_progress,
+            open_log=open_log,
+            folders=folders,
+        ),
+        ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox),
+        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log),
+    ]
+
+
+def warm_up(executors: Iterable[Executor]) -> None:
+    """Start child interpreters for process tasks, if there are such; to be called once the watchdog is there."""
+    for executor in executors:
+        if isinstance(executor, ProcessExecutor):
+            executor.warm_up()
+
+
+def shut_down(executors: Iterable[Executor]) -> None:
+    """Once the worker has stopped: its children are gone with the watchdog, and none is to be started again."""
+    for executor in executors:
+        if isinstance(executor, ProcessExecutor):
+            executor.close()

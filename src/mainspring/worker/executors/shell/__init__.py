@@ -1,0 +1,1 @@
+"""Shell commands, plain or in a sandbox."""

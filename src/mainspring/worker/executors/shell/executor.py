@@ -1,0 +1,192 @@
+"""Shell runs: each a tree of processes in a folder and with an environment of its own, dead when its worker is.
+
+The watchdog starts the command and knows when the last of its processes is gone (worker/watchdog); here is what it is
+given, what becomes of its output, and how it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from mainspring.domain.job import SHELL_TASK
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
+from mainspring.kernel.logs import get_logger
+from mainspring.sdk.app.context import idempotency_key, rfc3339
+from mainspring.wire.exchange import RunOrder
+from mainspring.wire.execution import Cause, RunSetup
+from mainspring.worker.execution.attempt import (
+    Attempt,
+    Ending,
+    Execute,
+    Heeds,
+    OpenLog,
+    ending_after_stop,
+    failed,
+    grace_of,
+)
+from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.executors.shell.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
+from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
+from mainspring.worker.processes.command import SpawnOrder, Ward
+from mainspring.worker.processes.watchdog_client import WatchdogLink
+
+_INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NO_SETUP = RunSetup()
+
+log = get_logger("shell")
+
+
+class ShellExecutor:
+    killable = True
+
+    def __init__(
+        self,
+        watchdog: WatchdogLink,
+        *,
+        kill_grace: float,
+        environ: Mapping[str, str] | None = None,
+        open_log: OpenLog | None = None,
+        folders: WorkFolders | None = None,
+        sandbox: str | None = None,
+    ) -> None:
+        """`sandbox`: for every command, also where the job does not ask for it."""
+        self._sandbox = sandbox
+        self._watchdog = watchdog
+        self._kill_grace = kill_grace
+        self._workers_environ = os.environ if environ is None else environ
+        self._environ = base_environment(self._workers_environ)
+        self._open_log = open_log
+        self._folders = folders or WorkFolders()
+        self._wards: set[Ward] = set()
+
+    def offers(self) -> dict[str, Execute]:
+        return {SHELL_TASK: self.execute}
+
+    def kill_all(self) -> None:
+        for ward in self._wards:
+            ward.kill()
+
+    async def execute(self, attempt: Attempt) -> Ending:
+        news = asyncio.Event()
+        attempt.on_stop, attempt.heeds = news.set, Heeds.REQUEST
+        order = attempt.order
+        if not order.command:
+            return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
+        if memoryview(order.payload).nbytes > MAX_SHELL_PAYLOAD_BYTES:
+            return failed(f"payload: a shell run takes at most {MAX_SHELL_PAYLOAD_BYTES} bytes", retry=False)
+        try:
+            folder = self._folders.make()
+        except OSError as error:
+            return failed(f"no working folder could be made: {error}")
+        try:
+            return await self._run_in(folder, attempt, news)
+        except NoSandbox:
+            return failed("sandbox: bubblewrap (bwrap) is not installed on this worker", retry=False)
+        finally:
+            await self._folders.remove(folder)
+
+    async def _run_in(self, folder: Path, attempt: Attempt, news: asyncio.Event) -> Ending:
+        spawn_order = self._spawn_order(attempt.order, folder)
+        try:
+            output = Output(attempt, self._open_log)
+        except OSError as error:
+            return failed(f"the command could not be started: {error}")
+        try:
+            ward = await self._watchdog.spawn(spawn_order, output=output.writer)
+            output.close_writer()
+            await self._until_gone(ward, attempt, news)
+            stopped = attempt.stopping is not None  # from here on it is over, however long its log takes
+            await output.finish()
+        except (OSError, ValueError) as error:
+            return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
+        finally:
+            output.close()
+        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
+        return _ending(attempt, ward, output, stopped=stopped)
+
+    def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
+        setup = order.setup or _NO_SETUP
+        assert order.command
+        argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
+        given = setup.env or {}
+        environ = self._environ | {"TMPDIR": str(folder)} | given | environment_of(order)
+        if (setup.sandbox or self._sandbox) is None:
+            return SpawnOrder(argv, environ, str(folder), setup.limits)
+        data = Path(DEFAULT_DATA_FOLDER).absolute()
+        inside = inside_only(given)
+        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,), variables=inside)
+        if "HOME" not in given:
+            environ["HOME"] = str(folder)
+        outside = {name: value for name, value in environ.items() if name not in inside}
+        return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
+
+    async def _until_gone(self, ward: Ward, attempt: Attempt, news: asyncio.Event) -> None:
+        """Returns when no process of the tree is left. One that is told to stop has its grace, and then none."""
+        self._wards.add(ward)
+        attempt.kill = ward.kill
+        ward.on_news(news.set)
+        try:
+            if attempt.stopping is not None or attempt.fenced:
+                ward.kill()  # told while it started: it has hardly begun
+            while not ward.exited.is_set() and attempt.stopping is None:
+                news.clear()
+                await news.wait()
+            if not ward.exited.is_set():
+                ward.terminate()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(grace_of(attempt.order, self._kill_grace)):
+                        await ward.gone.wait()
+                ward.kill()
+            await ward.gone.wait()
+        finally:
+            ward.close()
+            attempt.kill = None
+            self._wards.discard(ward)
+
+
+def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command gets of the worker's own environment: enough to find programs and to write text, no secrets."""
+    kept = {name: environ[name] for name in _INHERITED if name in environ}
+    kept |= {name: value for name, value in environ.items() if name.startswith("LC_")}
+    kept.setdefault("PATH", _DEFAULT_PATH)
+    return kept
+
+
+def environment_of(order: RunOrder) -> dict[str, str]:
+    return {
+        "MAINSPRING_JOB_ID": order.job_id,
+        "MAINSPRING_RUN_ID": str(order.run_id),
+        "MAINSPRING_ATTEMPT": str(order.attempt),
+        "MAINSPRING_SCHEDULED_FOR": rfc3339(order.scheduled_for),
+        "MAINSPRING_IDEMPOTENCY_KEY": idempotency_key(order.job_id, order.scheduled_for),
+        "MAINSPRING_PAYLOAD": bytes(memoryview(order.payload)).decode(),
+    }
+
+
+def _ending(attempt: Attempt, ward: Ward, output: Output, *, stopped: bool) -> Ending:
+    text = output.text
+    if stopped:
+        return ending_after_stop(attempt, text)
+    if ward.exit_code == 0 and ward.breach is None:
+        result: dict[str, object] = {"exit_code": 0, "output": text}
+        if output.size > OUTPUT_KEPT:
+            result["output_bytes"] = output.size
+        return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
+    tail = f": {text.rstrip()}" if text.strip() else ""
+    return failed(f"{ward.breach or _in_words(ward.exit_code)}{tail}", cause=Cause(exit_code=ward.exit_code))
+
+
+def _in_words(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return f"exit code {exit_code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-exit_code).name}"
+    return f"killed by signal {-exit_code}"

@@ -1,0 +1,99 @@
+"""Acts on the lease: stops the exclusive runs when it is time, says when all must end, and keeps the watchdog told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from mainspring.kernel.config import Timing
+from mainspring.kernel.logs import get_logger
+from mainspring.worker.execution.runner import Runner
+from mainspring.worker.lease import Lease
+from mainspring.worker.processes.watchdog_client import WatchdogLink
+
+EXIT_FENCED = 70
+_NEVER = float("inf")
+
+log = get_logger("worker")
+
+
+class LeaseKeeper:
+    def __init__(self, runner: Runner, watchdog: WatchdogLink, timing: Timing) -> None:
+        self._runner = runner
+        self._watchdog = watchdog
+        self._timing = timing
+        self._lease = Lease(timing)
+        self._cut_off = False
+        self._store_down_since: float | None = None
+        self._store_down_sent = 0.0
+
+    @property
+    def store_away(self) -> bool:
+        """The newest exchange that a server answered was answered `store_down`."""
+        return self._store_down_since is not None
+
+    @property
+    def next_look(self) -> float:
+        """When `heed` will have something to do, should nothing be heard until then."""
+        return self._lease.end if self._cut_off else self._lease.exclusive_end
+
+    def heed(self, now: float) -> str | None:
+        """Do what is due; a reason when the lease has passed, and with it the time of all that runs here."""
+        if now >= self._lease.end:
+            if self._runner.holding:
+                return f"no acknowledgement for {self._lease.silence(now):.1f} s"
+            self.reset()  # nothing to kill; outcomes are kept, for a server that comes back may still want them
+        elif now >= self._lease.exclusive_end and not self._cut_off:
+            self._stop_exclusive()
+        return None
+
+    def acknowledge(self, sent: float) -> None:
+        """An exchange sent at `sent`, less than `kill` ago, was carried out."""
+        self._lease.acknowledge(sent)
+        self._cut_off = False
+
+    def hear_store_down(self, sent: float, now: float) -> None:
+        """A server answered that only the database is away."""
+        self._lease.hear_store_down(sent)
+        self._store_down_sent = max(self._store_down_sent, sent)
+        if self._store_down_since is None:
+            self._store_down_since = now
+            grace = self._timing.cut_off_grace
+            log.warning("the server says that the database is away", runs=self._runner.holding, grace=grace)
+
+    def store_answers(self, sent: float, now: float) -> None:
+        """A server answered something else. It is no news if a later exchange was answered `store_down` before it."""
+        if self._store_down_since is not None and sent > self._store_down_sent:
+            log.info("the database is back", away_for=round(now - self._store_down_since, 1))
+            self._store_down_since = None
+
+    def reset(self) -> None:
+        """Nothing is held any more."""
+        self._lease, self._cut_off = Lease(self._timing), False
+        self.guard()
+
+    def guard(self) -> None:
+        """Tell the watchdog until when we may go without acting."""
+        lease, deadline = self._lease, _NEVER
+        if self._runner.holding:
+            exclusive = lease.end > lease.exclusive_end and self._runner.holds_exclusive()
+            deadline = lease.deadline(exclusive=exclusive, stopping=self._cut_off)
+        self._watchdog.set_deadline(None if deadline == _NEVER else deadline)
+
+    def _stop_exclusive(self) -> None:
+        """They did start, so they are reported as failed when the database is back. Were they dropped instead, a
+        recovery would find them missing from the inventory and hand them to us a second time."""
+        self._cut_off = True
+        stopped = self._runner.cut_off()
+        if stopped:
+            log.warning("database away: stopping exclusive runs", runs=stopped, others=self._runner.holding - stopped)
+            self.guard()
+            asyncio.get_running_loop().call_later(self._lease.moment, self._see_them_gone, self._lease)
+
+    def _see_them_gone(self, lease: Lease) -> None:
+        if lease is not self._lease or not self._cut_off:
+            return  # acknowledged meanwhile, or over anyway
+        if self._runner.holds_exclusive(unkillable=True):
+            log.error("an exclusive run does not stop: ending the process", runs=self._runner.holding)
+            os._exit(EXIT_FENCED)
+        self.guard()

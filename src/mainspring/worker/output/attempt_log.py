@@ -1,0 +1,147 @@
+"""The output of one attempt, as far as it has not been stored yet: the sink that executors write to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainspring.kernel.config import DEFAULT_LOG_BYTES, MAX_LOG_CHUNK
+from mainspring.kernel.logs import get_logger
+from mainspring.wire.logs import LogChunk
+from mainspring.worker.execution.attempt import Attempt
+
+if TYPE_CHECKING:
+    from mainspring.worker.output.log_shipper import LogShipper
+
+_GIVE_UP = 5.0  # while the server says that it cannot keep logs
+_GIVE_UP_ANYWAY = 75.0  # a worker that is cut off for so long has been told to drop its runs
+_LOOK_EVERY = 0.25
+
+log = get_logger("attempt_log")
+
+
+class AttemptLog:
+    """The `LogSink` of one attempt. `write` may be called from any thread; bytes keep the order of the calls."""
+
+    def __init__(self, shipper: LogShipper, attempt: Attempt) -> None:
+        self.order = attempt.order
+        self._attempt: Attempt | None = attempt
+        self.waiting = bytearray()
+        self.over = False  # nothing more is taken: stored to the end, refused, or given up
+        self.offset = 0  # of the first byte that waits
+        self._kept = 0  # bytes that the server has acknowledged
+        self._shipper = shipper
+        self._left = _cap(attempt)
+        self._truncated = False
+        self._ending = False
+        self._news = False  # a mark has yet to be told, with or without bytes
+        self._done = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        return self._shipper.full and not self.over
+
+    async def room(self) -> None:
+        """Wait until more can be written. A run waits no longer for its log while it prints than at its end."""
+        began = time.monotonic()
+        while self.full:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._shipper.room(), _LOOK_EVERY)
+            await self._lose_patience(began)
+
+    def write(self, data: bytes) -> None:
+        with self._shipper.lock:
+            if self.over or self._ending:
+                return
+            if len(data) > self._left:
+                data = data[: self._left]
+                self._news = self._news or not self._truncated
+                self._truncated = True
+            self._left -= len(data)
+            self.waiting += data
+            if data or self._news:
+                self._shipper.add(self, len(data))
+
+    async def finish(self) -> None:
+        if self._fenced:
+            self.drop()
+        with self._shipper.lock:
+            if not self.over and not self._ending:
+                self._ending = self._news = True
+                self._shipper.add(self, 0)
+        try:
+            await self._until_done(time.monotonic())
+        finally:
+            self._attempt = None  # or it would take the garbage collector to free the two
+
+    async def _until_done(self, began: float) -> None:
+        while not self._done.is_set():
+            await self._lose_patience(began)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._done.wait(), _LOOK_EVERY)
+
+    async def _lose_patience(self, began: float) -> None:
+        """Let go of the log when there is no point in waiting for it any more."""
+        if self._fenced:
+            self.drop()
+        elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
+            await self.give_up()
+
+    @property
+    def _fenced(self) -> bool:
+        return self._attempt is not None and self._attempt.fenced
+
+    async def give_up(self) -> None:
+        """The outcome waits for no log: while the server is away it could not be told either, but now it could."""
+        order = self.order
+        log.warning("the log of a run is incomplete", run=str(order.run_id), attempt=order.attempt)
+        self.drop()
+        mark = LogChunk(order.run_id, order.fence, order.attempt, self._kept, b"", truncated=True, end=self._ending)
+        await self._shipper.try_once(mark)
+
+    # -- for the shipper
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.waiting) or self._news
+
+    @property
+    def ending(self) -> bool:
+        return self._ending
+
+    def take(self, most: int) -> LogChunk:
+        """The next chunk, which from now on is under way; call it under the lock."""
+        size = min(most, len(self.waiting), MAX_LOG_CHUNK)
+        with memoryview(self.waiting) as view:
+            data = bytes(view[:size])
+        del self.waiting[:size]
+        order = self.order
+        chunk = LogChunk(order.run_id, order.fence, order.attempt, self.offset, data)
+        self.offset += size
+        if not self.waiting:
+            chunk.truncated, chunk.end = self._truncated, self._ending
+            self._news = False
+        return chunk
+
+    def stored(self, chunk: LogChunk) -> None:
+        self._kept = chunk.offset + len(chunk.data)
+        if chunk.end:
+            self.over = True
+            self._done.set()
+
+    def drop(self) -> None:
+        """Nobody will take the rest."""
+        with self._shipper.lock:
+            self.over, self._news = True, False
+            self._shipper.forget(len(self.waiting))
+            self.waiting.clear()
+        self._done.set()
+
+
+def _cap(attempt: Attempt) -> int:
+    setup = attempt.order.setup
+    if setup is None or setup.limits is None or setup.limits.output is None:
+        return DEFAULT_LOG_BYTES
+    return setup.limits.output

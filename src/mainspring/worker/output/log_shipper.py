@@ -1,0 +1,255 @@
+"""Output of attempts on its way to a server: gathered from all of them, shipped a few times a second, in order.
+
+One shipment is under way at a time, and it is sent again as it is until a server has acknowledged it, so what is stored
+is always the beginning of what was printed. A log that no server takes is given up without harm to the others. What
+waits is bounded: beyond that sinks are `full`, and whoever can pauses. An attempt that prints nothing has no sink, and
+a worker whose attempts print nothing never comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.lifecycle import backoff
+from mainspring.kernel.logs import get_logger
+from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
+from mainspring.worker.exchange.server_client import Link, LinkError, LogStoreDown, Refused
+from mainspring.worker.execution.attempt import Attempt
+from mainspring.worker.output.attempt_log import AttemptLog
+
+MOST_WAITING = 4 * 1024 * 1024
+_MOST_SHIPMENT = 2 * 1024 * 1024
+_MOST_CHUNKS = 1000
+_SOON = 256 * 1024  # so much is shipped at once
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 1.0
+_QUIET = 2.0  # after so many seconds without output the next is shipped soon again
+_LAST_WORD = 2.0
+
+_encode = msgspec.json.Encoder().encode
+log = get_logger("log_shipper")
+
+Taken = tuple[AttemptLog, LogChunk]
+
+
+class LogShipper:
+    """`open` is the worker's `OpenLog`, and may be called from any thread. `speaks_for`, called on the loop, says in
+    whose name shipments go: the incarnation of the moment."""
+
+    def __init__(self, link: Link) -> None:
+        self.lock = threading.RLock()
+        self._link = link
+        self._worker_id: Callable[[], UUID] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dirty: dict[AttemptLog, None] = {}
+        self._bytes = 0  # waiting and under way
+        self._task: asyncio.Task[None] | None = None
+        self._called = False  # the loop knows that there is something
+        self._hurried = False  # and that it is urgent
+        self._thread = 0
+        self._urgent = asyncio.Event()
+        self._room = asyncio.Event()
+        self._pause = _FIRST_PAUSE
+        self._shipped_at = 0.0
+        self._refused_at: float | None = None
+        self._unanswered = 0  # shipments in a row
+
+    def speaks_for(self, worker_id: Callable[[], UUID]) -> None:
+        self._worker_id = worker_id
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def open(self, attempt: Attempt) -> AttemptLog:
+        with self.lock:
+            if attempt.log is None:
+                attempt.log = AttemptLog(self, attempt)
+            assert isinstance(attempt.log, AttemptLog)
+            return attempt.log
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._link.close()
+
+    # -- for the sinks, under the lock
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= MOST_WAITING
+
+    async def room(self) -> None:
+        while self.full:
+            self._room.clear()
+            await self._room.wait()
+
+    def add(self, sink: AttemptLog, size: int) -> None:
+        self._bytes += size
+        self._dirty[sink] = None
+        hurry = (sink.ending or self._bytes >= _SOON) and not self._hurried
+        if self._loop is None or (self._called and not hurry):
+            return
+        self._called, self._hurried = True, self._hurried or hurry
+        if threading.get_ident() == self._thread:
+            self._see_to_it(hurry)
+            return
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            self._loop.call_soon_threadsafe(self._see_to_it, hurry)
+
+    def forget(self, size: int) -> None:
+        self._bytes -= size
+        if not self.full:
+            self._room.set()
+
+    # -- on the loop
+
+    def refused_since(self, began: float) -> float:
+        """For how many seconds the server has said that it cannot keep logs, counted from `began` at the earliest."""
+        return 0.0 if self._refused_at is None else time.monotonic() - max(began, self._refused_at)
+
+    async def try_once(self, chunk: LogChunk) -> None:
+        """Send one chunk beside the others, to whichever server takes it, if it can be done soon."""
+        assert self._worker_id is not None
+        body = _encode(LogShipment(self._worker_id(), [chunk]))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD):
+                for _ in range(self._link.servers):
+                    with suppress(LinkError):
+                        await self._link.ship(body)
+                        return
+
+    def _see_to_it(self, hurry: bool) -> None:
+        if hurry:
+            self._urgent.set()
+        if self._task is None or self._task.done():
+            assert self._loop is not None
+            self._task = self._loop.create_task(self._ship())
+
+    async def _ship(self) -> None:
+        """Runs while there is something to ship."""
+        try:
+            await self._ship_all()
+        except Exception as error:  # a mistake of ours must cost a shipment, not all that follow
+            log.error("a shipment failed", exc_info=error)
+            with self.lock:
+                self._called = self._hurried = False
+
+    async def _ship_all(self) -> None:
+        while True:
+            await self._gather()
+            while chunks := self._take():
+                await self._deliver(chunks)
+                if not self._urgent.is_set():
+                    break
+            with self.lock:
+                if not self._dirty:
+                    self._called = False
+                    return
+
+    async def _gather(self) -> None:
+        """Wait for more to go along: longer while output goes on, not at all when much is waiting or a run ends."""
+        now = time.monotonic()
+        resting = now - self._shipped_at > _QUIET
+        self._pause = _FIRST_PAUSE if resting else min(_LONGEST_PAUSE, self._pause * 1.5)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._urgent.wait(), self._pause)
+
+    def _take(self) -> list[Taken]:
+        """The next shipment. Of one run there is one log in it, since a receipt names runs."""
+        taken: list[Taken] = []
+        runs: set[UUID] = set()
+        size = 0
+        with self.lock:
+            self._urgent.clear()
+            self._hurried = False
+            for sink in list(self._dirty):
+                run_id = sink.order.run_id
+                if run_id in runs:
+                    continue
+                runs.add(run_id)
+                while sink.has_news and size < _MOST_SHIPMENT and len(taken) < _MOST_CHUNKS:
+                    chunk = sink.take(_MOST_SHIPMENT - size)
+                    size += len(chunk.data)
+                    taken.append((sink, chunk))
+                del self._dirty[sink]
+                if sink.has_news:
+                    self._dirty[sink] = None  # behind the others, who shall not wait for one that prints without end
+            if any(sink.ending for sink in self._dirty) or self._bytes - size >= _SOON:
+                self._hurried = True
+                self._urgent.set()
+        return taken
+
+    async def _deliver(self, chunks: list[Taken]) -> None:
+        """Send what was taken. What is refused for its contents goes again in halves, until the log is found that is
+        not taken: that one is given up, and the others are kept."""
+        try:
+            parts = [chunks]
+            while parts:
+                part = parts.pop()
+                if await self._send(part):
+                    continue
+                sinks = list(dict.fromkeys(sink for sink, _ in part))
+                if len(sinks) == 1:
+                    await sinks[0].give_up()
+                    continue
+                ahead = set(sinks[: len(sinks) // 2])
+                parts.append([taken for taken in part if taken[0] not in ahead])
+                parts.append([taken for taken in part if taken[0] in ahead])
+        finally:
+            self._shipped_at = time.monotonic()
+            with self.lock:
+                self.forget(sum(len(chunk.data) for _, chunk in chunks))
+
+    async def _send(self, chunks: list[Taken]) -> bool:
+        """Send one shipment until it is acknowledged, or nobody waits for it any more. False when something in it is
+        not taken."""
+        assert self._worker_id is not None
+        body = _encode(LogShipment(self._worker_id(), [chunk for _, chunk in chunks]))
+        receipt: LogReceipt | None = None
+        failures = 0
+        while receipt is None and not all(sink.over for sink, _ in chunks):
+            try:
+                receipt = await self._link.ship(body)
+                self._refused_at, self._unanswered = None, 0
+            except LinkError as error:
+                failures += 1
+                if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                    log.warning("logs are not taken", error=str(error), failures=failures)
+                if isinstance(error, Refused) and error.contents:
+                    return False
+                self._note(error)
+                if isinstance(error, Refused) and error.final:
+                    break
+                await asyncio.sleep(backoff(failures))
+        self._settle(chunks, receipt)
+        return True
+
+    def _note(self, error: LinkError) -> None:
+        """Only an answer counts: when none of the servers answers they may be away, and come back."""
+        if isinstance(error, LogStoreDown | Refused):
+            self._unanswered = 0
+            self._refused_at = self._refused_at or time.monotonic()
+            return
+        self._unanswered += 1
+        if self._unanswered >= self._link.servers:
+            self._refused_at = None
+
+    def _settle(self, chunks: list[Taken], receipt: LogReceipt | None) -> None:
+        refused: set[UUID] = set()
+        if receipt is not None:
+            refused = {*receipt.fenced, *receipt.gaps}
+            for run_id in receipt.gaps:
+                log.error("the server lacks output that it had acknowledged; the rest is dropped", run=str(run_id))
+        for sink, chunk in chunks:
+            if receipt is None or chunk.run_id in refused:
+                sink.drop()
+            else:
+                sink.stored(chunk)

@@ -1,0 +1,93 @@
+"""How far the running attempts have come: the newest word of each, told at most twice a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from mainspring.wire.exchange import Progress
+from mainspring.worker.execution.attempt import Attempt, Key, Progressed
+
+EVERY = 0.5
+_LONGEST_PAUSE = 60.0
+_MOST_TEXT = 1000
+_MOST_AT_A_TIME = 1000
+_NEVER = float("inf")
+
+
+class ProgressBook:
+    """Everything but `note` runs on the worker's loop."""
+
+    def __init__(self) -> None:
+        self._tell: Callable[[], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fresh: dict[Key, Attempt] = {}
+        self._not_before: dict[Key, float] = {}
+        self._refusals: dict[Key, int] = {}
+
+    def open(self, tell: Callable[[], None]) -> None:
+        """From now on `tell` is called, on this loop, when there is something new to send."""
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+
+    def note(self, attempt: Attempt, fraction: float | None, message: str | None) -> None:
+        """Keep the newest; a share of None leaves the one before. May be called from any thread, and often."""
+        before = attempt.progress
+        if fraction is None or not 0.0 <= fraction <= 1.0:
+            fraction = None if before is None else before.fraction
+        attempt.progress = Progressed(fraction, None if message is None else _clean(message))
+        # Set after the word is kept and cleared before it is read, so that the newest is never left behind.
+        if attempt.key not in self._fresh:
+            self._fresh[attempt.key] = attempt
+            if self._loop is not None and self._tell is not None:
+                with suppress(RuntimeError):  # the loop is closed: the process ends
+                    self._loop.call_soon_threadsafe(self._tell)
+
+    def due(self) -> float:
+        """When the next word may be sent; never, when there is none."""
+        if not self._fresh:
+            return _NEVER
+        return min(self._not_before.get(key, 0.0) for key in list(self._fresh))
+
+    def take(self, now: float) -> list[Progress]:
+        """What to send now."""
+        taken: list[Progress] = []
+        for key, attempt in list(self._fresh.items()):
+            if len(taken) == _MOST_AT_A_TIME:
+                break
+            if attempt.reported or attempt.fenced:
+                self.forget(attempt)
+                continue
+            if self._not_before.get(key, 0.0) > now:
+                continue
+            del self._fresh[key]
+            self._not_before[key] = now + EVERY
+            if (said := attempt.progress) is not None:
+                order = attempt.order
+                attempt.words_sent += 1
+                taken.append(Progress(order.run_id, order.fence, attempt.words_sent, said.fraction, said.message))
+        return taken
+
+    def put_back(self, lost: Iterable[Attempt]) -> None:
+        """The exchange that carried the words of these was lost."""
+        for attempt in lost:
+            if attempt.progress is not None and not attempt.reported:
+                self._fresh[attempt.key] = attempt
+
+    def refused(self, attempt: Attempt, now: float) -> None:
+        """The server will not take a word of this one. Its next may be better, but each costs the others a search."""
+        if not attempt.reported:
+            count = self._refusals[attempt.key] = self._refusals.get(attempt.key, 0) + 1
+            self._not_before[attempt.key] = now + min(_LONGEST_PAUSE, EVERY * 2.0 ** min(count, 10))
+
+    def forget(self, attempt: Attempt) -> None:
+        """It has ended."""
+        self._fresh.pop(attempt.key, None)
+        self._not_before.pop(attempt.key, None)
+        self._refusals.pop(attempt.key, None)
+
+
+def _clean(message: str) -> str:
+    text = message[:_MOST_TEXT].replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""Processes that runs start: commands, their supervisors, the watchdog."""

@@ -1,0 +1,131 @@
+"""A charge: one command in a keeper's hands, with everything that it starts, until the last of its processes is gone.
+
+Because the keeper is their subreaper, having no children left is exactly that moment, whatever forked twice or called
+setsid. What a command leaves behind when it exits dies with it, unless it was told to terminate: then all of its
+processes may take their time until the worker says kill.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from . import cgroup, child, tree
+from . import resource_limits as limits
+
+# How soon to look again for what a kill did not reach: there is no event for a process that was just forked.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+_NEVER = float("inf")
+# A sandbox's own processes, the one that waits and the first one inside, are not the command's.
+_OF_THE_WRAPPER = 2
+
+
+class Charge:
+    def __init__(self, order: dict[str, Any], output: int, channel: int | None, worker: int) -> None:
+        """Starts the command."""
+        self._us = os.getpid()
+        self._wrapper: str = order["wrapper"]
+        given: dict[str, Any] = order["limits"]
+        if self._wrapper and given["processes"]:
+            given = {**given, "processes": given["processes"] + _OF_THE_WRAPPER}
+        self._cgroup = cgroup.create(worker, given)
+        self._spent_before = limits.cpu_of_the_reaped()
+        self._peak = 0
+        self._asked = False
+        self._killing = False
+        self._failed = False
+        self._pause = _FIRST_PAUSE
+        self.command = os.fork()
+        if self.command == 0:
+            child.become(order, output, channel, self._cgroup)
+        self._gauge = limits.Gauge(self._us, given)
+        self._plan_look()
+
+    @property
+    def next_look(self) -> float:
+        """When to call `heed` again, should nothing happen before (monotonic)."""
+        return self._look_at
+
+    def terminate(self) -> None:
+        self._asked = True
+        if not tree.LINUX:
+            self._signal_group(signal.SIGTERM)
+        pids = tree.descendants(self._us)
+        if self._wrapper:  # a sandbox that ends takes what is in it along, without the grace that it has
+            pids = [pid for pid in pids if not _is_named(pid, self._wrapper)]
+        tree.signal_all(pids, signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._killing = True
+        self._plan_look()
+        if self._cgroup is not None:
+            cgroup.kill(self._cgroup)
+        if tree.LINUX:
+            tree.kill_below(self._us)
+        else:
+            self._signal_group(signal.SIGKILL)
+
+    def limit(self, given: dict[str, Any]) -> None:
+        self._gauge.set(given)
+        self._plan_look()
+
+    def heed(self) -> tuple[list[str], bool]:
+        """Take in the dead and look at the living; the news to tell, and whether all is over."""
+        news: list[str] = []
+        if self._reap(news):
+            self._bury(news)
+            return news, True
+        if self._killing:
+            self.kill()
+        elif time.monotonic() >= self._look_at:
+            breach = self._gauge.breach()
+            self._plan_look()
+            if breach is not None:
+                news.append(f"breach {breach}")
+                self.kill()
+        return news, False
+
+    def _reap(self, news: list[str]) -> bool:
+        try:
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return False
+                self._peak = max(self._peak, limits.peak_in(usage))
+                if pid == self.command:
+                    self._failed = status != 0
+                    news.append(f"exited {os.waitstatus_to_exitcode(status)}")
+                    self._killing = self._killing or not self._asked
+        except ChildProcessError:
+            return True
+
+    def _bury(self, news: list[str]) -> None:
+        if self._cgroup is not None:
+            enforced = cgroup.breach(self._cgroup)
+            if enforced is not None and self._failed:  # one that was refused a fork and coped is no worse for it
+                news.insert(0, f"breach {enforced}")
+            cgroup.remove(self._cgroup)
+        spent = limits.cpu_of_the_reaped() - self._spent_before
+        news.append(f"gone {spent:.6f} {max(self._peak, self._gauge.peak)}")
+
+    def _plan_look(self) -> None:
+        if self._killing:
+            self._look_at = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        else:
+            self._look_at = time.monotonic() + limits.LOOK_EVERY if self._gauge.active else _NEVER
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self.command, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def _is_named(pid: int, name: str) -> bool:
+    try:
+        return tree.read_file(f"/proc/{pid}/comm").strip() == name.encode()
+    except OSError:
+        return False

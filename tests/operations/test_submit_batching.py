@@ -1,0 +1,138 @@
+"""Jobs submitted at the same time share an insert, and nothing else: not a refusal, not a fate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from mainspring.domain.job import JobDefinition
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.submit.submit_batching import Gathering
+
+pytestmark = pytest.mark.anyio
+
+OURS, THEIRS = TenantId(1), TenantId(2)
+
+
+class Inserts:
+    """Stands where the database would, and can be told to hang or to refuse a task."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, list[str]]] = []
+        self.may_go = asyncio.Event()
+        self.may_go.set()
+        self.refused: dict[str, Exception] = {}
+        self.cancelled = 0
+
+    async def __call__(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
+        tasks = [definition.task for definition in definitions]
+        self.batches.append((tenant, tasks))
+        try:
+            await self.may_go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        for task in tasks:
+            if task in self.refused:
+                raise self.refused[task]
+        return [f"id of {task}" for task in tasks]
+
+
+def job(task: object) -> JobDefinition:
+    return JobDefinition(task=str(task))
+
+
+async def test_one_alone_is_inserted_alone() -> None:
+    inserts = Inserts()
+    assert await Gathering(inserts).add(OURS, job("a")) == "id of a"
+    assert inserts.batches == [(OURS, ["a"])]
+
+
+async def test_those_of_one_turn_and_those_that_come_meanwhile_share_an_insert_and_get_their_own_ids() -> None:
+    inserts = Inserts()
+    inserts.may_go.clear()
+    gathering = Gathering(inserts)
+    first = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(10)]
+    await turns()
+    second = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(10, 20)]
+    await turns()
+    third = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(20, 40)]
+    await turns()
+    assert [len(tasks) for _, tasks in inserts.batches] == [10, 10]
+    inserts.may_go.set()
+    assert await asyncio.gather(*first, *second, *third) == [f"id of {n}" for n in range(40)]
+    assert [len(tasks) for _, tasks in inserts.batches] == [10, 10, 20]
+
+
+async def test_tenants_do_not_share_an_insert() -> None:
+    inserts = Inserts()
+    gathering = Gathering(inserts)
+    await asyncio.gather(gathering.add(OURS, job("a")), gathering.add(THEIRS, job("b")), gathering.add(OURS, job("c")))
+    assert sorted(inserts.batches) == [(OURS, ["a", "c"]), (THEIRS, ["b"])]
+
+
+async def test_one_that_cannot_be_stored_is_refused_alone() -> None:
+    inserts = Inserts()
+    inserts.refused["13"] = ValueError("unlucky")
+    gathering = Gathering(inserts)
+    answers = await asyncio.gather(*(gathering.add(OURS, job(n)) for n in range(40)), return_exceptions=True)
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [13]
+    assert str(answers[13]) == "unlucky"
+
+
+async def test_when_the_database_is_away_nothing_is_tried_twice() -> None:
+    inserts = Inserts()
+    inserts.refused["1"] = ConnectionResetError("gone")
+    gathering = Gathering(inserts)
+    answers = await asyncio.gather(*(gathering.add(OURS, job(n)) for n in range(3)), return_exceptions=True)
+    assert all(isinstance(answer, ConnectionResetError) for answer in answers)
+    assert len(inserts.batches) == 1
+
+
+async def test_an_insert_for_which_nobody_waits_any_more_makes_room() -> None:
+    inserts = Inserts()
+    inserts.may_go.clear()
+    gathering = Gathering(inserts)
+    hanging = []
+    for n in range(3):  # two fly, the third waits for room
+        hanging.append(asyncio.create_task(gathering.add(OURS, job(n))))
+        await turns()
+    assert len(inserts.batches) == 2
+    for request in hanging:
+        request.cancel()
+    await asyncio.wait(hanging)
+    await turns()
+    assert inserts.cancelled == 2
+    inserts.may_go.set()
+    assert await gathering.add(OURS, job("later")) == "id of later"
+    assert all("2" not in tasks for _, tasks in inserts.batches)
+
+
+async def test_one_that_gives_up_does_not_end_the_insert_of_the_others() -> None:
+    inserts = Inserts()
+    inserts.may_go.clear()
+    gathering = Gathering(inserts)
+    requests = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(2)]
+    await turns()
+    requests[0].cancel()
+    await turns()
+    inserts.may_go.set()
+    assert await requests[1] == "id of 1"
+
+
+async def test_jobs_posted_at_once_over_http_are_all_there(api: httpx.AsyncClient) -> None:
+    bodies = [{"task": f"task {n % 3}", "payload": {"n": n}, **({"name": "x"} if n % 2 else {})} for n in range(30)]
+    answers = await asyncio.gather(*(api.post("/v1/jobs", json=body) for body in bodies))
+    assert [answer.status_code for answer in answers] == [201] * 30
+    for body, answer in zip(bodies, answers, strict=True):
+        view = (await api.get(f"/v1/jobs/{answer.json()['job_id']}")).json()
+        assert (view["task"], view["payload"]) == (body["task"], body["payload"])
+
+
+async def turns() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -1,0 +1,183 @@
+"""When exchanges start: at once when there is something to say, at least every beat, no more than two at a server."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from mainspring.kernel.config import Timing
+from mainspring.kernel.ids import uuid7
+from mainspring.wire.exchange import ExchangeReply, WorkerHello
+from mainspring.worker.exchange.exchange_timing import GATHER, Pace
+from mainspring.worker.exchange.held_runs import Flight, Ledger
+from mainspring.worker.execution.attempt import SUCCEEDED
+
+from .exchange_server import an_order
+
+BEAT = 2.0
+NOW = 100.0
+
+
+class Scene:
+    """A ledger and its pace, with time in the test's hands."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(uuid7(), WorkerHello(name="w", queues=["q"], tasks=["noop"], slots=20), NOW)
+        self.pace = Pace(BEAT, NOW)
+        self.holding = 0
+        self.land(self.start(NOW), NOW)
+
+    def start(self, at: float, wait_ms: int = 1800) -> Flight:
+        flight = self.ledger.compose(at, holding=self.holding, wait_ms=wait_ms)
+        self.pace.started(at)
+        return flight
+
+    def land(self, flight: Flight, at: float, runs: int = 0, superseded: bool = False) -> None:
+        reply = ExchangeReply(seq=flight.request.seq, superseded=superseded, runs=[an_order() for _ in range(runs)])
+        taken = self.ledger.landed(flight, reply, at).taken
+        self.holding += len(taken)
+        self.pace.landed(flight, at, useful=bool(taken) or superseded)
+
+    def complete(self, at: float, count: int = 1) -> None:
+        for attempt in list(self.ledger.held.values())[:count]:
+            attempt.started = at
+            self.ledger.record(attempt, SUCCEEDED, at)
+            self.holding -= 1
+
+    def next(self, at: float, news: float = float("inf")) -> float:
+        return self.pace.next_start(self.ledger, self.holding, at, hungry=True, news=news)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_idle_worker_parks_at_once(scene: Scene) -> None:
+    assert scene.next(NOW) <= NOW
+
+
+def test_news_may_interrupt_a_parked_exchange_but_no_other(scene: Scene) -> None:
+    scene.start(NOW)
+    assert scene.next(NOW + 0.1, news=NOW + 0.3) == NOW + 0.3
+    second = scene.start(NOW + 0.3)
+    assert scene.next(NOW + 0.3, news=NOW + 0.3) == float("inf"), "never more than two"
+    scene.land(second, NOW + 0.31)
+    scene.land(scene.ledger.flights[0], NOW + 0.32, superseded=True)
+    scene.start(NOW + 0.4, wait_ms=0)
+    assert scene.next(NOW + 0.4, news=NOW + 0.4) == NOW + 0.4 + BEAT, "its answer is on its way"
+
+
+def test_a_parked_exchange_is_followed_by_the_next_beat(scene: Scene) -> None:
+    scene.start(NOW)
+    assert scene.next(NOW + 0.1) == NOW + BEAT
+
+
+def test_a_lone_outcome_is_reported_at_once_beside_the_parked_exchange(scene: Scene) -> None:
+    scene.land(scene.start(NOW), NOW, runs=1)
+    scene.start(NOW + GATHER)
+    scene.complete(NOW + 1.0)
+    assert scene.next(NOW + 1.0) <= NOW + 1.0
+
+
+def test_outcomes_are_gathered_while_more_may_come(scene: Scene) -> None:
+    scene.land(scene.start(NOW), NOW, runs=10)
+    scene.complete(NOW + 0.001)
+    assert scene.next(NOW + 0.001) == pytest.approx(NOW + 0.001 + GATHER)
+
+
+def test_enough_outcomes_go_without_waiting_for_more(scene: Scene) -> None:
+    scene.land(scene.start(NOW), NOW, runs=10)
+    scene.complete(NOW + 0.001, count=5)
+    assert scene.next(NOW + 0.001) <= NOW + 0.001
+
+
+def test_what_has_just_arrived_gets_a_moment_before_the_next_exchange(scene: Scene) -> None:
+    scene.land(scene.start(NOW), NOW, runs=3)
+    assert scene.next(NOW) == pytest.approx(NOW + GATHER)
+
+
+def test_while_an_exchange_reports_only_a_beat_starts_another(scene: Scene) -> None:
+    scene.land(scene.start(NOW), NOW, runs=2)
+    scene.complete(NOW + 1)
+    scene.start(NOW + 1)
+    scene.complete(NOW + 1.1)
+    assert scene.next(NOW + 1.1) == NOW + 1 + BEAT
+
+
+def test_a_third_exchange_never_starts(scene: Scene) -> None:
+    scene.start(NOW)
+    scene.start(NOW + BEAT)
+    scene.pace.hurry(NOW + BEAT)
+    assert scene.next(NOW + 10 * BEAT) == float("inf")
+
+
+def test_a_slot_that_comes_free_without_an_outcome_is_offered(scene: Scene) -> None:
+    scene.holding = 20
+    scene.start(NOW)
+    assert scene.next(NOW + 0.1) == NOW + BEAT
+    scene.holding = 19
+    assert scene.next(NOW + 0.2) <= NOW + 0.2
+
+
+def test_failures_back_off_from_a_tenth_of_a_second_to_one(scene: Scene) -> None:
+    pauses = []
+    for _ in range(6):
+        scene.pace.failed(NOW)
+        pauses.append(round(scene.next(NOW) - NOW, 3))
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_third_is_for_another_server_when_two_have_waited_for_a_beat(scene: Scene) -> None:
+    scene.start(NOW)
+    scene.start(NOW + 1.5, wait_ms=0)
+    at = NOW + 1.6
+    assert scene.next(at) == float("inf"), "there is no other"
+    several = partial(scene.pace.next_start, scene.ledger, 0, at, hungry=True, several=True)
+    assert several() == NOW + BEAT
+    scene.pace.failed(at)
+    assert several() == max(NOW + BEAT, at + 0.1)
+    scene.start(NOW + BEAT, wait_ms=0)
+    assert several() == float("inf")
+
+
+def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:
+    pace, ledger = Pace(0.25, NOW), Scene().ledger
+    for _ in range(6):
+        pace.failed(NOW)
+    assert pace.next_start(ledger, 0, NOW, hungry=True) == NOW + 0.25
+
+
+def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
+    scene.pace.refused(NOW)
+    assert scene.next(NOW) == NOW + 5.0
+
+
+def test_one_refusal_does_not_cost_the_lease_of_who_holds_runs() -> None:
+    """Such as 429 or 403 of a proxy, or of a server that is being replaced."""
+    timing = Timing()
+    pace = Pace(timing.beat, NOW)
+    scene = Scene()
+    scene.holding = 3
+    acknowledged = NOW - timing.beat  # the exchange before the refused one
+    pace.refused(NOW, holding=scene.holding)
+    assert pace.next_start(scene.ledger, scene.holding, NOW, hungry=True) <= acknowledged + timing.kill - 1.0
+
+
+def test_what_cannot_wait_goes_in_spite_of_both(scene: Scene) -> None:
+    scene.pace.failed(NOW)
+    scene.pace.refused(NOW)
+    scene.pace.hurry(NOW)
+    assert scene.next(NOW) <= NOW
+
+
+def test_early_answers_with_nothing_new_slow_the_worker_down(scene: Scene) -> None:
+    pauses = []
+    for _ in range(30):
+        scene.land(scene.start(NOW), NOW)
+        pauses.append(round(scene.next(NOW) - NOW, 3))
+    assert pauses[0] == 0.005
+    assert pauses[-1] == 0.1
+    scene.land(scene.start(NOW), NOW, superseded=True)
+    assert scene.next(NOW) <= NOW

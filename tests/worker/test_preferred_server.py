@@ -1,0 +1,234 @@
+"""A worker that was driven from the server it prefers goes back when that one is ready, and loses nothing by it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
+import uvloop
+
+from mainspring.kernel.clock import ManualClock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.ids import uuid7
+from mainspring.wire.exchange import ExchangeRequest
+from mainspring.worker.exchange.preferred_server import Homing, Pauses
+from mainspring.worker.exchange.server_client import AnswerLost, Link
+from tests.operations.waiting import until
+
+from .a_worker import QUICK, a_worker, release
+from .exchange_server import ExchangeServer, an_order
+
+SOON = dataclasses.replace(QUICK, homing=0.1, homing_longest=0.2)
+PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
+
+
+def times_asked(pauses: Pauses, begin: int, end: int, *, home: Callable[[int], bool] = lambda _: False) -> list[int]:
+    return [second for second in range(begin, end) if pauses.due(float(second), home=home(second))]
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    pauses = Pauses(30.0, 300.0, lambda: 0.5)
+    asked = times_asked(pauses, 0, 2000)
+    assert asked == [30, 90, 210, 450, 750, 1050, 1350, 1650, 1950]
+
+
+def test_chance_makes_each_pause_half_to_one_and_a_half_times_as_long() -> None:
+    assert times_asked(Pauses(30.0, 300.0, lambda: 0.0), 0, 50) == [15, 45]
+    assert times_asked(Pauses(30.0, 300.0, lambda: 0.99), 0, 50) == [45]
+
+
+def test_nobody_asks_at_home() -> None:
+    assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, home=lambda _: True) == []
+
+
+def test_a_server_that_keeps_its_worker_is_asked_soon_the_next_time() -> None:
+    pauses = Pauses(30.0, 300.0, lambda: 0.5)
+    assert times_asked(pauses, 0, 100) == [30, 90]
+    assert times_asked(pauses, 100, 1000, home=lambda _: True) == []
+    assert times_asked(pauses, 1000, 1050) == [1030]
+
+
+def test_a_server_that_loses_its_worker_again_at_once_is_asked_less_and_less() -> None:
+    """It says that it is ready, and takes no exchange."""
+    pauses = Pauses(30.0, 300.0, lambda: 0.5)
+    asked: list[int] = []
+    home_until = 0
+    for second in range(3000):
+        if pauses.due(float(second), home=second < home_until):
+            asked.append(second)
+            home_until = second + 5
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert gaps[0] > 50 and gaps[-1] > 290 and gaps == sorted(gaps)
+
+
+def with_three(test: Callable[[list[ExchangeServer], Link, Homing, ManualClock], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with (
+            asyncio.timeout(60),
+            ExchangeServer() as first,
+            ExchangeServer() as second,
+            ExchangeServer() as third,
+        ):
+            servers = [first, second, third]
+            link = Link(",".join(server.url for server in servers), "secret", timeout=30.0)
+            clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
+            await test(servers, link, Homing(link, PATIENT, lambda: 0.5, clock), clock)
+            link.close()
+
+    uvloop.run(run())
+
+
+async def driven_to_the_third(servers: list[ExchangeServer], link: Link) -> None:
+    for server in servers[:2]:
+        server.faults.append("503")
+    for seq in (1, 2, 3):
+        try:
+            await link.exchange(ExchangeRequest(uuid7(), seq))
+        except AnswerLost:
+            continue
+    assert link.server == servers[2].url
+
+
+async def asked_after(homing: Homing, clock: ManualClock, seconds: float) -> str | None:
+    clock.advance(seconds)
+    return await homing.run_once()
+
+
+def test_the_best_server_that_is_ready_is_wished_for_and_the_move_waits_to_be_made() -> None:
+    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
+        assert await asked_after(homing, clock, 1000.0) is None, "it is at the best one"
+        await driven_to_the_third(servers, link)
+        servers[0].ready = servers[1].ready = False
+        assert await homing.run_once() is None
+        assert await asked_after(homing, clock, 29.0) is None
+        assert [server.asked_if_ready for server in servers] == [0, 0, 0]
+        assert await asked_after(homing, clock, 1.0) is None
+        assert [server.asked_if_ready for server in servers] == [1, 1, 0], "and neither is ready"
+        servers[1].ready = True
+        assert await asked_after(homing, clock, 60.0) == servers[1].url == homing.wish
+        assert link.server == servers[2].url
+        homing.move()
+        assert link.server == servers[1].url
+        servers[0].ready = True
+        assert await asked_after(homing, clock, 120.0) == servers[0].url
+        homing.move()
+        assert link.server == servers[0].url and homing.wish is None
+        assert await asked_after(homing, clock, 1000.0) is None
+
+    with_three(test)
+
+
+def test_a_server_that_is_away_hangs_or_talks_nonsense_is_not_ready() -> None:
+    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"I am not a web server\r\n\r\n")
+            await writer.drain()
+            writer.close()
+
+        for behaviour, within in ((silent, 0.05), (nonsense, 30.0)):
+            listening = await asyncio.start_server(behaviour, "127.0.0.1", 0)
+            odd = Link(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "secret", timeout=30.0)
+            assert not await odd.is_ready(odd.server, within)
+            listening.close()
+            assert not await odd.is_ready(odd.server, 30.0), "nobody listens any more"
+        assert await link.is_ready(servers[0].url, 30.0)
+
+    with_three(test)
+
+
+def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
+    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
+        await driven_to_the_third(servers, link)
+        await homing.run_once()
+        assert await asked_after(homing, clock, 30.0) == servers[0].url
+        servers[2].faults.append("503")
+        try:
+            await link.exchange(ExchangeRequest(uuid7(), 4))
+        except AnswerLost:
+            assert link.server == servers[0].url, "after the last comes the first"
+        servers[0].faults.append("503")
+        homing.move()
+        assert link.server == servers[0].url
+
+    with_three(test)
+
+
+def test_the_link_for_logs_comes_along_also_when_it_alone_was_driven_away() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+            both = f"{first.url},{second.url}"
+            shipping = Link(both, "secret", timeout=30.0)
+            link = Link(both, "secret", timeout=30.0, beside=shipping)
+            shipping.leave(first.url)
+            assert (link.server, shipping.server) == (first.url, second.url)
+            assert link.better == (first.url,)
+            assert link.move(first.url)
+            assert (link.server, shipping.server) == (first.url, first.url)
+            assert not link.move(first.url) and not link.better
+            for each in (link, shipping):
+                each.close()
+
+    uvloop.run(run())
+
+
+class Watchful(ExchangeServer):
+    """Notes how many exchanges are under way at the other server when one arrives here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other: ExchangeServer | None = None
+        self.under_way_elsewhere: list[int] = []
+
+    async def _answer(self, request: ExchangeRequest) -> bytes | None:
+        if self.other is not None:
+            self.under_way_elsewhere.append(self.other._in_flight)
+        return await super()._answer(request)
+
+
+async def back_between_two_exchanges(first: Watchful, second: ExchangeServer) -> bool:
+    """The first server is ready again, and the worker comes; whether it did so with nothing under way or lost."""
+    asked_if_ready = first.asked_if_ready
+    await first.until(lambda: first.asked_if_ready >= asked_if_ready + 3)
+    asked = len(first.requests)
+    first.other, first.under_way_elsewhere = second, []
+    first.end_outage()
+    first.ready = True
+    await first.until(lambda: len(first.requests) > asked)
+    came = first.requests[asked]
+    assert came.hello is None
+    return first.under_way_elsewhere[0] == 0 and not came.recover
+
+
+def test_a_worker_goes_back_between_two_exchanges_as_the_same_incarnation_with_its_runs_in_hand() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60), Watchful() as first, ExchangeServer() as second:
+            both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
+            release["ordinary"].clear()
+            async with a_worker(both, 4, SOON, answered=300.0) as worker:
+                before = an_order()
+                first.submit(before)
+                await first.outcome_of(before)
+                first.ready = False
+                first.begin_outage("503")
+                lasting = an_order("blocks", payload={"name": "ordinary"})
+                second.submit(lasting)
+                await second.until(second.held_by_workers)
+                # On a machine that stalls the second server is late, and the worker leaves it for that: then once more.
+                while not await back_between_two_exchanges(first, second):
+                    first.ready = False
+                    first.begin_outage("503")
+                release["ordinary"].set()
+                reported = lambda: [o.run_id for s in (first, second) for r in s.requests for o in r.outcomes]  # noqa: E731
+                await until(lambda: lasting.run_id in reported())
+                assert set(first.incarnations) | set(second.incarnations) == {worker.worker_id}
+
+    uvloop.run(run())
