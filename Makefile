@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox faults unrest check format bench clean
+.PHONY: help setup run test sandbox faults chaos check format bench clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,7 +22,7 @@ run: $(STAMP) ## start the product on its embedded PostgreSQL (http://127.0.0.1:
 
 # The tests start a thousand processes. Where PYTHONDONTWRITEBYTECODE is set (many images of Python do), each of them
 # would compile all of our source again: 0.2 s of CPU, a third of its start.
-test faults unrest: export PYTHONDONTWRITEBYTECODE =
+test faults chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) sandbox ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -35,8 +35,8 @@ sandbox:
 faults: $(STAMP) ## break a whole cluster for MINUTES=10, and report (MAINSPRING_FAULT_SEED replays)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
 
-unrest: $(STAMP) ## run tests while tasks begin late and processes stand still (SEED=1, ARGS="tests/logs")
-	MAINSPRING_UNREST=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \
+chaos: $(STAMP) ## run tests while tasks begin late and processes stand still (SEED=1, ARGS="tests/logs")
+	MAINSPRING_CHAOS=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \
 	  $(BIN)/python -m pytest -p tests.chaos.delays $(ARGS)
 
 check: $(STAMP) ## format, lint, types, floors

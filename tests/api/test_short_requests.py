@@ -167,8 +167,8 @@ async def test_ids_of_ours_are_uuid7_and_rise(api: httpx.AsyncClient) -> None:
     assert {UUID(job_id).version for job_id in ids + batch} == {7}
     assert len(set(ids + batch)) == 6
     assert batch == sorted(batch)
-    born = datetime.fromtimestamp((UUID(ids[0]).int >> 80) / 1000, UTC)
-    assert abs(born - datetime.now(UTC)) < timedelta(minutes=1)
+    created = datetime.fromtimestamp((UUID(ids[0]).int >> 80) / 1000, UTC)
+    assert abs(created - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 async def test_a_name_is_a_title_and_need_not_be_unique(api: httpx.AsyncClient) -> None:

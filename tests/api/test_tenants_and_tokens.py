@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.api.auth import TokenBook
+from mainspring.api.auth import TokenRegistry
 from mainspring.kernel.clock import ManualClock, SystemClock
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, uuid7
 from mainspring.roles.assembly import Assembly, assemble
@@ -270,7 +270,7 @@ async def test_a_look_that_was_under_way_when_a_token_was_revoked_is_not_remembe
     assembly: Assembly, database_url: str, connection: asyncpg.Connection
 ) -> None:
     await tokens.insert(connection, DEFAULT_TENANT, "ms_x", "admin", "x")
-    book = TokenBook(assembly.store, SystemClock())
+    book = TokenRegistry(assembly.store, SystemClock())
     observer = await asyncpg.connect(database_url)
     async with connection.transaction():
         await connection.execute("lock table mainspring.tokens in access exclusive mode")

@@ -1,6 +1,6 @@
 """A pytest plugin that makes asyncio tasks begin late, and requests and connections wait, each at random.
 
-`-p tests.chaos.delays` with MAINSPRING_UNREST=<seed>; a test has the same delays for the same seed. Of no use for
+`-p tests.chaos.delays` with MAINSPRING_CHAOS=<seed>; a test has the same delays for the same seed. Of no use for
 tests that are about the order of the loop's own queue (tests/operations/test_submit_batching.py), nor where uvloop
 runs.
 """
@@ -17,7 +17,7 @@ import asyncpg.pool
 import httpx
 import pytest
 
-SEED = os.environ.get("MAINSPRING_UNREST", "1")
+SEED = os.environ.get("MAINSPRING_CHAOS", "1")
 _HOW_OFTEN = 0.3
 _LONGEST = 0.5
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"restless: MAINSPRING_UNREST={SEED}"
+    return f"restless: MAINSPRING_CHAOS={SEED}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

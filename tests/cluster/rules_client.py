@@ -33,12 +33,12 @@ def s7_one_job_per_key(history: History) -> Iterator[str]:
 
 
 def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
-    born = {event.new["job_id"] or event.new["run_id"] for event in history.births}
+    created = {event.new["job_id"] or event.new["run_id"] for event in history.births}
     names = {event.new["name"] for event in history.births} | {
         event.row["name"] for events in history.jobs.values() for event in events
     }
     for call in _submits(history):
-        if call.result == "ok" and not _there(history, call.answer["job_id"], born):
+        if call.result == "ok" and not _there(history, call.answer["job_id"], created):
             yield f"job {call.answer['job_id']} was acknowledged and is nowhere"
         if (
             call.result == "refused"
@@ -50,8 +50,8 @@ def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
     yield from _cancels_are_kept(history)
 
 
-def _there(history: History, job: str, born: set[str]) -> bool:
-    if job in born:
+def _there(history: History, job: str, created: set[str]) -> bool:
+    if job in created:
         return True
     events = history.jobs.get(job)
     return bool(events) and events[-1].op != "D"

@@ -73,13 +73,13 @@ class Story:
         """The run for `second`; the job moves on to the second after it (or after `through`)."""
         last = through or second
         moved = self.job | {"last_fired_for": time_of(last), "next_fire_at": time_of(last + 1)}
-        run = self.born(second) | fields
+        run = self.created(second) | fields
         self.write(at, process, ("jobs", "U", self.job, moved), ("runs", "I", {}, run))
         self.job = moved
         self.runs[run["run_id"]] = run
         return str(run["run_id"])
 
-    def born(self, second: int) -> Row:
+    def created(self, second: int) -> Row:
         return {
             "run_id": f"run-{second}", "job_id": "tick", "trigger": None, "scheduled_for": time_of(second),
             "state": QUEUED, "fence": 0, "attempt": 0, "worker_id": None, "cancel_requested_at": None, "spec": None,

@@ -107,7 +107,7 @@ async def claim_whose_answer_was_lost(mutant: str | None) -> History:
     """The server gives a run to a worker, and the answer that says so is lost after the commit."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
         arena.spawn(arena.seat(WORKER, 0))
-        await eventually(lambda: parked(arena), PATIENCE, "the worker is there")
+        await eventually(lambda: waiting(arena), PATIENCE, "the worker is there")
         await lose_the_answer_to_a_claim(arena, clients)
         await at_rest(arena, PATIENCE if mutant is None else 5)
         return await gather(arena, clients.calls)
@@ -227,7 +227,7 @@ def effect(arena: Arena, order: RunOrder, *whats: str) -> None:
             ledger.write(json.dumps(line) + "\n")
 
 
-async def parked(arena: Arena) -> bool:
+async def waiting(arena: Arena) -> bool:
     """The worker has been heard, so that its next exchange waits at the server."""
     beats = "select from mainspring.worker_beats_0 union all select from mainspring.worker_beats_1"
     return len(await arena.ask(beats)) >= 2

@@ -33,7 +33,7 @@ def paused(story: Story) -> Story:
 
 
 def two_runs_for_one_second(story: Story) -> None:
-    again = story.born(3) | {"run_id": "run-3-again"}
+    again = story.created(3) | {"run_id": "run-3-again"}
     story.write(3.3, "node", ("runs", "I", {}, again), ("run_history", "I", {}, again | {"state": 13}))
 
 
@@ -96,7 +96,7 @@ def two_attempts_of_an_at_most_once_job(story: Story) -> None:
 
 def two_jobs_for_one_key(story: Story) -> None:
     for job in ("one", "two"):
-        story.write(0.2, "server", ("runs", "I", {}, story.born(0) | {"run_id": job, "job_id": None}))
+        story.write(0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": job, "job_id": None}))
         story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id=job)
 
 
@@ -105,7 +105,9 @@ def an_acknowledged_job_that_is_nowhere(story: Story) -> None:
 
 
 def a_refused_job_that_is_there(story: Story) -> None:
-    story.write(0.2, "server", ("runs", "I", {}, story.born(0) | {"run_id": "r", "job_id": None, "name": "refused-1"}))
+    story.write(
+        0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": "r", "job_id": None, "name": "refused-1"})
+    )
     story.call("submit", 0.3, "refused", body={"name": "refused-1"})
 
 
@@ -195,7 +197,7 @@ def shards_left_with_the_dead(story: Story) -> None:
 
 
 def a_run_that_is_left_over(story: Story) -> None:
-    story.history.live_runs.append(story.born(3) | {"state": 2, "worker_id": "id of worker"})
+    story.history.live_runs.append(story.created(3) | {"state": 2, "worker_id": "id of worker"})
 
 
 def a_server_that_ends_by_itself(story: Story) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.job import DEFAULT_SPEC
 from mainspring.domain.retry import RetryRule
-from mainspring.wire.execution import HttpCall, Limits, RunSetup
+from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup
 from tests.domain.requests_as_sent import amended, defined
 from tests.domain.test_amending import BERLIN, changes
 
@@ -26,7 +26,7 @@ SHELL = {
     "required_labels": {"gpu": "yes"},
     "retry": {"rules": [{"exit_code": 2, "then": "give_up"}]},
 }
-SETUP = RunSetup(env={"A": "1"}, limits=Limits(10**9, 60.0), sandbox="bubblewrap", kill_grace=3.0)
+SETUP = RunSetup(env={"A": "1"}, limits=ResourceLimits(10**9, 60.0), sandbox="bubblewrap", kill_grace=3.0)
 HTTP = {
     "job_id": "hook",
     "http": {"url": URL, "body": {"a": 1}, "headers": {"X": "1"}, "success": {"json": "$.ok", "equals": None}},
@@ -48,8 +48,8 @@ def setup(**fields: Any) -> dict[str, Any]:
         ({"env": {"B": "2"}}, setup(env={"B": "2"})),
         ({"env": None}, setup(env=None)),
         ({"env": {}}, setup(env=None)),
-        ({"limits": {"cpu": "2m"}}, setup(limits=Limits(10**9, 120.0))),
-        ({"limits": {"output": "1k"}}, setup(limits=Limits(10**9, 60.0, output=1000))),
+        ({"limits": {"cpu": "2m"}}, setup(limits=ResourceLimits(10**9, 120.0))),
+        ({"limits": {"output": "1k"}}, setup(limits=ResourceLimits(10**9, 60.0, output=1000))),
         ({"limits": None}, setup(limits=None)),
         ({"limits": {}}, {}),
         ({"sandbox": "none"}, setup(sandbox=None)),
@@ -90,7 +90,7 @@ def test_a_call_stays_and_is_replaced_as_a_whole() -> None:
         assert amended(stored, same) == stored
     changed = amended(stored, {"http": {"url": "http://other.example"}})
     assert changes(stored, changed) == {
-        "spec.setup": RunSetup(http=HttpCall("http://other.example", "GET"), limits=Limits(output=10**6))
+        "spec.setup": RunSetup(http=HttpCall("http://other.example", "GET"), limits=ResourceLimits(output=10**6))
     }
 
 
@@ -113,7 +113,7 @@ def test_one_kind_becomes_another() -> None:
     stored = defined(HTTP)
     shell = amended(stored, {"command": "make"})
     assert (shell.task, shell.spec.command) == ("shell", "make")
-    assert shell.spec.setup == RunSetup(limits=Limits(output=10**6))
+    assert shell.spec.setup == RunSetup(limits=ResourceLimits(output=10**6))
     plain = amended(stored, {"task": "other", "limits": None})
     assert (plain.task, plain.spec) == ("other", DEFAULT_SPEC)
     call = amended(shell, {"http": {"url": URL}})

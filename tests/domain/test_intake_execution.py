@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.job import spec_from_text, spec_to_text
 from mainspring.domain.retry import RetryRule
-from mainspring.wire.execution import HttpCall, Limits, RunSetup, SuccessRule
+from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup, SuccessRule
 from tests.domain.requests_as_sent import defined
 
 URL = "https://example.com/hook"
@@ -36,16 +36,16 @@ def rule(**fields: Any) -> dict[str, Any]:
         ({"task": "a"}, None),
         (shell(env={}, limits={}, sandbox="none"), None),
         (shell(env={"A": "1", "_b2": "two\nlines"}), RunSetup(env={"A": "1", "_b2": "two\nlines"})),
-        (shell(limits={"memory": "512MB"}), RunSetup(limits=Limits(memory=512_000_000))),
+        (shell(limits={"memory": "512MB"}), RunSetup(limits=ResourceLimits(memory=512_000_000))),
         (
             shell(limits={"memory": 2**30, "cpu": "1m30s", "processes": 5, "files": 64, "output": "10MB"}),
-            RunSetup(limits=Limits(2**30, 90.0, 5, 64, 10_000_000)),
+            RunSetup(limits=ResourceLimits(2**30, 90.0, 5, 64, 10_000_000)),
         ),
-        (shell(limits={"output": 0}), RunSetup(limits=Limits(output=0))),
+        (shell(limits={"output": 0}), RunSetup(limits=ResourceLimits(output=0))),
         (shell(sandbox="Bubblewrap"), RunSetup(sandbox="bubblewrap")),
         (shell(kill_grace="30s"), RunSetup(kill_grace=30.0)),
         (shell(kill_grace=0), RunSetup(kill_grace=0.0)),
-        ({"task": "a", "limits": {"cpu": 5}}, RunSetup(limits=Limits(cpu=5.0))),
+        ({"task": "a", "limits": {"cpu": 5}}, RunSetup(limits=ResourceLimits(cpu=5.0))),
         (call(), RunSetup(http=HttpCall(URL, "GET"))),
         (call(body={"a": [1]}), RunSetup(http=HttpCall(URL, "POST", body={"a": [1]}))),
         (call(body=""), RunSetup(http=HttpCall(URL, "POST", body=""))),
@@ -58,7 +58,10 @@ def rule(**fields: Any) -> dict[str, Any]:
             RunSetup(http=HttpCall(URL, "GET", success=SuccessRule([200, "3xx"], "$.ok", None))),
         ),
         ({"task": "http", "payload": {"url": URL}}, RunSetup(http=HttpCall(URL, "GET"))),
-        ({**call(), "limits": {"output": "1MiB"}}, RunSetup(http=HttpCall(URL, "GET"), limits=Limits(output=2**20))),
+        (
+            {**call(), "limits": {"output": "1MiB"}},
+            RunSetup(http=HttpCall(URL, "GET"), limits=ResourceLimits(output=2**20)),
+        ),
         ({"http": {"url": "http://[::1]:8080/a?b=c#d"}}, RunSetup(http=HttpCall("http://[::1]:8080/a?b=c#d", "GET"))),
         ({"http": {"url": "http://müller.example/ä"}}, RunSetup(http=HttpCall("http://müller.example/ä", "GET"))),
     ],

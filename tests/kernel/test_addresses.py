@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mainspring.kernel.addresses import Rota, in_preferred_order, split_addresses
+from mainspring.kernel.addresses import ServerRotation, in_preferred_order, split_addresses
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ def test_addresses_as_they_are_written(text: str, addresses: tuple[str, ...]) ->
     assert split_addresses(text) == addresses
 
 
-def state(rota: Rota) -> tuple[str, bool]:
+def state(rota: ServerRotation) -> tuple[str, bool]:
     return rota.current, rota.untried
 
 
 def test_a_failure_moves_on_once_and_round_again() -> None:
-    rota = Rota(["a", "b", "c"])
+    rota = ServerRotation(["a", "b", "c"])
     assert rota.failed("a")
     assert state(rota) == ("b", True)
     assert not rota.failed("a"), "two that were at one address fail together"
@@ -58,7 +58,7 @@ def test_the_order_is_the_names_own_whatever_the_order_given_and_without_one_of_
 
 
 def test_back_to_a_better_one_and_only_to_a_better_one() -> None:
-    rota = Rota(["a", "b", "c"])
+    rota = ServerRotation(["a", "b", "c"])
     assert rota.better == ()
     rota.failed("a")
     rota.failed("b")
@@ -70,6 +70,6 @@ def test_back_to_a_better_one_and_only_to_a_better_one() -> None:
 
 
 def test_the_only_one_is_kept() -> None:
-    rota = Rota(["a"])
+    rota = ServerRotation(["a"])
     assert not rota.failed("a")
     assert state(rota) == ("a", False)

@@ -30,8 +30,8 @@ def test_each_is_a_version_7_of_the_usual_variant() -> None:
 def test_the_first_48_bits_are_the_milliseconds_of_its_birth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.kernel.ids._last", 0)
     before = time.time_ns() // 1_000_000
-    born = uuid7().int >> 80
-    assert before <= born <= time.time_ns() // 1_000_000
+    created = uuid7().int >> 80
+    assert before <= created <= time.time_ns() // 1_000_000
 
 
 def test_those_made_one_by_one_rise_too_also_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:

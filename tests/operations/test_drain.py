@@ -13,7 +13,7 @@ from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
-from tests.operations.test_long_poll import PROMPTLY, park
+from tests.operations.test_long_poll import PROMPTLY, start_waiting
 from tests.operations.test_long_poll import assembly as assembly
 from tests.operations.test_queue_shares import submit
 
@@ -34,10 +34,10 @@ async def test_a_parked_worker_is_told_at_once_and_gets_nothing_more(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     worker = HandWorker(api)
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     assert await drain(api, worker.worker_id) == "DRAINING"
     async with asyncio.timeout(PROMPTLY):
-        assert (await parked).drain
+        assert (await waiting).drain
     await submit(api)
     reply = await worker.exchange(free=3)
     assert reply.drain and reply.runs == [], "told again: the answer may have been lost"

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.operations.exchange.claim import LANES_AT_A_TIME
 from mainspring.roles.assembly import Assembly
-from mainspring.wire.exchange import Portion, RunOrder
+from mainspring.wire.exchange import QueueShare, RunOrder
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.tenants import Tenants, several_tenants, shares, whose
 
@@ -174,7 +174,7 @@ async def test_a_worker_that_divides_its_slots_is_fair_within_each_portion(tenan
     await worker.hello()
     for queue, name, count in (("heavy", "a", 30), ("light", "a", 30), ("light", "b", 30), ("heavy", "c", 1)):
         await tenants.submit(name, count, queue=queue)
-    runs = await take(worker, 12, portions=[Portion(4, "heavy"), Portion(8, "light")])
+    runs = await take(worker, 12, shares=[QueueShare(4, "heavy"), QueueShare(8, "light")])
     assert shares(order for order in runs if order.queue == "heavy") == {"a": 3, "c": 1}
     assert shares(order for order in runs if order.queue == "light") == {"a": 4, "b": 4}
 

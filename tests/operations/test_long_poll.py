@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
-from mainspring.operations.exchange.long_poll import Parking, Spot, divided
+from mainspring.operations.exchange.long_poll import LongPolls, Waiter, divided
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from tests.operations.firing import fire_due, let_backoff_pass
@@ -48,32 +48,32 @@ async def assembly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     await put_together.close()
 
 
-async def park(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:
+async def start_waiting(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:
     """Send a long poll; answers once it waits at the server."""
     if not worker.seq:
         await worker.hello()
-    async with parked_by(assembly.parking, worker.worker_id):
+    async with parked_by(assembly.long_polls, worker.worker_id):
         return asyncio.create_task(worker.exchange(**{"free": 1, "wait_ms": LONG_POLL, **fields}))
 
 
 @asynccontextmanager
-async def parked_by(parking: Parking, worker_id: UUID) -> AsyncIterator[None]:
+async def parked_by(long_polls: LongPolls, worker_id: UUID) -> AsyncIterator[None]:
     """What is sent meanwhile has looked for runs, found none, and waits: one that has only arrived may look later than
     the test does its next deed."""
     waits = asyncio.Event()
 
-    def park_and_tell(spot: Spot) -> None:
-        Parking.park(parking, spot)
-        if spot.worker_id == worker_id:
+    def park_and_tell(waiter: Waiter) -> None:
+        LongPolls.start_waiting(long_polls, waiter)
+        if waiter.worker_id == worker_id:
             waits.set()
 
-    parking.park = park_and_tell  # type: ignore[method-assign]
+    long_polls.start_waiting = park_and_tell  # type: ignore[method-assign]
     try:
         yield
         async with asyncio.timeout(60):
             await waits.wait()
     finally:
-        del parking.park
+        del long_polls.start_waiting
 
 
 async def submit(api: httpx.AsyncClient, **fields: Any) -> str:
@@ -86,32 +86,32 @@ async def test_a_submit_wakes_a_parked_worker(api: httpx.AsyncClient, assembly: 
     worker = HandWorker(api)
     await submit(api)
     await worker.claim()  # the lane is known
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     job_id = await submit(api)
-    assert [order.job_id for order in (await parked).runs] == [job_id]
-    assert len(assembly.parking) == 0
+    assert [order.job_id for order in (await waiting).runs] == [job_id]
+    assert len(assembly.long_polls) == 0
 
 
 async def test_a_submit_into_a_lane_that_is_new_wakes_it_too(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = HandWorker(api, tasks=["noop", "other"], queues=["default", "heavy"])
     for fields in ({}, {"priority": "high"}, {"task": "other"}, {"queue": "heavy"}):
-        parked = await park(assembly, worker)
+        waiting = await start_waiting(assembly, worker)
         job_id = await submit(api, **fields)
-        assert [order.job_id for order in (await parked).runs] == [job_id]
+        assert [order.job_id for order in (await waiting).runs] == [job_id]
 
 
 async def test_a_fire_and_a_run_now_wake_it(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
     worker = HandWorker(api)
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     job_id = await submit(api, schedule="@daily")
     await api.post(f"/v1/jobs/{job_id}:runNow")
-    assert [order.job_id for order in (await parked).runs] == [job_id]
-    parked = await park(assembly, worker)
+    assert [order.job_id for order in (await waiting).runs] == [job_id]
+    waiting = await start_waiting(assembly, worker)
     due = await submit(api, schedule={"at": "2020-01-01T00:00:00Z"})
     await fire_due(assembly, connection)
-    assert [order.job_id for order in (await parked).runs] == [due]
+    assert [order.job_id for order in (await waiting).runs] == [due]
 
 
 async def test_a_run_that_comes_back_wakes_the_next_worker(
@@ -121,11 +121,11 @@ async def test_a_run_that_comes_back_wakes_the_next_worker(
     job_id = await submit(api, retry={"base": 0})
     [order] = await first.claim()
     for status in ("RETURNED", "FAILED"):
-        parked = await park(assembly, second)
+        waiting = await start_waiting(assembly, second)
         await first.report(outcome(order, status))
-        assert [order.job_id for order in (await parked).runs] == [job_id]
+        assert [order.job_id for order in (await waiting).runs] == [job_id]
         second.api, first, second = api, second, HandWorker(api)
-        [order] = parked.result().runs
+        [order] = waiting.result().runs
 
 
 async def submit_many(api: httpx.AsyncClient, count: int, **fields: Any) -> list[str]:
@@ -136,11 +136,11 @@ async def submit_many(api: httpx.AsyncClient, count: int, **fields: Any) -> list
 
 async def test_as_many_are_woken_as_it_takes(api: httpx.AsyncClient, assembly: Assembly) -> None:
     workers = [HandWorker(api) for _ in range(4)]
-    parked = [await park(assembly, worker, free=2) for worker in workers]
+    waiting = [await start_waiting(assembly, worker, free=2) for worker in workers]
     made = await submit_many(api, 3)
-    await until(lambda: sum(task.done() for task in parked) == 3)
+    await until(lambda: sum(task.done() for task in waiting) == 3)
     made.append(await submit(api))
-    taken = [order.job_id for task in parked for order in (await task).runs]
+    taken = [order.job_id for task in waiting for order in (await task).runs]
     assert sorted(taken) == sorted(made)
 
 
@@ -157,19 +157,19 @@ async def test_as_many_are_woken_as_it_takes(api: httpx.AsyncClient, assembly: A
 async def test_a_burst_is_divided_by_free_slots(
     api: httpx.AsyncClient, assembly: Assembly, slots: list[int], runs: int, shares: list[int]
 ) -> None:
-    parked = [await park(assembly, HandWorker(api), free=free) for free in slots]
+    waiting = [await start_waiting(assembly, HandWorker(api), free=free) for free in slots]
     made = await submit_many(api, runs)
-    await until(lambda: [task.done() for task in parked] == [share > 0 for share in shares])
-    assembly.parking.close()
-    replies = [await task for task in parked]
+    await until(lambda: [task.done() for task in waiting] == [share > 0 for share in shares])
+    assembly.long_polls.close()
+    replies = [await task for task in waiting]
     assert [len(reply.runs) for reply in replies] == shares
     assert {order.job_id for reply in replies for order in reply.runs} <= set(made)
 
 
 async def test_runs_that_come_one_by_one_go_to_different_workers(api: httpx.AsyncClient, assembly: Assembly) -> None:
-    parked = [await park(assembly, HandWorker(api), free=4) for _ in range(3)]
+    waiting = [await start_waiting(assembly, HandWorker(api), free=4) for _ in range(3)]
     made = [await submit(api) for _ in range(3)]
-    taken = [[order.job_id for order in (await task).runs] for task in parked]
+    taken = [[order.job_id for order in (await task).runs] for task in waiting]
     assert sorted(taken) == sorted([job_id] for job_id in made)
 
 
@@ -177,12 +177,12 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     leaving, staying = HandWorker(api), HandWorker(api)
-    parked = await park(assembly, leaving, free=9)
-    waiting = await park(assembly, staying, free=1)
-    [spot] = [spot for spot in assembly.parking._spots.values() if spot.worker_id == leaving.worker_id]
-    spot.superseded = True  # as if a newer exchange of its worker had come in this moment
+    waiting = await start_waiting(assembly, leaving, free=9)
+    waiting = await start_waiting(assembly, staying, free=1)
+    [waiter] = [waiter for waiter in assembly.long_polls._waiters.values() if waiter.worker_id == leaving.worker_id]
+    waiter.superseded = True  # as if a newer exchange of its worker had come in this moment
     job_id = await submit(api)
-    assert (await parked).superseded
+    assert (await waiting).superseded
     async with asyncio.timeout(PROMPTLY):
         assert [order.job_id for order in (await waiting).runs] == [job_id]
 
@@ -199,15 +199,15 @@ def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None
 
 async def test_a_job_for_somebody_else_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker, full = HandWorker(api), HandWorker(api)
-    parked = await park(assembly, worker)
-    parked_full = await park(assembly, full, free=0)
+    waiting = await start_waiting(assembly, worker)
+    parked_full = await start_waiting(assembly, full, free=0)
     await submit(api, queue="heavy")
     await submit(api, task="other")
-    assert not parked.done() and not parked_full.done()
+    assert not waiting.done() and not parked_full.done()
     job_id = await submit(api)
-    assert [order.job_id for order in (await parked).runs] == [job_id]
+    assert [order.job_id for order in (await waiting).runs] == [job_id]
     assert not parked_full.done(), "no room, nothing to wake for"
-    assembly.parking.close()
+    assembly.long_polls.close()
     assert (await parked_full).runs == []
 
 
@@ -216,12 +216,12 @@ async def test_a_cancel_wakes_it_with_what_to_stop(api: httpx.AsyncClient, assem
     for cancel in (api.delete, None):
         job_id = await submit(api)
         [order] = await worker.claim()
-        parked = await park(assembly, worker)
+        waiting = await start_waiting(assembly, worker)
         if cancel is not None:
             await cancel(f"/v1/jobs/{job_id}")
         else:
             await api.post(f"/v1/runs/{job_id}:cancel")
-        reply = await parked
+        reply = await waiting
         assert (reply.stop, reply.runs) == ([order.run_id], [])
         await worker.report(outcome(order, "CANCELLED"))
 
@@ -249,9 +249,9 @@ async def test_a_cancel_at_another_server_is_told_as_well(
 
 async def test_a_newer_exchange_ends_the_parked_one(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = HandWorker(api)
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     await worker.exchange()
-    reply = await parked
+    reply = await waiting
     assert (reply.superseded, reply.runs) == (True, [])
     job_id = await submit(api)
     assert [order.job_id for order in await worker.claim()] == [job_id], "nothing went to the one that had ended"
@@ -265,14 +265,14 @@ async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_noth
     worker.seq += 1
     old = HandWorker(api)
     old.worker_id, old.seq = worker.worker_id, worker.seq - 1
-    async with parked_by(assembly.parking, old.worker_id):
-        parked = asyncio.create_task(old.ask(free=5, wait_ms=LONG_POLL))
+    async with parked_by(assembly.long_polls, old.worker_id):
+        waiting = asyncio.create_task(old.ask(free=5, wait_ms=LONG_POLL))
     async with another_server(database_url) as other:
         worker.api = other
         assert (await worker.exchange(recover=True)).runs == []
         await submit(api)
         # No error: with two servers this is every day's business, and the worker parks anew at once.
-        ended = await parked
+        ended = await waiting
         assert (ended.status_code, ended.json()) == (200, {"seq": old.seq, "superseded": True})
     worker.api = api
     assert len(await worker.claim()) == 1
@@ -283,7 +283,7 @@ async def test_it_ends_empty_when_its_time_is_over(api: httpx.AsyncClient, assem
     await worker.hello()
     reply = await worker.exchange(free=1, wait_ms=20)
     assert (reply.runs, reply.stop, reply.superseded) == ([], [], False)
-    assert len(assembly.parking) == 0
+    assert len(assembly.long_polls) == 0
 
 
 async def test_outcomes_and_farewells_are_answered_without_waiting(api: httpx.AsyncClient) -> None:
@@ -300,22 +300,22 @@ async def test_the_poll_finds_what_no_hint_told_of(
 ) -> None:
     """A job that came in at another server while NOTIFY was lost, in a lane that is new; and one that backed off."""
     worker = HandWorker(api, tasks=["noop", "other"])
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     async with another_server(database_url) as other:
         job_id = await submit(other, task="other", retry={"base": "1h"})
-    assert not parked.done()
+    assert not waiting.done()
     assert await assembly.services.exchanger.poll() == 1
-    [order] = (await parked).runs
+    [order] = (await waiting).runs
     assert order.job_id == job_id
     await worker.report(outcome(order, "FAILED"))
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     assert await assembly.services.exchanger.poll() == 0
     await let_backoff_pass(connection)
     assert await assembly.services.exchanger.poll() == 1
-    assert [again.run_id for again in (await parked).runs] == [order.run_id]
+    assert [again.run_id for again in (await waiting).runs] == [order.run_id]
 
 
 async def test_a_server_that_stops_ends_every_parked_exchange(api: httpx.AsyncClient, assembly: Assembly) -> None:
-    parked = [await park(assembly, HandWorker(api)) for _ in range(3)]
-    assembly.parking.close()
-    assert [(await task).superseded for task in parked] == [True] * 3
+    waiting = [await start_waiting(assembly, HandWorker(api)) for _ in range(3)]
+    assembly.long_polls.close()
+    assert [(await task).superseded for task in waiting] == [True] * 3

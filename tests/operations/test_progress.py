@@ -12,7 +12,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import Progress
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_long_poll import assembly as assembly
-from tests.operations.test_long_poll import park
+from tests.operations.test_long_poll import start_waiting
 from tests.operations.test_queue_shares import submit
 from tests.operations.waiting import until
 
@@ -31,15 +31,15 @@ async def test_it_is_seen_while_the_exchange_that_brought_it_is_parked(
     [order] = await worker.claim()
     assert await progress(api, job_id) is None
     said = Progress(order.run_id, order.fence, 1, 0.5, "page 50 of 100")
-    parked = await park(assembly, worker, progress=[said])
+    waiting = await start_waiting(assembly, worker, progress=[said])
 
     async def seen() -> bool:
         return bool(await progress(api, job_id) == {"fraction": 0.5, "message": "page 50 of 100"})
 
     await until(seen)
-    assert not parked.done()
+    assert not waiting.done()
     reply = await worker.exchange(progress=[Progress(order.run_id, order.fence, 2, None, "nearly there")])
-    assert reply.fenced == [] and (await parked).superseded
+    assert reply.fenced == [] and (await waiting).superseded
     assert await progress(api, job_id) == {"fraction": None, "message": "nearly there"}
 
 

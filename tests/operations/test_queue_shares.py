@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from mainspring.roles.assembly import Assembly
-from mainspring.wire.exchange import ExchangeReply, Portion, RunOrder
-from mainspring.worker.exchange.queue_weights import Portions
+from mainspring.wire.exchange import ExchangeReply, QueueShare, RunOrder
+from mainspring.worker.exchange.queue_weights import QueueWeights
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_long_poll import PROMPTLY, park
+from tests.operations.test_long_poll import PROMPTLY, start_waiting
 from tests.operations.test_long_poll import assembly as assembly
 
 pytestmark = pytest.mark.anyio
@@ -43,20 +43,20 @@ async def test_portions_are_filled_in_order_and_nothing_else_is_given(api: httpx
     await submit(api, 20, queue="heavy")
     await submit(api, 20, queue="light")
     worker = await a_worker(api)
-    reply = await worker.exchange(free=9, portions=[Portion(1, "heavy"), Portion(5, "light")])
+    reply = await worker.exchange(free=9, shares=[QueueShare(1, "heavy"), QueueShare(5, "light")])
     assert queues(reply) == {"heavy": 1, "light": 5}
-    reply = await worker.exchange(free=4, portions=[Portion(3, "light"), Portion(3, "heavy")])
+    reply = await worker.exchange(free=4, shares=[QueueShare(3, "light"), QueueShare(3, "heavy")])
     assert queues(reply) == {"light": 3, "heavy": 1}
-    assert (await worker.exchange(free=4, portions=[Portion(4, "other")])).runs == []
+    assert (await worker.exchange(free=4, shares=[QueueShare(4, "other")])).runs == []
 
 
 async def test_a_slot_is_left_for_each_named_queue_that_got_nothing(api: httpx.AsyncClient) -> None:
     await submit(api, 20, queue="heavy")
     worker = await a_worker(api)
-    both = [Portion(8, "light", ["heavy"]), Portion(9, "heavy", ["light"])]
-    assert queues(await worker.exchange(free=9, portions=both)) == {"heavy": 8}
+    both = [QueueShare(8, "light", ["heavy"]), QueueShare(9, "heavy", ["light"])]
+    assert queues(await worker.exchange(free=9, shares=both)) == {"heavy": 8}
     await submit(api, 2, queue="light")
-    assert queues(await worker.exchange(free=9, portions=both)) == {"light": 2, "heavy": 7}
+    assert queues(await worker.exchange(free=9, shares=both)) == {"light": 2, "heavy": 7}
 
 
 class Sharing:
@@ -65,16 +65,16 @@ class Sharing:
     def __init__(self, worker: HandWorker, slots: int, weights: dict[str, int]) -> None:
         self.worker = worker
         self.slots = slots
-        self.portions = Portions(slots, weights)
+        self.shares = QueueWeights(slots, weights)
         self.held: list[RunOrder] = []
 
     async def fetch(self, *done: RunOrder) -> dict[str, int]:
         """Report what is done, and give what is held then, by queue."""
         self.held = [order for order in self.held if order not in done]
         free = self.slots - len(self.held)
-        division = self.portions.divide(free, Counter(order.queue for order in self.held))
+        division = self.shares.divide(free, Counter(order.queue for order in self.held))
         outcomes = [outcome(order) for order in done]
-        reply = await self.worker.exchange(free=free, portions=division.portions, outcomes=outcomes)
+        reply = await self.worker.exchange(free=free, shares=division.shares, outcomes=outcomes)
         self.held += reply.runs
         return dict(Counter(order.queue for order in self.held))
 
@@ -83,7 +83,7 @@ async def test_nine_slots_run_nine_light_jobs_once_these_are_known_to_be_quick(a
     await submit(api, 30, queue="light")
     sharing = Sharing(await a_worker(api), 9, {"heavy": 1, "light": 8})
     assert await sharing.fetch() == {"light": 8}
-    sharing.portions.ended("light", 0.2)
+    sharing.shares.ended("light", 0.2)
     assert await sharing.fetch(sharing.held[0]) == {"light": 9}
     await submit(api, 3, queue="heavy")
     assert await sharing.fetch(sharing.held[0]) == {"light": 8, "heavy": 1}, "it waited for one quick run"
@@ -92,8 +92,8 @@ async def test_nine_slots_run_nine_light_jobs_once_these_are_known_to_be_quick(a
 async def test_heavy_jobs_leave_a_slot_for_light_ones(api: httpx.AsyncClient) -> None:
     await submit(api, 30, queue="heavy")
     sharing = Sharing(await a_worker(api), 9, {"heavy": 8, "light": 1})
-    sharing.portions.ended("heavy", 60.0)
-    sharing.portions.ended("light", 0.1)
+    sharing.shares.ended("heavy", 60.0)
+    sharing.shares.ended("light", 0.1)
     assert await sharing.fetch() == {"heavy": 8}
     await submit(api, 5, queue="light")
     assert await sharing.fetch() == {"heavy": 8, "light": 1}
@@ -105,19 +105,21 @@ async def test_a_worker_that_divides_its_slots_takes_its_part_of_a_burst_only(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     sharing = await a_worker(api)
-    portions = Portions(10, {"heavy": 1, "light": 1}).divide(10, {}).portions
-    parked = [await park(assembly, sharing, free=10, portions=portions)]
-    parked.append(await park(assembly, await a_worker(api), free=10))
+    shares = QueueWeights(10, {"heavy": 1, "light": 1}).divide(10, {}).shares
+    waiting = [await start_waiting(assembly, sharing, free=10, shares=shares)]
+    waiting.append(await start_waiting(assembly, await a_worker(api), free=10))
     await submit(api, 6, queue="heavy")
-    assert [queues(await task) for task in parked] == [{"heavy": 3}, {"heavy": 3}]
+    assert [queues(await task) for task in waiting] == [{"heavy": 3}, {"heavy": 3}]
 
 
 async def test_a_worker_with_room_for_few_of_a_task_is_woken_for_no_more(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
-    limited = [await park(assembly, HandWorker(api), free=90, room={"noop": 1}) for _ in range(2)]
-    sharing = await park(assembly, await a_worker(api, queues=["default"]), free=90, portions=[Portion(2, "default")])
-    other = await park(assembly, HandWorker(api), free=4)
+    limited = [await start_waiting(assembly, HandWorker(api), free=90, room={"noop": 1}) for _ in range(2)]
+    sharing = await start_waiting(
+        assembly, await a_worker(api, queues=["default"]), free=90, shares=[QueueShare(2, "default")]
+    )
+    other = await start_waiting(assembly, HandWorker(api), free=4)
     await submit(api, 8)
     async with asyncio.timeout(PROMPTLY):
         assert [len((await task).runs) for task in (*limited, sharing, other)] == [1, 1, 2, 4]
@@ -125,11 +127,11 @@ async def test_a_worker_with_room_for_few_of_a_task_is_woken_for_no_more(
 
 async def test_a_parked_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = await a_worker(api)
-    parked = await park(assembly, worker, portions=[Portion(1, "light")])
+    waiting = await start_waiting(assembly, worker, shares=[QueueShare(1, "light")])
     await submit(api, queue="heavy")
-    assert not parked.done()
+    assert not waiting.done()
     [job_id] = await submit(api, queue="light")
-    assert [order.job_id for order in (await parked).runs] == [job_id]
+    assert [order.job_id for order in (await waiting).runs] == [job_id]
 
 
 async def test_no_more_of_a_task_than_there_is_room_for(api: httpx.AsyncClient) -> None:
@@ -147,19 +149,19 @@ async def test_room_holds_across_portions(api: httpx.AsyncClient) -> None:
     for queue in ("heavy", "light"):
         await submit(api, 5, task="slow", queue=queue)
         await submit(api, 1, task="noop", queue=queue)
-    portions = [Portion(4, "light"), Portion(4, "heavy")]
-    reply = await worker.exchange(free=8, portions=portions, room={"slow": 3})
+    shares = [QueueShare(4, "light"), QueueShare(4, "heavy")]
+    reply = await worker.exchange(free=8, shares=shares, room={"slow": 3})
     assert tasks(reply)["slow"] <= 3
     assert len(reply.runs) >= 4
 
 
 async def test_a_full_task_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = await a_worker(api, tasks=["noop", "slow"], queues=["default"])
-    parked = await park(assembly, worker, room={"slow": 0})
+    waiting = await start_waiting(assembly, worker, room={"slow": 0})
     await submit(api, task="slow")
-    assert not parked.done()
+    assert not waiting.done()
     [job_id] = await submit(api, task="noop")
-    assert [order.job_id for order in (await parked).runs] == [job_id]
+    assert [order.job_id for order in (await waiting).runs] == [job_id]
 
 
 async def test_a_job_that_requires_labels_goes_to_a_worker_that_has_them_all(
@@ -167,7 +169,7 @@ async def test_a_job_that_requires_labels_goes_to_a_worker_that_has_them_all(
 ) -> None:
     plain, european = HandWorker(api), HandWorker(api)  # by hand: zone=a
     european.card.labels = {"zone": "eu", "gpu": "a100", "more": "yes"}
-    waiting = await park(assembly, plain)
+    waiting = await start_waiting(assembly, plain)
     [job_id] = await submit(api, required_labels={"zone": "eu", "gpu": "a100"})
     assert not waiting.done()
     assert (await plain.exchange(free=5)).runs == []

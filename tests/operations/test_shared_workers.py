@@ -26,7 +26,7 @@ from tests.operations.hand_worker import HandWorker, held, outcome
 from tests.operations.servers import another_server
 from tests.operations.tenants import Tenants, several_tenants, shares, whose
 from tests.operations.test_long_poll import assembly as assembly
-from tests.operations.test_long_poll import park
+from tests.operations.test_long_poll import start_waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +101,7 @@ async def test_nobody_speaks_for_a_worker_of_somebody_else(tenants: Tenants, ass
     orders = (await shared.hello(free=1)).runs
     own = HandWorker(tenants.clients["a"])
     orders += (await own.hello(free=1)).runs
-    parked = await park(assembly, shared)
+    waiting = await start_waiting(assembly, shared)
     for worker, order, api in ((shared, orders[0], tenants.clients["a"]), (own, orders[1], shared.api)):
         thief = HandWorker(api)
         thief.worker_id, thief.seq = worker.worker_id, worker.seq
@@ -110,18 +110,18 @@ async def test_nobody_speaks_for_a_worker_of_somebody_else(tenants: Tenants, ass
             assert problem(await thief.ask(**fields))["code"] == "unknown_worker"
         assert problem(await thief.ask(hello=thief.card))["code"] in ("unknown_worker", "fenced")
         assert (await ship(thief, chunk(order, 0, b"not yours"))).fenced == [order.run_id]
-    assert not parked.done(), "and the worker itself is not disturbed"
-    assembly.parking.close()
-    await parked
+    assert not waiting.done(), "and the worker itself is not disturbed"
+    assembly.long_polls.close()
+    await waiting
     await shared.report(outcome(orders[0]))
 
 
 async def test_a_shared_worker_is_woken_by_any_tenant(tenants: Tenants, assembly: Assembly) -> None:
     worker = await tenants.shared_worker()
     for name in ("b", "a", "default"):
-        parked = await park(assembly, worker)
+        waiting = await start_waiting(assembly, worker)
         made = await tenants.submit(name)
-        assert [order.job_id for order in (await parked).runs] == made
+        assert [order.job_id for order in (await waiting).runs] == made
 
 
 async def test_many_lanes_of_one_tenant_do_not_crowd_anothers_out_of_what_servers_tell_each_other(
@@ -136,10 +136,10 @@ async def test_many_lanes_of_one_tenant_do_not_crowd_anothers_out_of_what_server
 
 async def test_a_burst_of_one_tenant_and_a_run_of_another_are_all_taken(tenants: Tenants, assembly: Assembly) -> None:
     workers = [await tenants.shared_worker() for _ in range(2)]
-    parked = [await park(assembly, worker, free=3) for worker in workers]
+    waiting = [await start_waiting(assembly, worker, free=3) for worker in workers]
     await tenants.submit("a", 20)
     await tenants.submit("b")
-    orders = [order for task in parked for order in (await task).runs]
+    orders = [order for task in waiting for order in (await task).runs]
     while left := (await workers[0].exchange(free=3)).runs:
         orders += left
     assert shares(orders) == {"a": 20, "b": 1}
@@ -173,13 +173,13 @@ async def test_tenants_see_their_own_workers_and_shared_ones(tenants: Tenants) -
 
 async def test_only_the_operator_drains_a_shared_worker(tenants: Tenants, assembly: Assembly) -> None:
     worker = await tenants.shared_worker()
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     address = f"/v1/workers/{worker.worker_id}:drain"
     refused = problem(await tenants.clients["a"].post(address))
     assert (refused["status"], refused["code"]) == (403, "operator_only")
-    assert not parked.done()
+    assert not waiting.done()
     assert (await tenants.operator.post(address)).status_code == 202
-    assert (await parked).drain, "it was told at once: an exchange that ends by itself says what it knew before"
+    assert (await waiting).drain, "it was told at once: an exchange that ends by itself says what it knew before"
     own = HandWorker(tenants.clients["a"])
     await own.hello()
     assert (await tenants.operator.post(f"/v1/workers/{own.worker_id}:drain")).status_code == 404
@@ -190,10 +190,10 @@ async def test_a_worker_that_waits_with_a_revoked_token_is_given_nothing_more(
 ) -> None:
     made = await tenants.token(role="worker", tenants="all")
     worker = HandWorker(await tenants.client(made["token"]))
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     assert (await tenants.operator.post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
     await tenants.submit("a")
-    reply = await parked
+    reply = await waiting
     assert (reply.superseded, reply.runs) == (True, [])
     assert (await worker.ask(free=1)).status_code == 401
 
@@ -201,13 +201,13 @@ async def test_a_worker_that_waits_with_a_revoked_token_is_given_nothing_more(
 async def test_a_revocation_disturbs_nobody_elses_workers(tenants: Tenants, assembly: Assembly) -> None:
     """Or an admin who makes and revokes tokens in a loop would wake all workers of everybody."""
     others = [await tenants.shared_worker(), HandWorker(tenants.clients["b"]), HandWorker(tenants.operator)]
-    waiting = [await park(assembly, worker) for worker in others]
-    parked = await park(assembly, HandWorker(tenants.clients["a"]))
+    waiting = [await start_waiting(assembly, worker) for worker in others]
+    waiting = await start_waiting(assembly, HandWorker(tenants.clients["a"]))
     made = (await tenants.clients["a"].post("/v1/tokens", json={"role": "worker", "name": "x"})).json()
     assert (await tenants.clients["a"].post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
-    assert (await parked).superseded
+    assert (await waiting).superseded
     assert not any(reply.done() for reply in waiting)
-    assembly.parking.close()
+    assembly.long_polls.close()
     await asyncio.gather(*waiting)
 
 
@@ -215,9 +215,9 @@ async def test_a_cancel_reaches_a_shared_worker_at_once(tenants: Tenants, assemb
     [job_id] = await tenants.submit("a")
     worker = await tenants.shared_worker()
     [order] = (await worker.hello(free=1)).runs
-    parked = await park(assembly, worker)
+    waiting = await start_waiting(assembly, worker)
     assert (await tenants.clients["a"].post(f"/v1/runs/{job_id}:cancel")).status_code == 202
-    assert (await parked).stop == [order.run_id]
+    assert (await waiting).stop == [order.run_id]
     await worker.report(outcome(order, "CANCELLED"))
     assert (await run_of(tenants, "a", job_id))["status"] == "CANCELLED"
 
@@ -263,17 +263,17 @@ async def test_an_idle_shared_worker_gets_what_a_tenants_busy_one_has_not_starte
     await tenants.submit("a", 4)
     busy, idle = HandWorker(tenants.clients["a"]), await tenants.shared_worker()
     await busy.claim(4)
-    parked = await park(assembly, idle, free=2)
+    waiting = await start_waiting(assembly, idle, free=2)
     assert (await busy.exchange(free=0, unstarted=3, wait_ms=9000)).recall == 2
-    assert not parked.done()
-    assembly.parking.close()
-    await parked
-    parked = await park(assembly, HandWorker(tenants.clients["b"]), free=2)
-    holding = await park(assembly, idle, free=0, unstarted=3)
+    assert not waiting.done()
+    assembly.long_polls.close()
+    await waiting
+    waiting = await start_waiting(assembly, HandWorker(tenants.clients["b"]), free=2)
+    holding = await start_waiting(assembly, idle, free=0, unstarted=3)
     assert not holding.done(), "what it holds is not b's"
-    assembly.parking.close()
+    assembly.long_polls.close()
     assert (await holding).recall == 0
-    await parked
+    await waiting
 
 
 # --- what tasks take

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.domain.job import JobDefinition
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.submit.submit_batching import Gathering
+from mainspring.operations.submit.submit_batching import SubmitBatcher
 
 pytestmark = pytest.mark.anyio
 
@@ -47,19 +47,19 @@ def job(task: object) -> JobDefinition:
 
 async def test_one_alone_is_inserted_alone() -> None:
     inserts = Inserts()
-    assert await Gathering(inserts).add(OURS, job("a")) == "id of a"
+    assert await SubmitBatcher(inserts).add(OURS, job("a")) == "id of a"
     assert inserts.batches == [(OURS, ["a"])]
 
 
 async def test_those_of_one_turn_and_those_that_come_meanwhile_share_an_insert_and_get_their_own_ids() -> None:
     inserts = Inserts()
     inserts.may_go.clear()
-    gathering = Gathering(inserts)
-    first = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(10)]
+    batcher = SubmitBatcher(inserts)
+    first = [asyncio.create_task(batcher.add(OURS, job(n))) for n in range(10)]
     await turns()
-    second = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(10, 20)]
+    second = [asyncio.create_task(batcher.add(OURS, job(n))) for n in range(10, 20)]
     await turns()
-    third = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(20, 40)]
+    third = [asyncio.create_task(batcher.add(OURS, job(n))) for n in range(20, 40)]
     await turns()
     assert [len(tasks) for _, tasks in inserts.batches] == [10, 10]
     inserts.may_go.set()
@@ -69,16 +69,16 @@ async def test_those_of_one_turn_and_those_that_come_meanwhile_share_an_insert_a
 
 async def test_tenants_do_not_share_an_insert() -> None:
     inserts = Inserts()
-    gathering = Gathering(inserts)
-    await asyncio.gather(gathering.add(OURS, job("a")), gathering.add(THEIRS, job("b")), gathering.add(OURS, job("c")))
+    batcher = SubmitBatcher(inserts)
+    await asyncio.gather(batcher.add(OURS, job("a")), batcher.add(THEIRS, job("b")), batcher.add(OURS, job("c")))
     assert sorted(inserts.batches) == [(OURS, ["a", "c"]), (THEIRS, ["b"])]
 
 
 async def test_one_that_cannot_be_stored_is_refused_alone() -> None:
     inserts = Inserts()
     inserts.refused["13"] = ValueError("unlucky")
-    gathering = Gathering(inserts)
-    answers = await asyncio.gather(*(gathering.add(OURS, job(n)) for n in range(40)), return_exceptions=True)
+    batcher = SubmitBatcher(inserts)
+    answers = await asyncio.gather(*(batcher.add(OURS, job(n)) for n in range(40)), return_exceptions=True)
     assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [13]
     assert str(answers[13]) == "unlucky"
 
@@ -86,8 +86,8 @@ async def test_one_that_cannot_be_stored_is_refused_alone() -> None:
 async def test_when_the_database_is_away_nothing_is_tried_twice() -> None:
     inserts = Inserts()
     inserts.refused["1"] = ConnectionResetError("gone")
-    gathering = Gathering(inserts)
-    answers = await asyncio.gather(*(gathering.add(OURS, job(n)) for n in range(3)), return_exceptions=True)
+    batcher = SubmitBatcher(inserts)
+    answers = await asyncio.gather(*(batcher.add(OURS, job(n)) for n in range(3)), return_exceptions=True)
     assert all(isinstance(answer, ConnectionResetError) for answer in answers)
     assert len(inserts.batches) == 1
 
@@ -95,10 +95,10 @@ async def test_when_the_database_is_away_nothing_is_tried_twice() -> None:
 async def test_an_insert_for_which_nobody_waits_any_more_makes_room() -> None:
     inserts = Inserts()
     inserts.may_go.clear()
-    gathering = Gathering(inserts)
+    batcher = SubmitBatcher(inserts)
     hanging = []
     for n in range(3):  # two fly, the third waits for room
-        hanging.append(asyncio.create_task(gathering.add(OURS, job(n))))
+        hanging.append(asyncio.create_task(batcher.add(OURS, job(n))))
         await turns()
     assert len(inserts.batches) == 2
     for request in hanging:
@@ -107,15 +107,15 @@ async def test_an_insert_for_which_nobody_waits_any_more_makes_room() -> None:
     await turns()
     assert inserts.cancelled == 2
     inserts.may_go.set()
-    assert await gathering.add(OURS, job("later")) == "id of later"
+    assert await batcher.add(OURS, job("later")) == "id of later"
     assert all("2" not in tasks for _, tasks in inserts.batches)
 
 
 async def test_one_that_gives_up_does_not_end_the_insert_of_the_others() -> None:
     inserts = Inserts()
     inserts.may_go.clear()
-    gathering = Gathering(inserts)
-    requests = [asyncio.create_task(gathering.add(OURS, job(n))) for n in range(2)]
+    batcher = SubmitBatcher(inserts)
+    requests = [asyncio.create_task(batcher.add(OURS, job(n))) for n in range(2)]
     await turns()
     requests[0].cancel()
     await turns()

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from mainspring.roles.assembly import Assembly
-from mainspring.store.lanes import LaneBook
+from mainspring.store.lanes import LaneRegistry
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_long_poll import PROMPTLY, park
+from tests.operations.test_long_poll import PROMPTLY, start_waiting
 from tests.operations.test_long_poll import assembly as assembly
 from tests.operations.waiting import until
 from tests.store.rows import now_of, until_blocked
@@ -126,8 +126,8 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
 ) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
     await connection.add_listener(CHANNEL, lambda *said: heard.put_nowait(str(said[3])))
-    born: list[dict[int, int]] = []
-    assembly.signals.on_ready(lambda lanes: born.append(dict(lanes)))
+    created: list[dict[int, int]] = []
+    assembly.signals.on_ready(lambda lanes: created.append(dict(lanes)))
     async with user.transaction():
         for _ in range(3):
             await submit(user, task="many")
@@ -139,14 +139,14 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
     assert said == [f"sql ready {lane}:3", "sql due -"]
     for message in said:  # in the words that the servers understand
         assembly.signals._heard(None, 0, CHANNEL, message)
-    assert born == [{lane: 3}]
+    assert created == [{lane: 3}]
 
 
 async def test_a_parked_worker_gets_it_at_once(
     user: asyncpg.Connection, api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     listening = asyncio.create_task(assembly.signals.listen_forever())
-    waiting = await park(assembly, HandWorker(api, tasks=["brand-new"]))
+    waiting = await start_waiting(assembly, HandWorker(api, tasks=["brand-new"]))
 
     async def listens() -> bool:
         return bool(await user.fetchval(LISTENERS))
@@ -162,7 +162,7 @@ async def test_a_parked_worker_gets_it_at_once(
 async def test_without_the_hint_the_next_poll_finds_it(
     user: asyncpg.Connection, api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
-    waiting = await park(assembly, HandWorker(api, tasks=["brand-new"]))
+    waiting = await start_waiting(assembly, HandWorker(api, tasks=["brand-new"]))
     job_id = await submit(user, task="brand-new")
     assert await assembly.services.exchanger.poll() == 1
     assert [order.job_id for order in (await waiting).runs] == [job_id]
@@ -179,7 +179,7 @@ async def test_an_open_transaction_with_a_new_lane_holds_up_nobody(
     async with asyncio.timeout(60):
         assert (await api.post("/v1/jobs", json={"task": "shared"})).status_code == 201
         assert (await api.post("/v1/jobs", json={"task": "another"})).status_code == 201
-    reader = LaneBook(assembly.store)
+    reader = LaneRegistry(assembly.store)
     await reader.refresh()
     await transaction.commit()
     await reader.refresh()

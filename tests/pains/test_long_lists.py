@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import dead_letters, history, jobs
-from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
 from mainspring.store.pool import READ_SETTINGS, Connection, Record
 from tests.store.rows import BEGINNING
@@ -59,7 +59,7 @@ async def ended_runs(connection: Connection, before: int | None) -> list[Record]
 
 
 async def letters(connection: Connection, before: int | None) -> list[Record]:
-    return await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), place(before), PAGE)
+    return await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), place(before), PAGE)
 
 
 async def all_jobs(connection: Connection, before: int | None) -> list[Record]:

@@ -35,7 +35,7 @@ class Node:
         self.held: dict[int, int] = {}
         self.ready: list[dict[int, int]] = []
         signals = Signals(store)
-        signals.on_ready(lambda born: self.ready.append(dict(born)))
+        signals.on_ready(lambda created: self.ready.append(dict(created)))
         self.wheel: Wheel = TimingWheel(self.database_clock.timestamp())
         self.firer = Firer(
             store,

@@ -127,8 +127,8 @@ async def test_two_nodes_that_both_believe_they_own_a_shard_fire_each_moment_onc
         await a_job(connection, lane_id, f"once-{number}", at(node.now), node.now)
     await node.loader.run_once()
     await twin.loader.run_once()
-    born = await asyncio.gather(node.fire(), twin.fire())
-    assert sum(born) == 60
+    created = await asyncio.gather(node.fire(), twin.fire())
+    assert sum(created) == 60
     assert len({row["job_id"] for row in await live(connection)}) == 60
     assert await ended(connection) == []
 
@@ -167,7 +167,7 @@ async def test_overlap_is_decided_after_the_lock(
 async def test_more_than_a_batch_is_fired_in_batches(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:
     await many_due(connection, node, lane_id, 2 * BATCH + 7)
     assert await node.turn() == 2 * BATCH + 7
-    assert sorted(sum(born.values()) for born in node.ready) == [7, BATCH, BATCH]
+    assert sorted(sum(created.values()) for created in node.ready) == [7, BATCH, BATCH]
 
 
 async def test_a_scan_in_the_middle_of_a_storm_does_not_bring_back_what_waits_for_its_batch(

@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass
-class Ledger:
+class HeldRuns:
     """One connection with an open transaction; `execute` gives the first value of the first row, if there is one."""
 
     connection: Any
@@ -50,46 +50,46 @@ async def settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def open_sqlite(place: Place) -> Ledger:
+async def open_sqlite(place: Place) -> HeldRuns:
     connection = sqlite3.connect(place.sqlite, timeout=60)
 
     def execute(text: str) -> Any:
         row = connection.execute(text).fetchone()
         return row and row[0]
 
-    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
+    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_psycopg(place: Place) -> Ledger:
+async def open_psycopg(place: Place) -> HeldRuns:
     connection = psycopg.connect(place.postgres)
 
     def execute(text: str) -> Any:
         cursor = connection.execute(text)
         return cursor.fetchone()[0] if cursor.description else None  # type: ignore[index]
 
-    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
+    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_psycopg_async(place: Place) -> Ledger:
+async def open_psycopg_async(place: Place) -> HeldRuns:
     connection = await psycopg.AsyncConnection.connect(place.postgres)
 
     async def execute(text: str) -> Any:
         cursor = await connection.execute(text)
         return (await cursor.fetchone())[0] if cursor.description else None  # type: ignore[index]
 
-    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
+    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_asyncpg(place: Place) -> Ledger:
+async def open_asyncpg(place: Place) -> HeldRuns:
     return await _asyncpg(await asyncpg.connect(place.postgres), None)
 
 
-async def open_asyncpg_pool(place: Place) -> Ledger:
+async def open_asyncpg_pool(place: Place) -> HeldRuns:
     pool = await asyncpg.create_pool(place.postgres, min_size=1, max_size=1)
     return await _asyncpg(await pool.acquire(), pool)
 
 
-async def _asyncpg(connection: Any, pool: Any) -> Ledger:
+async def _asyncpg(connection: Any, pool: Any) -> HeldRuns:
     state = {"transaction": connection.transaction()}
     await state["transaction"].start()
 
@@ -106,11 +106,11 @@ async def _asyncpg(connection: Any, pool: Any) -> Ledger:
             await pool.release(connection)
             await pool.close()
 
-    return Ledger(connection, connection.fetchval, lambda: end("commit"), lambda: end("rollback"), close)
+    return HeldRuns(connection, connection.fetchval, lambda: end("commit"), lambda: end("rollback"), close)
 
 
-def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Awaitable[Ledger]]:
-    async def opened(place: Place) -> Ledger:
+def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Awaitable[HeldRuns]]:
+    async def opened(place: Place) -> HeldRuns:
         engine = sqlalchemy.create_engine(url(place))
         connection: Any = Session(engine) if session else engine.connect()
 
@@ -122,13 +122,13 @@ def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Aw
             connection.close()
             engine.dispose()
 
-        return Ledger(connection, execute, connection.commit, connection.rollback, close)
+        return HeldRuns(connection, execute, connection.commit, connection.rollback, close)
 
     return opened
 
 
-def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[Ledger]]:
-    async def opened(place: Place) -> Ledger:
+def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[HeldRuns]]:
+    async def opened(place: Place) -> HeldRuns:
         from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
         engine = create_async_engine(place.alchemy("asyncpg"))
@@ -142,12 +142,12 @@ def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[Ledger]]:
             await connection.close()
             await engine.dispose()
 
-        return Ledger(connection, execute, connection.commit, connection.rollback, close)
+        return HeldRuns(connection, execute, connection.commit, connection.rollback, close)
 
     return opened
 
 
-ON_POSTGRES: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
+ON_POSTGRES: dict[str, Callable[[Place], Awaitable[HeldRuns]]] = {
     "psycopg": open_psycopg,
     "psycopg async": open_psycopg_async,
     "asyncpg": open_asyncpg,
@@ -158,7 +158,7 @@ ON_POSTGRES: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
 if importlib.util.find_spec("greenlet"):  # what SQLAlchemy's async side is made with; not part of SQLAlchemy alone
     ON_POSTGRES["sqlalchemy async"] = _alchemy_async(session=False)
     ON_POSTGRES["sqlalchemy async session"] = _alchemy_async(session=True)
-ON_SQLITE: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
+ON_SQLITE: dict[str, Callable[[Place], Awaitable[HeldRuns]]] = {
     "sqlite3": open_sqlite,
     "sqlalchemy on sqlite": _alchemy(lambda place: f"sqlite:///{place.sqlite}?timeout=60", session=False),
 }

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_fire_gives_a_run_built_from_the_row_and_moves_the_job_on(scene: Scene) -> None:
     await scene.job()
     fired = await scene.fire(scene.again())
-    assert (fired.born, fired.moved) == ({scene.lane_id: 1}, [0])
+    assert (fired.created, fired.moved) == ({scene.lane_id: 1}, [0])
     [run] = await live(scene.connection)
     assert (run["job_id"], run["trigger"], run["scheduled_for"]) == ("nightly", None, scene.moment)
     assert (run["state"], run["attempt"], run["fence"]) == (StoredState.QUEUED, 0, 0)
@@ -118,7 +118,7 @@ async def test_of_a_batch_those_that_match_fire(scene: Scene) -> None:
         await scene.job(job_id, overlap=Overlap.ALLOW)
     await scene.connection.execute("update mainspring.jobs set version = 2 where job_id = 'b'")
     fired = await scene.fire(*(scene.again(job_id) for job_id in ("a", "b", "c")))
-    assert (fired.born, sorted(fired.moved)) == ({scene.lane_id: 2}, [0, 2])
+    assert (fired.created, sorted(fired.moved)) == ({scene.lane_id: 2}, [0, 2])
     assert {row["job_id"] for row in await live(scene.connection)} == {"a", "c"}
 
 
@@ -176,8 +176,8 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     first, second = others
     transaction = first.transaction()
     await transaction.start()
-    born = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
-    assert born == {scene.lane_id: 1}
+    created = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
+    assert created == {scene.lane_id: 1}
     late = asyncio.create_task(fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())]))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()

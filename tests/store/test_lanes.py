@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store.lanes import LaneBook, LaneKey
+from mainspring.store.lanes import LaneKey, LaneRegistry
 from mainspring.store.pool import Store, open_store
 from mainspring.store.queries import load
 
@@ -31,7 +31,7 @@ async def other_store(database_url: str) -> AsyncIterator[Store]:
 
 
 async def test_a_lane_is_interned_once(store: Store, connection: asyncpg.Connection) -> None:
-    book = LaneBook(store)
+    book = LaneRegistry(store)
     first = await book.intern(connection, [key("a"), key("b"), key("a")])
     assert set(first) == {key("a"), key("b")}
     assert await book.intern(connection, [key("b")]) == {key("b"): first[key("b")]}
@@ -42,14 +42,14 @@ async def test_processes_that_intern_the_same_lanes_at_once_agree(store: Store, 
     keys = [key(f"task-{number}") for number in range(20)]
     async with store.hot.acquire() as one, other_store.hot.acquire() as two:
         answers = await asyncio.gather(
-            LaneBook(store).intern(one, keys), LaneBook(other_store).intern(two, reversed(keys))
+            LaneRegistry(store).intern(one, keys), LaneRegistry(other_store).intern(two, reversed(keys))
         )
     assert answers[0] == answers[1]
     assert len(set(answers[0].values())) == 20
 
 
 async def test_a_refresh_finds_what_others_have_interned(store: Store, connection: asyncpg.Connection) -> None:
-    ours, theirs = LaneBook(store), LaneBook(store)
+    ours, theirs = LaneRegistry(store), LaneRegistry(store)
     lanes = await theirs.intern(connection, [key("a"), key("b")])
     assert ours.revision == 0
     await ours.refresh()
@@ -59,20 +59,20 @@ async def test_a_refresh_finds_what_others_have_interned(store: Store, connectio
 
 
 async def test_a_lane_that_is_not_known_yet_is_looked_up(store: Store, connection: asyncpg.Connection) -> None:
-    lanes = await LaneBook(store).intern(connection, [key("a")])
-    assert (await LaneBook(store).get(lanes[key("a")])).task == "a"
+    lanes = await LaneRegistry(store).intern(connection, [key("a")])
+    assert (await LaneRegistry(store).get(lanes[key("a")])).task == "a"
 
 
 async def test_a_lane_outlives_the_transaction_in_which_it_was_asked_for(
     store: Store, connection: asyncpg.Connection
 ) -> None:
     """The process remembers it, so the database must too."""
-    book = LaneBook(store)
+    book = LaneRegistry(store)
     transaction = connection.transaction()
     await transaction.start()
     lanes = await book.intern(connection, [key("a")])
     await transaction.rollback()
-    assert (await LaneBook(store).get(lanes[key("a")])).task == "a"
+    assert (await LaneRegistry(store).get(lanes[key("a")])).task == "a"
 
 
 async def test_no_lane_is_passed_over_because_a_later_one_was_committed_first(
@@ -84,7 +84,7 @@ async def test_no_lane_is_passed_over_because_a_later_one_was_committed_first(
     transaction = slow.transaction()
     await transaction.start()
     await slow.execute(load("lanes")["intern"], *key("slow"))
-    book, reader = LaneBook(store), LaneBook(store)
+    book, reader = LaneRegistry(store), LaneRegistry(store)
     quick = await asyncpg.connect(database_url)
     interning = asyncio.create_task(book.intern(quick, [key("quick")]))
     await until_blocked(connection, quick.get_server_pid())

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import dead_letters, history, jobs
-from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
 from mainspring.store.pool import READ_SETTINGS, Connection
 from tests.store.rows import BEGINNING
@@ -84,12 +84,12 @@ async def runs_of_job(connection: Connection, before: int | None, limit: int) ->
 
 
 async def letters(connection: Connection, before: int | None, limit: int) -> int:
-    return len(await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), place(before), limit))
+    return len(await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), place(before), limit))
 
 
 async def letters_to_replay(connection: Connection, after: int | None, limit: int) -> int:
     begun = BEGINNING + timedelta(days=1)
-    return len(await dead_letters.some(connection, DEFAULT_TENANT, LetterFilter(), place(after), begun, limit))
+    return len(await dead_letters.some(connection, DEFAULT_TENANT, DeadLetterFilter(), place(after), begun, limit))
 
 
 async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: int) -> int:

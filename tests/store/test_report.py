@@ -11,7 +11,7 @@ import pytest
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dead_letters, runs
-from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.pool import Record
 
 from .rows import a_lane, claim, ended, live, now_of, queued
@@ -47,7 +47,7 @@ async def test_success_moves_the_run_to_history_without_its_payload(connection: 
     assert (row["started_at"] - claimed["claimed_at"]).total_seconds() == pytest.approx(0.002)
     assert row["ran_ms"] == 5.0
     assert row["ended_at"] <= await now_of(connection)
-    assert await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10) == []
+    assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
 
 
 @pytest.mark.parametrize("wrong", ["fence", "worker"])
@@ -107,7 +107,7 @@ async def test_failed_goes_to_history_and_to_the_dead_letters_with_its_payload(c
     [row] = await ended(connection)
     assert (row["state"], row["reason"], row["error"]) == (FAILED, "no tries left", "Boom")
     assert (row["payload"], row["ran_ms"], row["worker_id"]) == ('{"to": "moon"}', 7.0, worker_id)
-    [letter] = await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10)
+    [letter] = await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)
     assert (letter["run_id"], letter["error"], letter["attempts"]) == (run["run_id"], "Boom", 1)
     assert letter["payload_text"] == '{"to": "moon"}'
     assert await runs.reported_before(connection, worker_id, [run["run_id"]], [1], ["FAILED"]) == {run["run_id"]}
@@ -118,7 +118,7 @@ async def test_cancelled_keeps_its_payload_in_history_and_is_no_dead_letter(conn
     await runs.end(connection, [runs.Ending(run["run_id"], 1, CANCELLED, "asked for", None, RUNNING)])
     [row] = await ended(connection)
     assert (row["state"], row["payload"]) == (CANCELLED, '{"to": "moon"}')
-    assert await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10) == []
+    assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
 
 
 @pytest.mark.parametrize(("fence", "before"), [(2, RUNNING), (1, int(StoredState.QUEUED))], ids=["fence", "state"])
@@ -130,7 +130,7 @@ async def test_an_end_of_another_fence_or_from_another_state_changes_nothing(
     assert await runs.end(connection, [runs.Ending(run["run_id"], fence, FAILED, None, "Boom", before)]) == set()
     assert await live(connection) == rows
     assert await ended(connection) == []
-    assert await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10) == []
+    assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
 
 
 async def test_an_ended_run_ends_no_second_time(connection: asyncpg.Connection) -> None:

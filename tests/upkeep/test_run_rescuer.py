@@ -15,7 +15,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.signals import Signals
 from mainspring.store import dead_letters, history, runs, workers
-from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 from mainspring.upkeep.run_rescuer import RunRescuer
@@ -34,7 +34,7 @@ class Watch:
         self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
         self.ready: list[dict[int, int]] = []
         signals = Signals(store)
-        signals.on_ready(lambda born: self.ready.append(dict(born)))
+        signals.on_ready(lambda created: self.ready.append(dict(created)))
         self.rescuer = RunRescuer(store, signals, self.clock, TIMING, lambda: 0.5)
 
     async def sweep(self) -> int:
@@ -120,7 +120,7 @@ async def test_a_run_that_is_at_most_once_fails_and_is_a_dead_letter(
     [row] = await ended(connection)
     assert (row["state"], row["attempt"], row["error"]) == (StoredState.FAILED, 1, "worker lost")
     assert row["reason"] == "worker lost, and the job is at most once"
-    [letter] = await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10)
+    [letter] = await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)
     assert (letter["run_id"], letter["payload_text"]) == (row["run_id"], '{"n": 1}')
     assert watch.ready == []
 
@@ -132,7 +132,7 @@ async def test_a_run_without_tries_left_fails_and_is_a_dead_letter(
     await watch.sweep()
     [row] = await ended(connection)
     assert row["state"] == StoredState.FAILED
-    assert len(await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10)) == 1
+    assert len(await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)) == 1
 
 
 @pytest.mark.parametrize("spec", [Spec(), AT_MOST_ONCE], ids=["at least once", "at most once"])
@@ -146,7 +146,7 @@ async def test_a_run_that_was_to_be_cancelled_is_cancelled(
     assert await live(connection) == []
     [row] = await ended(connection)
     assert (row["state"], row["reason"]) == (StoredState.CANCELLED, "cancelled on request")
-    assert await dead_letters.page(connection, DEFAULT_TENANT, LetterFilter(), None, 10) == []
+    assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
 
 
 @pytest.mark.parametrize("table", [0, 1])
@@ -203,7 +203,7 @@ async def test_more_runs_than_a_batch_are_all_rescued(
     await a_worker_with(connection, lane_id, 1201)
     assert await watch.sweep() == 1201
     assert {row["state"] for row in await live(connection)} == {StoredState.QUEUED}
-    assert sum(born[lane_id] for born in watch.ready) == 1201
+    assert sum(created[lane_id] for created in watch.ready) == 1201
 
 
 async def test_nobody_is_judged_before_the_database_has_been_writable_for_a_full_lease(

@@ -12,7 +12,7 @@ from mainspring.store import workers
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 from mainspring.upkeep.beat_sweeper import BeatSweeper
-from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionKeeper
+from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from tests.store.rows import a_lane, a_worker, beat, claim, now_of, queued
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_workers_that_ended_long_ago_and_hold_nothing_are_forgotten(
 
 
 async def test_the_keeper_makes_the_day_that_is_missing(connection: asyncpg.Connection, store: Store) -> None:
-    keeper = PartitionKeeper(store)
+    keeper = PartitionMaintainer(store)
     await keeper.run_once()
     day = (await now_of(connection)).astimezone(UTC).date() + timedelta(days=7)
     names = [f"{parent}_{day:%Y%m%d}" for parent in ("run_history", "attempts")]

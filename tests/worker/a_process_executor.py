@@ -16,7 +16,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
 from mainspring.worker.executors.process.child import WarmChild
 from mainspring.worker.executors.process.executor import ProcessExecutor
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 from .exchange_server import an_order
 from .process_app import app
@@ -70,7 +70,7 @@ class SlowSink(Sink):
 class Executor(ProcessExecutor):
     """Remembers what it was told about its runs."""
 
-    def __init__(self, watchdog: WatchdogLink, slots: int, **options: Any) -> None:
+    def __init__(self, watchdog: WatchdogClient, slots: int, **options: Any) -> None:
         self.progress: list[tuple[float | None, str | None]] = []
         super().__init__(
             app.tasks,
@@ -93,8 +93,8 @@ class Executor(ProcessExecutor):
 
         async def start_and_kill() -> WarmChild:
             child = await start()
-            os.kill(child.ward.pid, signal.SIGKILL)
-            assert ended_within(child.ward.pid, 30.0)
+            os.kill(child.command.pid, signal.SIGKILL)
+            assert ended_within(child.command.pid, 30.0)
             return child
 
         self._pool._start = start_and_kill
@@ -132,7 +132,7 @@ def stop(attempt: Attempt, why: Stop = Stop.CANCEL) -> None:
 
 @asynccontextmanager
 async def an_executor(slots: int = 1, **options: Any) -> AsyncIterator[Executor]:
-    watchdog = WatchdogLink()
+    watchdog = WatchdogClient()
     watchdog.start()
     executor = Executor(watchdog, slots, **options)
     try:

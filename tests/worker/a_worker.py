@@ -15,10 +15,10 @@ import uvloop
 from mainspring.kernel.config import Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
-from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
-from mainspring.worker.output.progress import ProgressBook
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
 
 from .exchange_server import ExchangeServer
@@ -64,7 +64,7 @@ async def tells(ctx: Context, steps: int, pause: float) -> None:
         await asyncio.sleep(pause)
 
 
-class PatientWatchdog(WatchdogLink):
+class PatientWatchdog(WatchdogClient):
     """The worker is in pytest's process, which the watchdog would kill at a deadline that a stall of the machine let
     pass. The worker acts before it anyway; that the watchdog does act is tested on processes of their own."""
 
@@ -84,9 +84,9 @@ async def a_worker(
 ) -> AsyncIterator[Worker]:
     """One that leaves is not hurried: it waits `last_breath` seconds for what it has killed, and as long as that for
     the answer to its farewell."""
-    watchdog, progress = PatientWatchdog(), ProgressBook()
+    watchdog, progress = PatientWatchdog(), ProgressReports()
     worker = Worker(
-        Link(server.url, "secret", timeout=answered),
+        ServerClient(server.url, "secret", timeout=answered),
         watchdog,
         build_executors(
             app.tasks,

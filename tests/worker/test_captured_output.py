@@ -18,8 +18,8 @@ import uvloop
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Limits, RunSetup
-from mainspring.worker.exchange.server_client import Link
+from mainspring.wire.execution import ResourceLimits, RunSetup
+from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
@@ -162,7 +162,7 @@ class Scene:
 def on_a_scene(test: Callable[[Scene], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
-            shipper = LogShipper(Link(server.url, "secret", timeout=20.0))
+            shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0))
             shipper.speaks_for(lambda: WORKER)
             try:
                 with captured_streams(shipper.open):
@@ -300,7 +300,7 @@ def test_a_clean_up_runs_after_a_timeout() -> None:
 
 
 def test_a_thread_that_floods_is_kept_waiting_and_loses_nothing() -> None:
-    text = printed("floods", {"lines": 20_000}, setup=RunSetup(limits=Limits(output=100_000_000)))
+    text = printed("floods", {"lines": 20_000}, setup=RunSetup(limits=ResourceLimits(output=100_000_000)))
     assert len(text) == 20_000_000
 
 
@@ -309,10 +309,10 @@ def test_a_thread_that_floods_is_kept_waiting_and_loses_nothing() -> None:
     ("setup", "name"),
     [
         (RunSetup(env={"A": "b"}), "env"),
-        (RunSetup(limits=Limits(memory=1)), "limits.memory"),
-        (RunSetup(limits=Limits(cpu=1.0)), "limits.cpu"),
-        (RunSetup(limits=Limits(processes=1)), "limits.processes"),
-        (RunSetup(limits=Limits(files=1)), "limits.files"),
+        (RunSetup(limits=ResourceLimits(memory=1)), "limits.memory"),
+        (RunSetup(limits=ResourceLimits(cpu=1.0)), "limits.cpu"),
+        (RunSetup(limits=ResourceLimits(processes=1)), "limits.processes"),
+        (RunSetup(limits=ResourceLimits(files=1)), "limits.files"),
         (RunSetup(sandbox="bubblewrap"), "sandbox"),
     ],
 )
@@ -329,5 +329,5 @@ def test_a_setting_that_needs_a_process_fails_for_good(task: str, setup: RunSetu
 
 
 def test_a_cap_and_a_grace_are_fine() -> None:
-    setup = RunSetup(limits=Limits(output=3), kill_grace=1.0)
+    setup = RunSetup(limits=ResourceLimits(output=3), kill_grace=1.0)
     assert printed("says", {"word": "a", "times": 1}, setup=setup) == "a 0"

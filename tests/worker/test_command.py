@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from mainspring.wire.execution import Limits
-from mainspring.worker.processes.command import SpawnOrder, Ward
+from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog import cgroup
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 from .processes import alive, written
 
@@ -28,13 +28,13 @@ HOLD = "trap '' TERM; while :; do sleep 0.05; done"
 class Run:
     """A command, its ward, and what it prints."""
 
-    def __init__(self, ward: Ward, output: int) -> None:
-        self.ward = ward
+    def __init__(self, command: Command, output: int) -> None:
+        self.command = command
         self._output = output
 
     async def gone(self) -> str:
         """All that it printed, once nothing of it is left."""
-        await self.ward.gone.wait()
+        await self.command.gone.wait()
         said = bytearray()
         while chunk := os.read(self._output, 1 << 16):
             said += chunk
@@ -42,25 +42,25 @@ class Run:
         return said.decode()
 
 
-async def start(link: WatchdogLink, command: str | list[str], channel: int | None = None, **fields: Any) -> Run:
+async def start(watchdog: WatchdogClient, command: str | list[str], channel: int | None = None, **fields: Any) -> Run:
     argv = ["sh", "-c", command] if isinstance(command, str) else command
     order = SpawnOrder(argv, fields.pop("env", {"PATH": "/usr/bin:/bin"}), fields.pop("cwd", "/"), **fields)
     output, writer = os.pipe()
     try:
-        return Run(await link.spawn(order, output=writer, channel=channel), output)
+        return Run(await watchdog.spawn(order, output=writer, channel=channel), output)
     finally:
         os.close(writer)
 
 
-def with_a_link(test: Callable[[WatchdogLink], Awaitable[None]]) -> None:
+def with_a_link(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
     async def run() -> None:
-        link = WatchdogLink()
-        link.start()
+        watchdog = WatchdogClient()
+        watchdog.start()
         try:
             async with asyncio.timeout(60):
-                await test(link)
+                await test(watchdog)
         finally:
-            link.stop()
+            watchdog.stop()
 
     uvloop.run(run())
 
@@ -70,37 +70,37 @@ def parent_of(pid: int) -> int:
 
 
 def test_the_exit_code_and_the_usage_are_told() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 7")
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 7")
         await run.gone()
-        assert run.ward.exit_code == 7
-        assert run.ward.usage is not None
-        assert 0.001 < run.ward.usage.cpu_seconds < 10
-        assert run.ward.usage.peak_bytes > 100_000
+        assert run.command.exit_code == 7
+        assert run.command.usage is not None
+        assert 0.001 < run.command.usage.cpu_seconds < 10
+        assert run.command.usage.peak_bytes > 100_000
 
     with_a_link(test)
 
 
 def test_a_command_has_a_session_of_its_own_and_no_descriptor_but_its_four() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            held = await start(link, "exec sleep 60")  # what a keeper holds for one is not seen by another
+            held = await start(watchdog, "exec sleep 60")  # what a supervisor holds for one is not seen by another
             looks = "echo hi >&3; ps -o pid=,sid=,pgid= -p $$; exec ls /proc/self/fd"
-            run = await start(link, looks, channel=theirs.fileno())
+            run = await start(watchdog, looks, channel=theirs.fileno())
             said = await run.gone()
             assert ours.recv(100) == b"hi\n"
-            held.ward.kill()
+            held.command.kill()
             await held.gone()
-        assert set(said.split()[:3]) == {str(run.ward.pid)}
+        assert set(said.split()[:3]) == {str(run.command.pid)}
         assert said.split()[3:] == ["0", "1", "2", "3", "4"]  # the last is the folder that ls reads
 
     with_a_link(test)
 
 
 def test_without_a_channel_descriptor_three_is_closed() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, "(: >&3) 2>/dev/null && echo open || echo closed; wc -c")
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, "(: >&3) 2>/dev/null && echo open || echo closed; wc -c")
         assert (await run.gone()).split() == ["closed", "0"]
 
     with_a_link(test)
@@ -110,8 +110,8 @@ _OF_THE_C_LIBRARY = 1 << 31 | 1 << 32  # signals 32 and 33: nobody but it can se
 
 
 def test_signals_are_as_after_a_login() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"])
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"])
         blocked, ignored = (int(word, 16) for word in (await run.gone()).split()[1::2])
         assert (blocked, ignored & ~_OF_THE_C_LIBRARY) == (0, 0)
 
@@ -119,9 +119,9 @@ def test_signals_are_as_after_a_login() -> None:
 
 
 def test_a_large_environment_arrives_whole() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         env = {"PATH": os.environ["PATH"]} | {f"V{number}": "x" * 100_000 for number in range(6)}
-        run = await start(link, "echo ${#V0} ${#V5}", env=env)
+        run = await start(watchdog, "echo ${#V0} ${#V5}", env=env)
         assert (await run.gone()) == "100000 100000\n"
 
     with_a_link(test)
@@ -135,30 +135,30 @@ def test_a_large_environment_arrives_whole() -> None:
     ],
 )
 def test_what_cannot_be_executed_says_so_as_a_shell_does(argv: list[str], code: int, words: str) -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, argv)
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, argv)
         assert await run.gone() == f"{words}\n"
-        assert run.ward.exit_code == code
+        assert run.command.exit_code == code
 
     with_a_link(test)
 
 
 def test_a_keeper_serves_one_command_after_the_other() -> None:
-    async def test(link: WatchdogLink) -> None:
-        keepers = set()
+    async def test(watchdog: WatchdogClient) -> None:
+        supervisors = set()
         for _ in range(5):
-            run = await start(link, "exec sleep 60")
-            keepers.add(parent_of(run.ward.pid))
-            run.ward.kill()
+            run = await start(watchdog, "exec sleep 60")
+            supervisors.add(parent_of(run.command.pid))
+            run.command.kill()
             await run.gone()
-        assert len(keepers) == 1
+        assert len(supervisors) == 1
 
     with_a_link(test)
 
 
 def test_many_at_once_all_run() -> None:
-    async def test(link: WatchdogLink) -> None:
-        runs = await asyncio.gather(*(start(link, f"echo {number}") for number in range(100)))
+    async def test(watchdog: WatchdogClient) -> None:
+        runs = await asyncio.gather(*(start(watchdog, f"echo {number}") for number in range(100)))
         assert [int(await run.gone()) for run in runs] == list(range(100))
 
     with_a_link(test)
@@ -177,30 +177,30 @@ GETAWAYS = {
 
 @pytest.mark.parametrize("getaway", GETAWAYS)
 def test_what_a_command_leaves_behind_is_gone_with_it(getaway: str, tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         note = tmp_path / "pid"
         waits = "while [ ! -s $0 ]; do sleep 0.01; done"
         stays = f"sh -c 'echo $PPID' > $0; {HOLD}"
-        run = await start(link, ["sh", "-c", f"{GETAWAYS[getaway]} {waits}", str(note), stays])
+        run = await start(watchdog, ["sh", "-c", f"{GETAWAYS[getaway]} {waits}", str(note), stays])
         await run.gone()
-        assert run.ward.exit_code == 0
+        assert run.command.exit_code == 0
         assert not alive(int(note.read_text()))
 
     with_a_link(test)
 
 
 def test_term_reaches_every_process_and_leaves_it_its_time(tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         saves = "trap 'echo saved >> $1; exit' TERM; echo $$ >> $0; while :; do sleep 0.02; done"
         command = """
           setsid sh -c "$2" $0 $1 & (sh -c "$2" $0 $1 &) ; echo $$ >> $0; exec sleep 60
         """
         pids, saved = tmp_path / "pids", tmp_path / "saved"
-        run = await start(link, ["sh", "-c", command, str(pids), str(saved), saves])
+        run = await start(watchdog, ["sh", "-c", command, str(pids), str(saved), saves])
         await written(pids, 3)
-        run.ward.terminate()
+        run.command.terminate()
         await run.gone()
-        assert run.ward.exit_code == -signal.SIGTERM
+        assert run.command.exit_code == -signal.SIGTERM
         assert saved.read_text() == "saved\nsaved\n"
 
     with_a_link(test)
@@ -222,12 +222,12 @@ while True:
     time.sleep(0.03)
 """
 
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         note = tmp_path / "pids"
-        run = await start(link, [sys.executable, "-S", "-c", breeder, str(note)])
+        run = await start(watchdog, [sys.executable, "-S", "-c", breeder, str(note)])
         await written(note, 80)
-        run.ward.kill()
-        await run.ward.gone.wait()
+        run.command.kill()
+        await run.command.gone.wait()
         pids = set(map(int, note.read_text().split()))
         assert not any(map(alive, pids))
 
@@ -235,24 +235,24 @@ while True:
 
 
 def test_a_command_that_stops_its_keeper_does_not_escape(tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, f"kill -STOP $PPID; echo > {tmp_path}/done; {HOLD}")
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, f"kill -STOP $PPID; echo > {tmp_path}/done; {HOLD}")
         await written(tmp_path / "done")
-        run.ward.kill()
-        await run.ward.gone.wait()
-        assert not alive(run.ward.pid)
+        run.command.kill()
+        await run.command.gone.wait()
+        assert not alive(run.command.pid)
 
     with_a_link(test)
 
 
 def test_cancelling_the_spawn_leaves_nothing_behind(tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
-        starting = asyncio.create_task(start(link, f"echo $$ > {tmp_path}/pid; {HOLD}"))
+    async def test(watchdog: WatchdogClient) -> None:
+        starting = asyncio.create_task(start(watchdog, f"echo $$ > {tmp_path}/pid; {HOLD}"))
         await asyncio.sleep(0)
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
-        link.stop()
+        watchdog.stop()
         noted = (tmp_path / "pid").read_text() if (tmp_path / "pid").exists() else ""
         assert not noted or not alive(int(noted))
 
@@ -272,75 +272,79 @@ time.sleep(60)
 """
 
 
-async def breach_of(link: WatchdogLink, command: str | list[str], **limits: Any) -> Run:
-    run = await start(link, command, limits=Limits(**limits))
-    await run.ward.gone.wait()
+async def breach_of(watchdog: WatchdogClient, command: str | list[str], **limits: Any) -> Run:
+    run = await start(watchdog, command, limits=ResourceLimits(**limits))
+    await run.command.gone.wait()
     return run
 
 
 def test_all_processes_together_are_held_to_the_memory_limit() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         eaters = [sys.executable, "-S", "-c", EATER, "3", "48"]
-        run = await breach_of(link, eaters, memory=128_000_000)
-        assert run.ward.breach == "memory limit of 128MB exceeded"
-        assert run.ward.exit_code == -signal.SIGKILL
-        assert run.ward.usage is not None
-        assert run.ward.usage.peak_bytes > 128_000_000
+        run = await breach_of(watchdog, eaters, memory=128_000_000)
+        assert run.command.breach == "memory limit of 128MB exceeded"
+        assert run.command.exit_code == -signal.SIGKILL
+        assert run.command.usage is not None
+        assert run.command.usage.peak_bytes > 128_000_000
 
     with_a_link(test)
 
 
 def test_memory_that_processes_share_counts_once() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         shares = EATER.replace("for _", 'eaten = b"x" * (60 << 20)\nfor _').replace("sleep(60)", "sleep(0.8)")
-        run = await start(link, [sys.executable, "-S", "-c", shares, "3", "0"], limits=Limits(memory=128_000_000))
+        run = await start(
+            watchdog, [sys.executable, "-S", "-c", shares, "3", "0"], limits=ResourceLimits(memory=128_000_000)
+        )
         await run.gone()
-        assert (run.ward.breach, run.ward.exit_code) == (None, 0)
+        assert (run.command.breach, run.command.exit_code) == (None, 0)
 
     with_a_link(test)
 
 
 def test_a_process_cannot_allocate_more_than_the_memory_limit() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, [sys.executable, "-c", "bytearray(1 << 30)"], limits=Limits(memory=256 << 20))
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(
+            watchdog, [sys.executable, "-c", "bytearray(1 << 30)"], limits=ResourceLimits(memory=256 << 20)
+        )
         assert "MemoryError" in await run.gone()
-        assert run.ward.exit_code == 1
+        assert run.command.exit_code == 1
 
     with_a_link(test)
 
 
 def test_cpu_seconds_of_all_processes_count(tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await breach_of(link, "for i in 1 2 3; do (while :; do :; done) & done; wait", cpu=0.5)
-        assert run.ward.breach == "CPU limit of 500ms exceeded"
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await breach_of(watchdog, "for i in 1 2 3; do (while :; do :; done) & done; wait", cpu=0.5)
+        assert run.command.breach == "CPU limit of 500ms exceeded"
 
     with_a_link(test)
 
 
 def test_too_many_processes_end_the_run() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await breach_of(link, "while :; do setsid sleep 60 & sleep 0.01; done", processes=10)
-        assert run.ward.breach == "limit of 10 processes exceeded"
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await breach_of(watchdog, "while :; do setsid sleep 60 & sleep 0.01; done", processes=10)
+        assert run.command.breach == "limit of 10 processes exceeded"
 
     with_a_link(test)
 
 
 def test_open_files_are_limited_and_cores_are_off() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, "ulimit -n; ulimit -c", limits=Limits(files=64))
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, "ulimit -n; ulimit -c", limits=ResourceLimits(files=64))
         assert await run.gone() == "64\n0\n"
 
     with_a_link(test)
 
 
 def test_limits_can_be_set_and_lifted_while_it_runs() -> None:
-    async def test(link: WatchdogLink) -> None:
-        run = await start(link, "while :; do :; done")
-        run.ward.limit(Limits(cpu=30.0))
-        run.ward.limit(None)
-        run.ward.limit(Limits(cpu=0.3))
-        await run.ward.gone.wait()
-        assert run.ward.breach == "CPU limit of 300ms exceeded"
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, "while :; do :; done")
+        run.command.limit(ResourceLimits(cpu=30.0))
+        run.command.limit(None)
+        run.command.limit(ResourceLimits(cpu=0.3))
+        await run.command.gone.wait()
+        assert run.command.breach == "CPU limit of 300ms exceeded"
 
     with_a_link(test)
 
@@ -353,14 +357,14 @@ def own_group() -> Path | None:
 
 @pytest.mark.skipif(own_group() is None, reason="cgroup v2 cannot be used here")
 def test_a_limited_tree_is_a_control_group_that_is_removed_with_it() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         folder = own_group()
         assert folder is not None
-        run = await start(link, ["cat", "/proc/self/cgroup"], limits=Limits(processes=20))
+        run = await start(watchdog, ["cat", "/proc/self/cgroup"], limits=ResourceLimits(processes=20))
         group = next(line for line in (await run.gone()).splitlines() if line.startswith("0::"))
         assert group.split("/")[-2] == folder.name
         assert not list(folder.glob("*/"))
-        link.stop()
+        watchdog.stop()
         assert not folder.exists()
 
     with_a_link(test)

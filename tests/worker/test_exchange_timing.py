@@ -9,8 +9,8 @@ import pytest
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
-from mainspring.worker.exchange.exchange_timing import GATHER, Pace
-from mainspring.worker.exchange.held_runs import Flight, Ledger
+from mainspring.worker.exchange.exchange_timing import GATHER, ExchangeTiming
+from mainspring.worker.exchange.held_runs import Flight, HeldRuns
 from mainspring.worker.execution.attempt import SUCCEEDED
 
 from .exchange_server import an_order
@@ -23,30 +23,30 @@ class Scene:
     """A ledger and its pace, with time in the test's hands."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger(uuid7(), WorkerHello(name="w", queues=["q"], tasks=["noop"], slots=20), NOW)
-        self.pace = Pace(BEAT, NOW)
+        self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["q"], tasks=["noop"], slots=20), NOW)
+        self.exchange_timing = ExchangeTiming(BEAT, NOW)
         self.holding = 0
         self.land(self.start(NOW), NOW)
 
     def start(self, at: float, wait_ms: int = 1800) -> Flight:
-        flight = self.ledger.compose(at, holding=self.holding, wait_ms=wait_ms)
-        self.pace.started(at)
+        flight = self.held_runs.compose(at, holding=self.holding, wait_ms=wait_ms)
+        self.exchange_timing.started(at)
         return flight
 
     def land(self, flight: Flight, at: float, runs: int = 0, superseded: bool = False) -> None:
         reply = ExchangeReply(seq=flight.request.seq, superseded=superseded, runs=[an_order() for _ in range(runs)])
-        taken = self.ledger.landed(flight, reply, at).taken
+        taken = self.held_runs.landed(flight, reply, at).taken
         self.holding += len(taken)
-        self.pace.landed(flight, at, useful=bool(taken) or superseded)
+        self.exchange_timing.landed(flight, at, useful=bool(taken) or superseded)
 
     def complete(self, at: float, count: int = 1) -> None:
-        for attempt in list(self.ledger.held.values())[:count]:
+        for attempt in list(self.held_runs.held.values())[:count]:
             attempt.started = at
-            self.ledger.record(attempt, SUCCEEDED, at)
+            self.held_runs.record(attempt, SUCCEEDED, at)
             self.holding -= 1
 
     def next(self, at: float, news: float = float("inf")) -> float:
-        return self.pace.next_start(self.ledger, self.holding, at, hungry=True, news=news)
+        return self.exchange_timing.next_start(self.held_runs, self.holding, at, hungry=True, news=news)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_news_may_interrupt_a_parked_exchange_but_no_other(scene: Scene) -> None
     second = scene.start(NOW + 0.3)
     assert scene.next(NOW + 0.3, news=NOW + 0.3) == float("inf"), "never more than two"
     scene.land(second, NOW + 0.31)
-    scene.land(scene.ledger.flights[0], NOW + 0.32, superseded=True)
+    scene.land(scene.held_runs.flights[0], NOW + 0.32, superseded=True)
     scene.start(NOW + 0.4, wait_ms=0)
     assert scene.next(NOW + 0.4, news=NOW + 0.4) == NOW + 0.4 + BEAT, "its answer is on its way"
 
@@ -109,7 +109,7 @@ def test_while_an_exchange_reports_only_a_beat_starts_another(scene: Scene) -> N
 def test_a_third_exchange_never_starts(scene: Scene) -> None:
     scene.start(NOW)
     scene.start(NOW + BEAT)
-    scene.pace.hurry(NOW + BEAT)
+    scene.exchange_timing.hurry(NOW + BEAT)
     assert scene.next(NOW + 10 * BEAT) == float("inf")
 
 
@@ -124,7 +124,7 @@ def test_a_slot_that_comes_free_without_an_outcome_is_offered(scene: Scene) -> N
 def test_failures_back_off_from_a_tenth_of_a_second_to_one(scene: Scene) -> None:
     pauses = []
     for _ in range(6):
-        scene.pace.failed(NOW)
+        scene.exchange_timing.failed(NOW)
         pauses.append(round(scene.next(NOW) - NOW, 3))
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
@@ -134,41 +134,43 @@ def test_a_third_is_for_another_server_when_two_have_waited_for_a_beat(scene: Sc
     scene.start(NOW + 1.5, wait_ms=0)
     at = NOW + 1.6
     assert scene.next(at) == float("inf"), "there is no other"
-    several = partial(scene.pace.next_start, scene.ledger, 0, at, hungry=True, several=True)
+    several = partial(scene.exchange_timing.next_start, scene.held_runs, 0, at, hungry=True, several=True)
     assert several() == NOW + BEAT
-    scene.pace.failed(at)
+    scene.exchange_timing.failed(at)
     assert several() == max(NOW + BEAT, at + 0.1)
     scene.start(NOW + BEAT, wait_ms=0)
     assert several() == float("inf")
 
 
 def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:
-    pace, ledger = Pace(0.25, NOW), Scene().ledger
+    exchange_timing, held_runs = ExchangeTiming(0.25, NOW), Scene().held_runs
     for _ in range(6):
-        pace.failed(NOW)
-    assert pace.next_start(ledger, 0, NOW, hungry=True) == NOW + 0.25
+        exchange_timing.failed(NOW)
+    assert exchange_timing.next_start(held_runs, 0, NOW, hungry=True) == NOW + 0.25
 
 
 def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
-    scene.pace.refused(NOW)
+    scene.exchange_timing.refused(NOW)
     assert scene.next(NOW) == NOW + 5.0
 
 
 def test_one_refusal_does_not_cost_the_lease_of_who_holds_runs() -> None:
     """Such as 429 or 403 of a proxy, or of a server that is being replaced."""
     timing = Timing()
-    pace = Pace(timing.beat, NOW)
+    exchange_timing = ExchangeTiming(timing.beat, NOW)
     scene = Scene()
     scene.holding = 3
     acknowledged = NOW - timing.beat  # the exchange before the refused one
-    pace.refused(NOW, holding=scene.holding)
-    assert pace.next_start(scene.ledger, scene.holding, NOW, hungry=True) <= acknowledged + timing.kill - 1.0
+    exchange_timing.refused(NOW, holding=scene.holding)
+    assert (
+        exchange_timing.next_start(scene.held_runs, scene.holding, NOW, hungry=True) <= acknowledged + timing.kill - 1.0
+    )
 
 
 def test_what_cannot_wait_goes_in_spite_of_both(scene: Scene) -> None:
-    scene.pace.failed(NOW)
-    scene.pace.refused(NOW)
-    scene.pace.hurry(NOW)
+    scene.exchange_timing.failed(NOW)
+    scene.exchange_timing.refused(NOW)
+    scene.exchange_timing.hurry(NOW)
     assert scene.next(NOW) <= NOW
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.wire.execution import Cause, Limits, SuccessRule
+from mainspring.wire.execution import Cause, ResourceLimits, SuccessRule
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop
 from mainspring.worker.executors.http.answer import retry_after, same
 
@@ -223,7 +223,7 @@ def test_a_big_body_is_cut_and_marked() -> None:
             kept = result(await Caller().call(service.url()))
             assert kept["body"].endswith("\n[cut]") and kept["body_bytes"] == 1024 * 1024
             await service.hung_up.wait()
-            kept = result(await Caller().call(service.url(), order={"limits": Limits(output=10)}))
+            kept = result(await Caller().call(service.url(), order={"limits": ResourceLimits(output=10)}))
             assert kept["body"] == "\ufffd" * 10 + "\n[cut]"
             ending = await Caller().call(service.url(), success=SuccessRule(json="$.ok"))
             assert ending.error is not None and "was not looked up: the body has more than 1MiB" in ending.error
@@ -384,7 +384,7 @@ def test_a_run_without_a_call_fails_for_good(fields: dict[str, Any], words: str)
 @pytest.mark.parametrize("name", ["memory", "cpu", "processes", "files"])
 def test_a_limit_without_effect_fails_the_run(name: str) -> None:
     async def test() -> None:
-        ending = await Caller().call("http://127.0.0.1:1/", order={"limits": Limits(**{name: 10**8})})
+        ending = await Caller().call("http://127.0.0.1:1/", order={"limits": ResourceLimits(**{name: 10**8})})
         assert (ending.error, ending.retry) == (f"limits.{name} has no effect on an http task", False)
 
     run(test)

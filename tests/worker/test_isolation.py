@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Cause, Limits, RunSetup
+from mainspring.wire.execution import Cause, ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Stop
 from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.processes.watchdog.tree import descendants
@@ -77,7 +77,7 @@ def test_a_command_is_found_on_the_path_that_the_job_names(tmp_path: Path) -> No
 
 
 def failure(command: str | list[str], **limits: Any) -> tuple[str, bool, Cause | None]:
-    ending, _ = ran(shell(command, setup=RunSetup(limits=Limits(**limits))))
+    ending, _ = ran(shell(command, setup=RunSetup(limits=ResourceLimits(**limits))))
     assert ending.status == "FAILED"
     return ending.error or "", ending.retry, ending.cause
 
@@ -170,7 +170,7 @@ def test_not_even_root_gets_out_of_a_sandbox() -> None:
 
 @needs_bwrap
 def test_the_processes_of_the_sandbox_are_not_counted_as_the_commands() -> None:
-    order = sandboxed("sleep 0.5; echo done", limits=Limits(processes=2))
+    order = sandboxed("sleep 0.5; echo done", limits=ResourceLimits(processes=2))
     assert said(order) == "done\n"
 
 
@@ -204,8 +204,8 @@ def test_a_sandboxed_run_has_its_grace_and_is_gone_when_it_times_out() -> None:
     async def time_out(executor: ShellExecutor, attempt: Attempt) -> None:
         await log.said(b"ready")
         await known_to_run(attempt)
-        (ward,) = executor._wards
-        pids.extend([ward.pid, *descendants(ward.pid)])
+        (command,) = executor._commands
+        pids.extend([command.pid, *descendants(command.pid)])
         stop(attempt, Stop.TIMEOUT)
 
     ending, _ = ran(order, time_out, log.open)

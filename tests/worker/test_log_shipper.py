@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from mainspring.kernel.ids import uuid7
-from mainspring.wire.execution import Limits, RunSetup
-from mainspring.worker.exchange.server_client import Link
+from mainspring.wire.execution import ResourceLimits, RunSetup
+from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, key_of
 from mainspring.worker.output import attempt_log, log_shipper
 from mainspring.worker.output.attempt_log import AttemptLog
@@ -28,7 +28,7 @@ WORKER = uuid7()
 def against(test: Callable[[LogServer, LogShipper], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
-            shipper = LogShipper(Link(server.url, "secret", timeout=20.0))
+            shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0))
             shipper.speaks_for(lambda: WORKER)
             try:
                 await test(server, shipper)
@@ -92,7 +92,7 @@ def test_many_attempts_share_a_request() -> None:
 
 def test_large_output_goes_in_chunks_and_the_rest_waits_behind_full() -> None:
     async def test(server: LogServer, shipper: LogShipper) -> None:
-        attempt = an_attempt(setup=RunSetup(limits=Limits(output=50_000_000)))
+        attempt = an_attempt(setup=RunSetup(limits=ResourceLimits(output=50_000_000)))
         log = shipper.open(attempt)
         server.open.clear()
         piece, most = b"x" * 65536, 0
@@ -252,7 +252,7 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
         async with asyncio.timeout(60), LogServer() as server:
             async with LogServer() as other:
                 away = other.url
-            shipper = LogShipper(Link(f"{server.url},{away}", "secret", timeout=20.0))
+            shipper = LogShipper(ServerClient(f"{server.url},{away}", "secret", timeout=20.0))
             shipper.speaks_for(lambda: WORKER)
             server.log_store_down = True
             attempt = an_attempt()
@@ -312,7 +312,7 @@ def test_finish_gives_up_in_the_end_and_at_once_when_the_run_is_lost(monkeypatch
 @pytest.mark.parametrize(("limit", "kept"), [(10, 10), (None, 10 * 1024 * 1024)])
 def test_what_goes_beyond_the_cap_is_dropped_and_marked(limit: int | None, kept: int) -> None:
     async def test(server: LogServer, shipper: LogShipper) -> None:
-        attempt = an_attempt(setup=None if limit is None else RunSetup(limits=Limits(output=limit)))
+        attempt = an_attempt(setup=None if limit is None else RunSetup(limits=ResourceLimits(output=limit)))
         log = shipper.open(attempt)
         written = 0
         while written <= kept + 100_000:
@@ -332,7 +332,7 @@ def test_what_goes_beyond_the_cap_is_dropped_and_marked(limit: int | None, kept:
 
 def test_exactly_the_cap_is_not_truncated() -> None:
     async def test(server: LogServer, shipper: LogShipper) -> None:
-        attempt = an_attempt(setup=RunSetup(limits=Limits(output=10)))
+        attempt = an_attempt(setup=RunSetup(limits=ResourceLimits(output=10)))
         shipper.open(attempt).write(b"0123456789")
         await shipper.open(attempt).finish()
         assert not any(chunk.truncated for chunk in server.chunks)
@@ -342,7 +342,7 @@ def test_exactly_the_cap_is_not_truncated() -> None:
 
 def test_one_that_prints_without_end_does_not_keep_the_others_waiting() -> None:
     async def test(server: LogServer, shipper: LogShipper) -> None:
-        loud = shipper.open(an_attempt(setup=RunSetup(limits=Limits(output=10**9))))
+        loud = shipper.open(an_attempt(setup=RunSetup(limits=ResourceLimits(output=10**9))))
         stop = asyncio.Event()
 
         async def shout() -> None:

@@ -16,14 +16,14 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.worker.exchange.preferred_server import Homing, Pauses
-from mainspring.worker.exchange.server_client import AnswerLost, Link
+from mainspring.worker.exchange.preferred_server import Pauses, PreferredServer
+from mainspring.worker.exchange.server_client import AnswerLost, ServerClient
 from tests.operations.waiting import until
 
 from .a_worker import QUICK, a_worker, release
 from .exchange_server import ExchangeServer, an_order
 
-SOON = dataclasses.replace(QUICK, homing=0.1, homing_longest=0.2)
+SOON = dataclasses.replace(QUICK, preferred_server_check=0.1, preferred_server_check_longest=0.2)
 PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
 
 
@@ -66,7 +66,9 @@ def test_a_server_that_loses_its_worker_again_at_once_is_asked_less_and_less() -
     assert gaps[0] > 50 and gaps[-1] > 290 and gaps == sorted(gaps)
 
 
-def with_three(test: Callable[[list[ExchangeServer], Link, Homing, ManualClock], Awaitable[None]]) -> None:
+def with_three(
+    test: Callable[[list[ExchangeServer], ServerClient, PreferredServer, ManualClock], Awaitable[None]],
+) -> None:
     async def run() -> None:
         async with (
             asyncio.timeout(60),
@@ -75,56 +77,66 @@ def with_three(test: Callable[[list[ExchangeServer], Link, Homing, ManualClock],
             ExchangeServer() as third,
         ):
             servers = [first, second, third]
-            link = Link(",".join(server.url for server in servers), "secret", timeout=30.0)
+            server_client = ServerClient(",".join(server.url for server in servers), "secret", timeout=30.0)
             clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
-            await test(servers, link, Homing(link, PATIENT, lambda: 0.5, clock), clock)
-            link.close()
+            await test(servers, server_client, PreferredServer(server_client, PATIENT, lambda: 0.5, clock), clock)
+            server_client.close()
 
     uvloop.run(run())
 
 
-async def driven_to_the_third(servers: list[ExchangeServer], link: Link) -> None:
+async def driven_to_the_third(servers: list[ExchangeServer], server_client: ServerClient) -> None:
     for server in servers[:2]:
         server.faults.append("503")
     for seq in (1, 2, 3):
         try:
-            await link.exchange(ExchangeRequest(uuid7(), seq))
+            await server_client.exchange(ExchangeRequest(uuid7(), seq))
         except AnswerLost:
             continue
-    assert link.server == servers[2].url
+    assert server_client.server == servers[2].url
 
 
-async def asked_after(homing: Homing, clock: ManualClock, seconds: float) -> str | None:
+async def asked_after(preferred_server: PreferredServer, clock: ManualClock, seconds: float) -> str | None:
     clock.advance(seconds)
-    return await homing.run_once()
+    return await preferred_server.run_once()
 
 
 def test_the_best_server_that_is_ready_is_wished_for_and_the_move_waits_to_be_made() -> None:
-    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
-        assert await asked_after(homing, clock, 1000.0) is None, "it is at the best one"
-        await driven_to_the_third(servers, link)
+    async def test(
+        servers: list[ExchangeServer],
+        server_client: ServerClient,
+        preferred_server: PreferredServer,
+        clock: ManualClock,
+    ) -> None:
+        assert await asked_after(preferred_server, clock, 1000.0) is None, "it is at the best one"
+        await driven_to_the_third(servers, server_client)
         servers[0].ready = servers[1].ready = False
-        assert await homing.run_once() is None
-        assert await asked_after(homing, clock, 29.0) is None
+        assert await preferred_server.run_once() is None
+        assert await asked_after(preferred_server, clock, 29.0) is None
         assert [server.asked_if_ready for server in servers] == [0, 0, 0]
-        assert await asked_after(homing, clock, 1.0) is None
+        assert await asked_after(preferred_server, clock, 1.0) is None
         assert [server.asked_if_ready for server in servers] == [1, 1, 0], "and neither is ready"
         servers[1].ready = True
-        assert await asked_after(homing, clock, 60.0) == servers[1].url == homing.wish
-        assert link.server == servers[2].url
-        homing.move()
-        assert link.server == servers[1].url
+        assert await asked_after(preferred_server, clock, 60.0) == servers[1].url == preferred_server.wish
+        assert server_client.server == servers[2].url
+        preferred_server.move()
+        assert server_client.server == servers[1].url
         servers[0].ready = True
-        assert await asked_after(homing, clock, 120.0) == servers[0].url
-        homing.move()
-        assert link.server == servers[0].url and homing.wish is None
-        assert await asked_after(homing, clock, 1000.0) is None
+        assert await asked_after(preferred_server, clock, 120.0) == servers[0].url
+        preferred_server.move()
+        assert server_client.server == servers[0].url and preferred_server.wish is None
+        assert await asked_after(preferred_server, clock, 1000.0) is None
 
     with_three(test)
 
 
 def test_a_server_that_is_away_hangs_or_talks_nonsense_is_not_ready() -> None:
-    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
+    async def test(
+        servers: list[ExchangeServer],
+        server_client: ServerClient,
+        preferred_server: PreferredServer,
+        clock: ManualClock,
+    ) -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
             writer.close()
@@ -136,28 +148,33 @@ def test_a_server_that_is_away_hangs_or_talks_nonsense_is_not_ready() -> None:
 
         for behaviour, within in ((silent, 0.05), (nonsense, 30.0)):
             listening = await asyncio.start_server(behaviour, "127.0.0.1", 0)
-            odd = Link(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "secret", timeout=30.0)
+            odd = ServerClient(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "secret", timeout=30.0)
             assert not await odd.is_ready(odd.server, within)
             listening.close()
             assert not await odd.is_ready(odd.server, 30.0), "nobody listens any more"
-        assert await link.is_ready(servers[0].url, 30.0)
+        assert await server_client.is_ready(servers[0].url, 30.0)
 
     with_three(test)
 
 
 def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
-    async def test(servers: list[ExchangeServer], link: Link, homing: Homing, clock: ManualClock) -> None:
-        await driven_to_the_third(servers, link)
-        await homing.run_once()
-        assert await asked_after(homing, clock, 30.0) == servers[0].url
+    async def test(
+        servers: list[ExchangeServer],
+        server_client: ServerClient,
+        preferred_server: PreferredServer,
+        clock: ManualClock,
+    ) -> None:
+        await driven_to_the_third(servers, server_client)
+        await preferred_server.run_once()
+        assert await asked_after(preferred_server, clock, 30.0) == servers[0].url
         servers[2].faults.append("503")
         try:
-            await link.exchange(ExchangeRequest(uuid7(), 4))
+            await server_client.exchange(ExchangeRequest(uuid7(), 4))
         except AnswerLost:
-            assert link.server == servers[0].url, "after the last comes the first"
+            assert server_client.server == servers[0].url, "after the last comes the first"
         servers[0].faults.append("503")
-        homing.move()
-        assert link.server == servers[0].url
+        preferred_server.move()
+        assert server_client.server == servers[0].url
 
     with_three(test)
 
@@ -166,15 +183,15 @@ def test_the_link_for_logs_comes_along_also_when_it_alone_was_driven_away() -> N
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
             both = f"{first.url},{second.url}"
-            shipping = Link(both, "secret", timeout=30.0)
-            link = Link(both, "secret", timeout=30.0, beside=shipping)
+            shipping = ServerClient(both, "secret", timeout=30.0)
+            server_client = ServerClient(both, "secret", timeout=30.0, beside=shipping)
             shipping.leave(first.url)
-            assert (link.server, shipping.server) == (first.url, second.url)
-            assert link.better == (first.url,)
-            assert link.move(first.url)
-            assert (link.server, shipping.server) == (first.url, first.url)
-            assert not link.move(first.url) and not link.better
-            for each in (link, shipping):
+            assert (server_client.server, shipping.server) == (first.url, second.url)
+            assert server_client.better == (first.url,)
+            assert server_client.move(first.url)
+            assert (server_client.server, shipping.server) == (first.url, first.url)
+            assert not server_client.move(first.url) and not server_client.better
+            for each in (server_client, shipping):
                 each.close()
 
     uvloop.run(run())

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mainspring.sdk.app.app import Mainspring
-from mainspring.wire.execution import Cause, Limits, RunSetup
+from mainspring.wire.execution import Cause, ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import Stop
 from mainspring.worker.executors.process.executor import ProcessExecutor, children_environment
 from mainspring.worker.processes.watchdog.resource_limits import LOOK_EVERY
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 from .a_process_executor import KILL_GRACE, Executor, SlowSink, an_attempt, result, stop, with_an_executor
 from .processes import alive, ended_soon, written
@@ -296,7 +296,7 @@ def test_a_run_that_prints_much_waits_for_the_log() -> None:
 
 def test_memory_is_limited_for_the_run_alone() -> None:
     async def test(executor: Executor) -> None:
-        limited = RunSetup(limits=Limits(memory=100_000_000))
+        limited = RunSetup(limits=ResourceLimits(memory=100_000_000))
         ending = await executor.run("takes", {"size": 300_000_000}, setup=limited)
         assert (ending.error or "").startswith("memory limit of 100MB: MemoryError")
         assert await executor.result("takes", {"size": 50_000_000}, setup=limited) == 50_000_000
@@ -307,7 +307,7 @@ def test_memory_is_limited_for_the_run_alone() -> None:
 
 def test_open_files_are_limited_for_the_run_alone() -> None:
     async def test(executor: Executor) -> None:
-        ending = await executor.run("opens_files", setup=RunSetup(limits=Limits(files=50)))
+        ending = await executor.run("opens_files", setup=RunSetup(limits=ResourceLimits(files=50)))
         assert "Too many open files" in (ending.error or "")
         assert await executor.result("opens_files") == 100
 
@@ -316,7 +316,9 @@ def test_open_files_are_limited_for_the_run_alone() -> None:
 
 def test_cpu_time_is_limited(tmp_path: Path) -> None:
     async def test(executor: Executor) -> None:
-        ending = await executor.run("spins", {"path": f"{tmp_path}/pid"}, setup=RunSetup(limits=Limits(cpu=0.3)))
+        ending = await executor.run(
+            "spins", {"path": f"{tmp_path}/pid"}, setup=RunSetup(limits=ResourceLimits(cpu=0.3))
+        )
         assert ending.error == "CPU limit of 300ms exceeded"
         assert await executor.result("pid")
 
@@ -397,7 +399,7 @@ def test_a_cancel_that_comes_while_the_log_is_stored_does_not_hit_the_next_run(t
 
 def test_a_breach_as_a_run_ends_costs_the_child_and_not_the_next_run() -> None:
     async def test(executor: Executor) -> None:
-        tight = RunSetup(limits=Limits(cpu=0.02))
+        tight = RunSetup(limits=ResourceLimits(cpu=0.02))
         for _ in range(10):
             await executor.run("burns", {"seconds": LOOK_EVERY}, setup=tight)
             assert await executor.result("pid")
@@ -454,4 +456,4 @@ def test_an_application_without_a_name_is_refused() -> None:
     app = Mainspring()
     app.task("x", executor="process")(lambda: None)
     with pytest.raises(ValueError, match="module:attribute"):
-        ProcessExecutor(app.tasks, 1, app=None, watchdog=WatchdogLink(), kill_grace=1.0)
+        ProcessExecutor(app.tasks, 1, app=None, watchdog=WatchdogClient(), kill_grace=1.0)

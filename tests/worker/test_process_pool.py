@@ -12,7 +12,7 @@ from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.child import Origin, WarmChild, start_child
 from mainspring.worker.executors.process.pool import ProcessPool
 from mainspring.worker.executors.process.warm.frames import Hello
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 from .a_process_executor import APP, an_executor, stop
 from .processes import ended_soon, written
@@ -23,7 +23,7 @@ ENVIRON = {"PATH": "/bin"}
 class Starts:
     """Starts real children and counts them."""
 
-    def __init__(self, watchdog: WatchdogLink) -> None:
+    def __init__(self, watchdog: WatchdogClient) -> None:
         self.origin = Origin(watchdog, APP, ENVIRON, Hello("", ""), WorkFolders())
         self.count = 0
 
@@ -34,7 +34,7 @@ class Starts:
 
 def with_starts(test: Callable[[Starts], Awaitable[None]]) -> None:
     async def run() -> None:
-        watchdog = WatchdogLink()
+        watchdog = WatchdogClient()
         watchdog.start()
         try:
             async with asyncio.timeout(60):
@@ -90,8 +90,8 @@ def test_idle_children_beyond_the_warm_ones_are_retired() -> None:
         children = [await pool.wait_for_one() for _ in range(3)]
         for child in children:
             pool.give_back(child, fit=True)
-        assert await ended_soon(children[0].ward.pid)
-        assert await ended_soon(children[1].ward.pid)
+        assert await ended_soon(children[0].command.pid)
+        assert await ended_soon(children[1].command.pid)
         assert pool.take_idle() is children[2]
         assert not children[2].lost
         pool.close()

@@ -13,7 +13,7 @@ import pytest
 from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import Progress
 from mainspring.worker.execution.attempt import Attempt, key_of
-from mainspring.worker.output.progress import EVERY, ProgressBook
+from mainspring.worker.output.progress import EVERY, ProgressReports
 
 from .exchange_server import an_order
 
@@ -26,7 +26,7 @@ def an_attempt() -> Attempt:
 
 
 def test_only_the_newest_is_sent_and_again_only_after_a_pause() -> None:
-    book, attempt = ProgressBook(), an_attempt()
+    book, attempt = ProgressReports(), an_attempt()
     assert book.due() == float("inf")
     book.note(attempt, 0.1, "one")
     book.note(attempt, 0.2, "two")
@@ -46,7 +46,7 @@ class Share(float):
 
 @pytest.mark.parametrize("share", [Share(0.5), Decimal("0.5"), 0.5])
 def test_a_share_of_any_kind_can_be_put_on_the_wire(share: Any) -> None:
-    book, attempt = ProgressBook(), an_attempt()
+    book, attempt = ProgressReports(), an_attempt()
 
     class Said:
         def progress(self, fraction: float | None, message: str | None) -> None:
@@ -65,7 +65,7 @@ def test_a_share_of_any_kind_can_be_put_on_the_wire(share: Any) -> None:
 
 
 def test_words_without_a_share_leave_the_share_as_it_was() -> None:
-    book, attempt = ProgressBook(), an_attempt()
+    book, attempt = ProgressReports(), an_attempt()
     book.note(attempt, 0.4, "page 40")
     book.note(attempt, None, "thinking")
     [word] = book.take(NOW)
@@ -73,7 +73,7 @@ def test_words_without_a_share_leave_the_share_as_it_was() -> None:
 
 
 def test_a_share_that_is_none_and_text_that_cannot_be_stored_do_no_harm() -> None:
-    book, attempt = ProgressBook(), an_attempt()
+    book, attempt = ProgressReports(), an_attempt()
     book.note(attempt, float("nan"), "a\x00b\ud800" + "x" * 2000)
     [word] = book.take(NOW)
     assert word.fraction is None
@@ -82,7 +82,7 @@ def test_a_share_that_is_none_and_text_that_cannot_be_stored_do_no_harm() -> Non
 
 
 def test_a_run_that_has_ended_says_nothing_more() -> None:
-    book, attempt, other = ProgressBook(), an_attempt(), an_attempt()
+    book, attempt, other = ProgressReports(), an_attempt(), an_attempt()
     book.note(attempt, 0.1, None)
     book.note(other, 0.1, None)
     attempt.reported = True
@@ -92,7 +92,7 @@ def test_a_run_that_has_ended_says_nothing_more() -> None:
 
 
 def test_what_was_lost_on_the_way_is_sent_again() -> None:
-    book, attempt = ProgressBook(), an_attempt()
+    book, attempt = ProgressReports(), an_attempt()
     book.note(attempt, 0.1, None)
     book.take(NOW)
     book.put_back([attempt])
@@ -100,7 +100,7 @@ def test_what_was_lost_on_the_way_is_sent_again() -> None:
 
 
 def test_threads_may_talk_at_once_and_the_last_word_is_kept() -> None:
-    book, attempts = ProgressBook(), [an_attempt() for _ in range(4)]
+    book, attempts = ProgressReports(), [an_attempt() for _ in range(4)]
 
     def talk(attempt: Attempt) -> None:
         for step in range(1001):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.worker.exchange.queue_weights import Division, Portions, parse_queues
+from mainspring.worker.exchange.queue_weights import QueueWeights, SlotDivision, parse_queues
 
 NAMES = "abcd"
 
@@ -22,21 +22,21 @@ class Line:
     def __init__(self, waiting: Mapping[str, int]) -> None:
         self.waiting = Counter(waiting)
 
-    def fill(self, free: int, division: Division) -> list[str]:
+    def fill(self, free: int, division: SlotDivision) -> list[str]:
         taken: list[str] = []
-        for portion in division.portions:
-            kept = sum(queue not in taken for queue in portion.keep_for)
-            count = min(portion.most, free - len(taken) - kept, self.waiting[portion.queue])
+        for share in division.shares:
+            kept = sum(queue not in taken for queue in share.keep_for)
+            count = min(share.most, free - len(taken) - kept, self.waiting[share.queue])
             if count > 0:
-                self.waiting[portion.queue] -= count
-                taken += [portion.queue] * count
+                self.waiting[share.queue] -= count
+                taken += [share.queue] * count
         return taken
 
 
 class Scene:
     def __init__(self, slots: int, weights: Mapping[str, int], waiting: Mapping[str, int]) -> None:
         self.slots = slots
-        self.portions = Portions(slots, weights)
+        self.shares = QueueWeights(slots, weights)
         self.line = Line(waiting)
         self.held: Counter[str] = Counter()
 
@@ -45,7 +45,7 @@ class Scene:
         return self.slots - self.held.total()
 
     def exchange(self) -> None:
-        taken = self.line.fill(self.free, self.portions.divide(self.free, self.held))
+        taken = self.line.fill(self.free, self.shares.divide(self.free, self.held))
         assert len(taken) <= self.free
         self.held.update(taken)
 
@@ -72,7 +72,7 @@ def scenes(draw: st.DrawFn) -> tuple[int, dict[str, int], dict[str, int]]:
 @given(scenes())
 def test_shares_add_up_to_the_slots_and_everybody_has_one(drawn: tuple[int, dict[str, int], dict[str, int]]) -> None:
     slots, weights, _ = drawn
-    shares = Portions(slots, weights).shares
+    shares = QueueWeights(slots, weights).shares
     assert sum(shares.values()) == slots
     assert min(shares.values()) >= 1
     spare, total = slots - len(weights), sum(weights.values())
@@ -86,13 +86,13 @@ def test_whatever_ends_and_arrives_the_slots_are_never_exceeded_and_one_stays_fo
 ) -> None:
     scene = Scene(*drawn)
     for name in [*arrivals, None, None]:
-        if name in scene.portions.shares:
+        if name in scene.shares.shares:
             scene.line.waiting[name] += chance.randint(1, 5)
         running = sorted(scene.held.elements())
         if running and chance.random() < 0.5:
             scene.end(chance.choice(running))
         scene.exchange()
-        idle = [queue for queue in scene.portions.shares if not scene.held[queue]]
+        idle = [queue for queue in scene.shares.shares if not scene.held[queue]]
         assert scene.free >= len(idle), "light work would wait behind heavy work"
         assert not any(scene.line.waiting[queue] for queue in idle), "an idle queue with work gets its slot at once"
 
@@ -104,7 +104,7 @@ def test_work_waits_only_while_the_other_slots_are_taken_or_kept(
     scene = Scene(*drawn)
     scene.settle()
     if scene.line.waiting.total():
-        idle = [queue for queue in scene.portions.shares if not scene.held[queue]]
+        idle = [queue for queue in scene.shares.shares if not scene.held[queue]]
         assert scene.free == len(idle)
 
 
@@ -119,7 +119,7 @@ def test_shares_converge_while_every_queue_has_work(weights: dict[str, int], mor
     for _ in range(40 * slots):
         scene.end(chance.choice(sorted(scene.held.elements())))
         scene.exchange()
-    assert dict(scene.held) == scene.portions.shares
+    assert dict(scene.held) == scene.shares.shares
 
 
 def test_a_queue_without_work_lends_its_share_but_for_one_slot() -> None:
@@ -140,7 +140,7 @@ def test_quick_work_alone_has_all_the_slots() -> None:
     scene.settle()
     assert scene.held == {"light": 8}, "nothing is known of it yet"
     scene.end("light")
-    scene.portions.ended("light", 0.2)
+    scene.shares.ended("light", 0.2)
     scene.settle()
     assert scene.held == {"light": 9}
     scene.line.waiting["heavy"] = 100
@@ -152,25 +152,25 @@ def test_quick_work_alone_has_all_the_slots() -> None:
 def test_work_that_lasts_leaves_a_slot_whatever_it_weighs() -> None:
     for weights in ({"heavy": 1, "light": 8}, {"heavy": 8, "light": 1}):
         scene = Scene(9, weights, {"heavy": 100})
-        scene.portions.ended("heavy", 30.0)
+        scene.shares.ended("heavy", 30.0)
         scene.settle()
         assert scene.held == {"heavy": 8}
 
 
 def test_a_long_run_tells_at_once_and_is_forgotten_slowly() -> None:
-    portions = Portions(2, {"a": 1, "b": 1})
+    shares = QueueWeights(2, {"a": 1, "b": 1})
 
     def takes_the_last(lasting: tuple[str, ...] = ()) -> bool:
-        return any(portion.queue == "a" for portion in portions.divide(1, {"a": 1}, lasting=lasting).portions)
+        return any(share.queue == "a" for share in shares.divide(1, {"a": 1}, lasting=lasting).shares)
 
     assert not takes_the_last(), "nothing is known of it"
-    portions.ended("a", 0.1)
+    shares.ended("a", 0.1)
     assert takes_the_last()
     assert not takes_the_last(lasting=("a",)), "one of them goes on for longer than usual"
-    portions.ended("a", 30.0)
+    shares.ended("a", 30.0)
     quick_ones = 0
     while not takes_the_last():
-        portions.ended("a", 0.1)
+        shares.ended("a", 0.1)
         quick_ones += 1
     assert 20 < quick_ones < 60
 
@@ -180,10 +180,10 @@ def test_no_slot_is_idle_while_quick_work_waits(
     drawn: tuple[int, dict[str, int], dict[str, int]], quick: set[str]
 ) -> None:
     scene = Scene(*drawn)
-    for queue in quick & scene.portions.shares.keys():
-        scene.portions.ended(queue, 0.1)
+    for queue in quick & scene.shares.shares.keys():
+        scene.shares.ended(queue, 0.1)
     scene.settle()
-    idle = [queue for queue in scene.portions.shares if not scene.held[queue]]
+    idle = [queue for queue in scene.shares.shares if not scene.held[queue]]
     if any(scene.line.waiting[queue] for queue in quick):
         assert scene.free == 0
     elif scene.line.waiting.total():
@@ -198,12 +198,12 @@ def test_what_one_leaves_is_divided_among_the_others_about_by_weight() -> None:
 
 
 def test_what_is_on_its_way_is_not_asked_for_again() -> None:
-    portions = Portions(9, {"heavy": 1, "light": 8})
-    first = portions.divide(1, {"heavy": 8})
-    assert {portion.queue for portion in first.portions} == {"light"}, "the last slot is kept"
+    shares = QueueWeights(9, {"heavy": 1, "light": 8})
+    first = shares.divide(1, {"heavy": 8})
+    assert {share.queue for share in first.shares} == {"light"}, "the last slot is kept"
     assert first.kept == {"light"}
-    second = portions.divide(1, {"heavy": 7}, [first])
-    assert "heavy" in {portion.queue for portion in second.portions}, "the slot for light work is in the first one"
+    second = shares.divide(1, {"heavy": 7}, [first])
+    assert "heavy" in {share.queue for share in second.shares}, "the slot for light work is in the first one"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from mainspring.api import app as api_app
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
-from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, NoteProgress, failed
-from mainspring.worker.output.progress import ProgressBook
+from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.worker import Worker
 from tests.conftest import TOKEN
 from tests.logs.sockets import on_a_socket
@@ -65,7 +65,7 @@ class OtherLanguage:
         return failed("as usual", retry=False) if task == "fails" else Ending(result=attempt.order.payload)
 
 
-class Boastful(ProgressBook):
+class Boastful(ProgressReports):
     """Says too much of runs whose message is a boast."""
 
     def take(self, now: float) -> list[Progress]:
@@ -82,7 +82,7 @@ class Scene:
         self.book = Boastful()
         self.executor = OtherLanguage(self.book.note)
         self.worker = Worker(
-            Link(str(api.base_url), TOKEN, timeout=60.0),
+            ServerClient(str(api.base_url), TOKEN, timeout=60.0),
             PatientWatchdog(),
             [self.executor],
             name="under test",

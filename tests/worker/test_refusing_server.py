@@ -17,7 +17,7 @@ from mainspring.worker import worker as worker_module
 from .a_worker import QUICK, a_worker, ran
 from .exchange_server import ExchangeServer, _problem, an_order
 
-HOMING = dataclasses.replace(QUICK, beat=5.0, homing=0.1, homing_longest=0.2)
+HOMING = dataclasses.replace(QUICK, beat=5.0, preferred_server_check=0.1, preferred_server_check_longest=0.2)
 
 
 class Obstinate(ExchangeServer):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, Progress, WorkerHello
 from mainspring.wire.problems import Problem
-from mainspring.worker.exchange.held_runs import Flight, Ledger
-from mainspring.worker.exchange.rejected_outcomes import REFUSED, Batch, Sieve, Verdict, in_words, plain
+from mainspring.worker.exchange.held_runs import Flight, HeldRuns
+from mainspring.worker.exchange.rejected_outcomes import REFUSED, Batch, RejectedOutcomes, Verdict, in_words, plain
 from mainspring.worker.execution.attempt import CANCELLED, RETURNED, Attempt, Ending, failed
 
 from .exchange_server import an_order
@@ -59,27 +59,27 @@ class Scene:
     """A ledger with runs in its hands, and what its exchanges lead to."""
 
     def __init__(self, count: int) -> None:
-        self.ledger = Ledger(uuid7(), WorkerHello(name="w", queues=["default"], tasks=["noop"], slots=4), 0.0)
-        flight = self.ledger.compose(0.0, holding=0)
+        self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["default"], tasks=["noop"], slots=4), 0.0)
+        flight = self.held_runs.compose(0.0, holding=0)
         orders = [an_order() for _ in range(count)]
-        self.attempts = self.ledger.landed(flight, ExchangeReply(1, runs=orders), 0.1).taken
+        self.attempts = self.held_runs.landed(flight, ExchangeReply(1, runs=orders), 0.1).taken
         self.verdicts: list[Verdict] = []
 
     def end(self, attempt: Attempt, ending: Ending | None = None) -> None:
         attempt.started, attempt.reported = 1.0, True
-        self.ledger.record(attempt, ending or Ending(), 2.0)
+        self.held_runs.record(attempt, ending or Ending(), 2.0)
 
     def fly(self, words: list[Progress] | None = None) -> Flight:
-        flight = self.ledger.compose(2.0, holding=0)
+        flight = self.held_runs.compose(2.0, holding=0)
         if words and not flight.trial:
             flight.request.progress = words
         return flight
 
     def land(self, flight: Flight, problem: Problem | None) -> None:
         if problem is not None:
-            self.verdicts.append(self.ledger.refused(flight, problem, 3.0))
+            self.verdicts.append(self.held_runs.refused(flight, problem, 3.0))
         else:
-            self.ledger.landed(flight, ExchangeReply(flight.request.seq, len(flight.request.outcomes)), 3.0)
+            self.held_runs.landed(flight, ExchangeReply(flight.request.seq, len(flight.request.outcomes)), 3.0)
 
     def exchange(self, server: Picky, words: list[Progress] | None = None) -> None:
         flight = self.fly(words)
@@ -87,7 +87,7 @@ class Scene:
 
     def settle(self, server: Picky) -> None:
         """Exchange until nothing is left to report."""
-        while self.ledger.sieve.busy or self.ledger.pending:
+        while self.held_runs.rejected_outcomes.busy or self.held_runs.pending:
             self.exchange(server)
 
 
@@ -114,8 +114,8 @@ def test_all_that_can_be_taken_is_taken_once_and_the_others_are_told_plainly(
             assert isinstance(outcome, Outcome)
             assert (outcome.status, outcome.retry) == (("FAILED", False) if is_bad else ("SUCCESS", True))
     assert server.asked <= 2 + len(server.bad) * 3 * (len(scene.attempts).bit_length() + 2)
-    assert not any(verdict.let_go or verdict.blameless for verdict in scene.verdicts)
-    assert set(scene.ledger.held) == {attempt.key for attempt in telling}
+    assert not any(verdict.let_go or verdict.accepted for verdict in scene.verdicts)
+    assert set(scene.held_runs.held) == {attempt.key for attempt in telling}
 
 
 def test_the_reason_is_told_and_a_rule_may_name_it() -> None:
@@ -174,9 +174,9 @@ def test_a_server_that_refuses_an_empty_exchange_too_finds_nobody_guilty() -> No
     server.refuses_all = True
     for _ in range(4):
         scene.exchange(server)
-    assert [verdict.blameless for verdict in scene.verdicts] == [False, True, False, True]
-    assert all(verdict.guilty is None for verdict in scene.verdicts)
-    assert len(scene.ledger.pending) == 5, "for the next try"
+    assert [verdict.accepted for verdict in scene.verdicts] == [False, True, False, True]
+    assert all(verdict.rejected is None for verdict in scene.verdicts)
+    assert len(scene.held_runs.pending) == 5, "for the next try"
     server.refuses_all = False
     scene.settle(server)
     assert [item.status for item in server.taken if isinstance(item, Outcome)] == ["SUCCESS"] * 5
@@ -188,9 +188,9 @@ def test_one_alone_is_not_judged_by_a_server_that_refuses_everything() -> None:
     server.bad = {scene.attempts[0].order.run_id}
     server.refuses_all = True
     scene.exchange(server)
-    assert scene.verdicts[-1].guilty is None
+    assert scene.verdicts[-1].rejected is None
     scene.exchange(server)
-    assert scene.verdicts[-1].blameless
+    assert scene.verdicts[-1].accepted
 
 
 def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_again() -> None:
@@ -202,10 +202,10 @@ def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_
     scene.settle(server)
     assert [verdict.let_go for verdict in scene.verdicts].count(True) == 1
     assert len(server.taken) == 3
-    scene.ledger.lost(scene.fly(), 4.0)
+    scene.held_runs.lost(scene.fly(), 4.0)
     recovery = scene.fly()
     assert [line.run_id for line in recovery.request.inventory] == [lost.order.run_id], "it is not handed out again"
-    again = scene.ledger.landed(recovery, ExchangeReply(recovery.request.seq, runs=[lost.order]), 5.0)
+    again = scene.held_runs.landed(recovery, ExchangeReply(recovery.request.seq, runs=[lost.order]), 5.0)
     assert not again.taken
 
 
@@ -213,9 +213,9 @@ def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_
 def test_what_is_on_trial_when_an_exchange_fails_is_tried_again_and_the_culprit_found(how: str) -> None:
     def fail(scene: Scene, flight: Flight) -> None:
         if how == "superseded":
-            scene.ledger.landed(flight, ExchangeReply(flight.request.seq, superseded=True), 3.0)
+            scene.held_runs.landed(flight, ExchangeReply(flight.request.seq, superseded=True), 3.0)
         else:
-            scene.ledger.lost(flight, 3.0, answered=how != "lost")
+            scene.held_runs.lost(flight, 3.0, answered=how != "lost")
 
     scene, server = Scene(6), Picky(names=False)
     for attempt in scene.attempts:
@@ -223,13 +223,13 @@ def test_what_is_on_trial_when_an_exchange_fails_is_tried_again_and_the_culprit_
     server.bad = {scene.attempts[3].order.run_id}
     scene.exchange(server)
     for _ in range(60):  # every second exchange fails
-        if scene.ledger.sieve.busy:
+        if scene.held_runs.rejected_outcomes.busy:
             fail(scene, scene.fly())
             scene.exchange(server)
     scene.settle(server)
     outcomes = [item for item in server.taken if isinstance(item, Outcome)]
     assert sorted(item.status for item in outcomes) == ["FAILED"] + ["SUCCESS"] * 5
-    assert not scene.ledger.pending and not scene.ledger.held
+    assert not scene.held_runs.pending and not scene.held_runs.held
 
 
 def test_an_outcome_at_which_a_server_stumbles_each_time_keeps_nobody_else_waiting() -> None:
@@ -242,15 +242,15 @@ def test_an_outcome_at_which_a_server_stumbles_each_time_keeps_nobody_else_waiti
     server.bad = {scene.attempts[4].order.run_id}
     scene.exchange(server)
     exchanges = 0
-    while scene.ledger.sieve.busy:
+    while scene.held_runs.rejected_outcomes.busy:
         exchanges += 1
         assert exchanges < 60
         flight = scene.fly()
         if any(outcome.run_id == stumbles for outcome in flight.request.outcomes):
-            scene.ledger.lost(flight, 3.0)
+            scene.held_runs.lost(flight, 3.0)
         else:
             scene.land(flight, server.asks(flight.request))
-    assert [outcome.run_id for outcome in scene.ledger.pending] == [stumbles], "it is reported as any other"
+    assert [outcome.run_id for outcome in scene.held_runs.pending] == [stumbles], "it is reported as any other"
     assert not scene.fly().trial
     assert len(server.taken) == 19 and {item.run_id for item in server.taken} == {
         attempt.order.run_id for attempt in scene.attempts if attempt.order.run_id != stumbles
@@ -273,7 +273,7 @@ def test_what_ends_meanwhile_waits_and_an_old_proof_does_not_count_for_a_new_ref
     server.bad.add(fourth.order.run_id)
     scene.end(fourth)
     scene.exchange(server)
-    assert scene.verdicts[-1].guilty is None, "first it is proved that the server takes anything at all"
+    assert scene.verdicts[-1].rejected is None, "first it is proved that the server takes anything at all"
     scene.settle(server)
     assert [item.status for item in server.of(fourth) if isinstance(item, Outcome)] == ["FAILED"]
 
@@ -293,10 +293,12 @@ def test_a_word_of_an_attempt_that_has_ended_meanwhile_is_not_tried_again() -> N
 def test_a_name_that_names_nothing_leads_to_halves(field: str) -> None:
     outcomes = [Outcome(uuid7(), 1) for _ in range(4)]
     words = [Progress(uuid7(), 1, 1) for _ in range(4)]
-    sieve = Sieve()
-    sieve.refused(Batch(outcomes, words), a_problem(field), trial=False)
-    sieve.passed(Batch())
-    assert [(batch.outcomes, batch.words) for batch in _all(sieve.take, lambda: sieve.busy)] == [
+    rejected_outcomes = RejectedOutcomes()
+    rejected_outcomes.refused(Batch(outcomes, words), a_problem(field), trial=False)
+    rejected_outcomes.passed(Batch())
+    assert [
+        (batch.outcomes, batch.words) for batch in _all(rejected_outcomes.take, lambda: rejected_outcomes.busy)
+    ] == [
         (outcomes, []),
         ([], words),
     ]

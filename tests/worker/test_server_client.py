@@ -13,8 +13,8 @@ from mainspring.wire.exchange import ExchangeRequest
 from mainspring.worker.exchange.server_client import (
     AnswerLost,
     IncarnationLost,
-    Link,
     Refused,
+    ServerClient,
     StoreDown,
     _decode_reply,
     _decoded,
@@ -25,12 +25,12 @@ from .exchange_server import ExchangeServer, Fault, an_order
 WORKER = uuid7()
 
 
-def between(test: Callable[[ExchangeServer, Link], Awaitable[None]], timeout: float = 60.0) -> None:
+def between(test: Callable[[ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 60.0) -> None:
     async def run() -> None:
         async with ExchangeServer() as server:
-            link = Link(server.url, "secret", timeout=timeout)
-            await test(server, link)
-            link.close()
+            server_client = ServerClient(server.url, "secret", timeout=timeout)
+            await test(server, server_client)
+            server_client.close()
 
     uvloop.run(run())
 
@@ -40,23 +40,23 @@ def request(seq: int, free: int = 0, wait_ms: int = 0) -> ExchangeRequest:
 
 
 def test_an_exchange_brings_its_answer_over_one_warm_connection() -> None:
-    async def test(server: ExchangeServer, link: Link) -> None:
+    async def test(server: ExchangeServer, server_client: ServerClient) -> None:
         server.submit(*[an_order() for _ in range(5000)])
-        first = await link.exchange(request(1, free=5000))
+        first = await server_client.exchange(request(1, free=5000))
         assert len(first.runs) == 5000  # far more than one packet
         for seq in range(2, 20):
-            assert (await link.exchange(request(seq))).seq == seq
+            assert (await server_client.exchange(request(seq))).seq == seq
         assert server.connected == 1
 
     between(test)
 
 
 def test_two_exchanges_at_once_take_two_connections() -> None:
-    async def test(server: ExchangeServer, link: Link) -> None:
-        parked = asyncio.create_task(link.exchange(request(1, wait_ms=10_000)))
+    async def test(server: ExchangeServer, server_client: ServerClient) -> None:
+        waiting = asyncio.create_task(server_client.exchange(request(1, wait_ms=10_000)))
         await server.until(lambda: server.requests)
-        assert not (await link.exchange(request(2))).superseded
-        assert (await parked).superseded
+        assert not (await server_client.exchange(request(2))).superseded
+        assert (await waiting).superseded
         assert server.connected == 2
 
     between(test)
@@ -81,12 +81,12 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
 def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
     fault: Fault, error: type[Exception], words: str
 ) -> None:
-    async def test(server: ExchangeServer, link: Link) -> None:
+    async def test(server: ExchangeServer, server_client: ServerClient) -> None:
         server.faults.append(fault)
         with pytest.raises(error, match=words) as caught:
-            await link.exchange(request(1))
+            await server_client.exchange(request(1))
         assert caught.type is error
-        assert (await link.exchange(request(2))).seq == 2
+        assert (await server_client.exchange(request(2))).seq == 2
 
     between(test, timeout=3.0 if fault == "hang" else 30.0)
 
@@ -96,19 +96,19 @@ def test_a_server_that_is_not_there_is_a_lost_answer() -> None:
         async with ExchangeServer() as server:
             url = server.url
         with pytest.raises(AnswerLost):
-            await Link(url, "secret", timeout=30.0).exchange(request(1))
+            await ServerClient(url, "secret", timeout=30.0).exchange(request(1))
 
     uvloop.run(run())
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again() -> None:
-    async def test(server: ExchangeServer, link: Link) -> None:
-        await link.exchange(request(1))
+    async def test(server: ExchangeServer, server_client: ServerClient) -> None:
+        await server_client.exchange(request(1))
         await server.hang_up()
         async with asyncio.timeout(60):
-            while any(connection.usable for connection in link._servers[server.url].idle):
+            while any(connection.usable for connection in server_client._servers[server.url].idle):
                 await asyncio.sleep(0)
-        assert (await link.exchange(request(2))).seq == 2
+        assert (await server_client.exchange(request(2))).seq == 2
 
     between(test)
 
@@ -116,7 +116,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again() -> No
 @pytest.mark.parametrize("address", ["127.0.0.1:8700", "ftp://x", "http://"])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="server:"):
-        Link(address, "secret", timeout=1.0)
+        ServerClient(address, "secret", timeout=1.0)
 
 
 def test_a_stale_exchange_is_an_answer_that_was_lost() -> None:
@@ -126,68 +126,70 @@ def test_a_stale_exchange_is_an_answer_that_was_lost() -> None:
         _decoded(_decode_reply, 409, problem)
 
 
-def with_two(test: Callable[[ExchangeServer, ExchangeServer, Link], Awaitable[None]], timeout: float = 30.0) -> None:
+def with_two(
+    test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 30.0
+) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
-            link = Link(f"{first.url},{second.url}/", "secret", timeout=timeout)
-            await test(first, second, link)
-            link.close()
+            server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=timeout)
+            await test(first, second, server_client)
+            server_client.close()
 
     uvloop.run(run())
 
 
-def must_wait(link: Link) -> bool:
-    return not link.untried
+def must_wait(server_client: ServerClient) -> bool:
+    return not server_client.untried
 
 
-def is_late(link: Link) -> bool:
-    return link.late
+def is_late(server_client: ServerClient) -> bool:
+    return server_client.late
 
 
 @pytest.mark.parametrize("fault", ["503", "store_down", "drop the answer", "talk nonsense", "401"])
 def test_of_two_servers_the_next_is_used_from_the_first_failure_on(fault: Fault) -> None:
-    async def test(first: ExchangeServer, second: ExchangeServer, link: Link) -> None:
-        await link.exchange(request(1))
+    async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
+        await server_client.exchange(request(1))
         first.faults.append(fault)
         with pytest.raises((AnswerLost, Refused)):
-            await link.exchange(request(2))
-        assert must_wait(link) is False
+            await server_client.exchange(request(2))
+        assert must_wait(server_client) is False
         for seq in (3, 4):
-            await link.exchange(request(seq))
+            await server_client.exchange(request(seq))
         assert [asked.seq for asked in second.requests] == [3, 4]
         second.faults.append("503")
         first.faults.append("503")
         for seq in (5, 6):
             with pytest.raises(AnswerLost):
-                await link.exchange(request(seq))
-        assert must_wait(link), "both are in trouble"
-        assert (await link.exchange(request(7))).seq == 7
+                await server_client.exchange(request(seq))
+        assert must_wait(server_client), "both are in trouble"
+        assert (await server_client.exchange(request(7))).seq == 7
 
     with_two(test)
 
 
 @pytest.mark.parametrize("fault", ["unknown_worker", "fenced"])
 def test_what_the_database_says_is_not_asked_of_another_server(fault: Fault) -> None:
-    async def test(first: ExchangeServer, second: ExchangeServer, link: Link) -> None:
+    async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
         first.faults.append(fault)
         with pytest.raises(IncarnationLost):
-            await link.exchange(request(1))
-        await link.exchange(request(2))
+            await server_client.exchange(request(1))
+        await server_client.exchange(request(2))
         assert not second.requests
 
     with_two(test)
 
 
 def test_while_an_answer_is_late_exchanges_go_to_the_other_server() -> None:
-    async def test(first: ExchangeServer, second: ExchangeServer, link: Link) -> None:
+    async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
         first.faults.append("hang")
-        hanging = asyncio.create_task(link.exchange(request(1)))
+        hanging = asyncio.create_task(server_client.exchange(request(1)))
         await first.until(lambda: first.requests)
-        while not is_late(link):
+        while not is_late(server_client):
             await asyncio.sleep(0)
-        assert (await link.exchange(request(2))).seq == 2
+        assert (await server_client.exchange(request(2))).seq == 2
         assert [asked.seq for asked in second.requests] == [2]
-        assert is_late(link) is False
+        assert is_late(server_client) is False
         with pytest.raises(AnswerLost, match="another server answers"):
             await hanging  # long before its time is over
 
@@ -199,20 +201,20 @@ def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_t
 
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
-            patient = Link(f"{first.url},{second.url}", "secret", timeout=300.0)
-            link = Link(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
+            patient = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0)
+            server_client = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
             first.begin_outage("hang")
             waiting = asyncio.create_task(patient.exchange(request(1)))
-            hanging = asyncio.create_task(link.exchange(request(2)))
+            hanging = asyncio.create_task(server_client.exchange(request(2)))
             await first.until(lambda: len(first.requests) == 2)
-            while not is_late(link):
+            while not is_late(server_client):
                 await asyncio.sleep(0)
-            await link.exchange(request(3))
+            await server_client.exchange(request(3))
             for each in (waiting, hanging):
                 with pytest.raises(AnswerLost, match="another server answers"):
                     await each
-            assert patient.server == link.server == second.url
-            for each_link in (patient, link):
+            assert patient.server == server_client.server == second.url
+            for each_link in (patient, server_client):
                 each_link.close()
 
     uvloop.run(run())
@@ -225,16 +227,16 @@ def test_while_one_is_late_and_the_other_is_away_nobody_is_in_a_hurry() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first:
             async with ExchangeServer() as second:
                 away = second.url
-            link = Link(f"{first.url},{away}", "secret", timeout=30.0)
+            server_client = ServerClient(f"{first.url},{away}", "secret", timeout=30.0)
             first.faults.append("hang")
-            hanging = asyncio.create_task(link.exchange(request(1)))
+            hanging = asyncio.create_task(server_client.exchange(request(1)))
             await first.until(lambda: first.requests)
-            while not is_late(link):
+            while not is_late(server_client):
                 await asyncio.sleep(0)
             with pytest.raises(AnswerLost):
-                await link.exchange(request(2))
-            assert must_wait(link)
+                await server_client.exchange(request(2))
+            assert must_wait(server_client)
             hanging.cancel()
-            link.close()
+            server_client.close()
 
     uvloop.run(run())

@@ -21,7 +21,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.executors.shell.executor import ShellExecutor
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.operations.waiting import until
 
 from .exchange_server import an_order
@@ -40,7 +40,7 @@ ENVIRON = {
 
 @asynccontextmanager
 async def an_executor(open_log: OpenLog | None = None, sandbox: str | None = None) -> AsyncIterator[ShellExecutor]:
-    watchdog = WatchdogLink()
+    watchdog = WatchdogClient()
     watchdog.start()
     try:
         yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log, sandbox=sandbox)

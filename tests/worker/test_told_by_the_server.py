@@ -91,7 +91,7 @@ def test_progress_whose_exchange_was_lost_is_told_again() -> None:
 def test_a_worker_with_weights_asks_in_portions_and_never_for_more_than_its_slots() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         asked = server.requests[0]
-        assert [(portion.queue, portion.most) for portion in asked.portions[:2]] == [("heavy", 1), ("light", 3)]
+        assert [(share.queue, share.most) for share in asked.shares[:2]] == [("heavy", 1), ("light", 3)]
         server.submit(*[an_order(queue="light") for _ in range(2000)])
         await server.until(lambda: len(server.outcomes) == 2000)
         assert all(request.free <= 4 for request in server.requests), "nothing is prefetched"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from mainspring.worker.processes.command import SpawnOrder, Ward
-from mainspring.worker.processes.watchdog_client import HEAD_START, WatchdogLink
+from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.watchdog_client import HEAD_START, WatchdogClient
 
 from .processes import alive, ended_soon, ended_within, written
 
@@ -30,10 +30,10 @@ SOON = 30.0
 WORKER = """
 import asyncio, os, sys, time
 from mainspring.worker.processes.command import SpawnOrder
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 HIDE = "(setsid sh -c 'trap \\"\\" TERM HUP; echo $$; exec sleep 60' &) ; echo $$; exec sleep 60"
 async def main():
-    link = WatchdogLink()
+    link = WatchdogClient()
     link.start()
     out, into = os.pipe()
     await link.spawn(SpawnOrder(["sh", "-c", HIDE], dict(os.environ), "/"), output=into)
@@ -122,61 +122,61 @@ def test_worker_and_watchdog_killed_together_leave_nothing_behind() -> None:
 
 
 @asynccontextmanager
-async def a_link() -> AsyncIterator[WatchdogLink]:
-    link = WatchdogLink()
-    link.start()
+async def a_link() -> AsyncIterator[WatchdogClient]:
+    watchdog = WatchdogClient()
+    watchdog.start()
     try:
-        yield link
+        yield watchdog
     finally:
-        link.stop()
+        watchdog.stop()
 
 
-def with_a_link(test: Callable[[WatchdogLink], Awaitable[None]]) -> None:
+def with_a_link(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), a_link() as link:
-            await test(link)
+        async with asyncio.timeout(60), a_link() as watchdog:
+            await test(watchdog)
 
     uvloop.run(run())
 
 
-async def sleeper(link: WatchdogLink, command: str = "exec sleep 60") -> Ward:
+async def sleeper(watchdog: WatchdogClient, command: str = "exec sleep 60") -> Command:
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
-        return await link.spawn(SpawnOrder(["sh", "-c", command], dict(os.environ), "/"), output=nothing)
+        return await watchdog.spawn(SpawnOrder(["sh", "-c", command], dict(os.environ), "/"), output=nothing)
     finally:
         os.close(nothing)
 
 
 def test_a_deadline_that_is_moved_or_lifted_kills_nobody() -> None:
-    async def test(link: WatchdogLink) -> None:
-        ward = await sleeper(link)
+    async def test(watchdog: WatchdogClient) -> None:
+        command = await sleeper(watchdog)
         soon = time.monotonic() + 2.0
-        link.set_deadline(soon)
-        link.set_deadline(soon + 60)
-        link.set_deadline(soon)
-        link.set_deadline(None)
-        assert not await ended_soon(ward.pid, 2.0 + HEAD_START + 0.2)
-        assert link.pid is not None
-        assert alive(link.pid)
+        watchdog.set_deadline(soon)
+        watchdog.set_deadline(soon + 60)
+        watchdog.set_deadline(soon)
+        watchdog.set_deadline(None)
+        assert not await ended_soon(command.pid, 2.0 + HEAD_START + 0.2)
+        assert watchdog.pid is not None
+        assert alive(watchdog.pid)
 
     with_a_link(test)
 
 
 def test_a_stopping_worker_takes_along_what_it_started() -> None:
-    async def test(link: WatchdogLink) -> None:
-        ward = await sleeper(link)
-        link.stop()
-        assert ward.gone.is_set()
-        assert not alive(ward.pid)
+    async def test(watchdog: WatchdogClient) -> None:
+        command = await sleeper(watchdog)
+        watchdog.stop()
+        assert command.gone.is_set()
+        assert not alive(command.pid)
 
     with_a_link(test)
 
 
 def test_nothing_is_started_after_the_stop() -> None:
-    async def test(link: WatchdogLink) -> None:
-        link.stop()
+    async def test(watchdog: WatchdogClient) -> None:
+        watchdog.stop()
         try:
-            await sleeper(link)
+            await sleeper(watchdog)
         except OSError as error:
             assert "stopped" in str(error)
         else:
@@ -186,84 +186,84 @@ def test_nothing_is_started_after_the_stop() -> None:
 
 
 def test_a_watchdog_that_died_is_replaced_and_its_wards_are_gone() -> None:
-    async def test(link: WatchdogLink) -> None:
-        ward = await sleeper(link)
-        first = link.pid
+    async def test(watchdog: WatchdogClient) -> None:
+        command = await sleeper(watchdog)
+        first = watchdog.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await ward.gone.wait()
-        assert ward.exit_code == -signal.SIGKILL
-        assert not alive(ward.pid)
-        other = await sleeper(link)
-        assert link.pid not in (None, first)
-        link.stop()
+        await command.gone.wait()
+        assert command.exit_code == -signal.SIGKILL
+        assert not alive(command.pid)
+        other = await sleeper(watchdog)
+        assert watchdog.pid not in (None, first)
+        watchdog.stop()
         assert not alive(other.pid)
 
     with_a_link(test)
 
 
 def test_a_watchdog_that_no_longer_listens_is_replaced() -> None:
-    async def test(link: WatchdogLink) -> None:
-        first = link.pid
+    async def test(watchdog: WatchdogClient) -> None:
+        first = watchdog.pid
         assert first is not None
         os.kill(first, signal.SIGSTOP)
         far = time.monotonic() + 3600
         for moves in range(20_000):
-            link.set_deadline(far + moves)
-            if link.pid != first:
+            watchdog.set_deadline(far + moves)
+            if watchdog.pid != first:
                 break
-        assert link.pid != first
+        assert watchdog.pid != first
         assert not alive(first)
 
     with_a_link(test)
 
 
 def test_a_killed_keepers_orphans_are_killed_before_their_ward_counts_as_gone(tmp_path: Path) -> None:
-    async def test(link: WatchdogLink) -> None:
-        ward = await sleeper(link, f"(setsid sleep 60 & echo $! > {tmp_path}/pid); exec sleep 60")
+    async def test(watchdog: WatchdogClient) -> None:
+        command = await sleeper(watchdog, f"(setsid sleep 60 & echo $! > {tmp_path}/pid); exec sleep 60")
         (hidden,) = map(int, await written(tmp_path / "pid"))
-        keeper = int(Path(f"/proc/{ward.pid}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(keeper, signal.SIGKILL)
-        await ward.gone.wait()
-        assert not alive(ward.pid)
+        supervisor = int(Path(f"/proc/{command.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(supervisor, signal.SIGKILL)
+        await command.gone.wait()
+        assert not alive(command.pid)
         assert not alive(hidden)
-        other = await sleeper(link)  # the watchdog has not suffered
+        other = await sleeper(watchdog)  # the watchdog has not suffered
         assert alive(other.pid)
 
     with_a_link(test)
 
 
 def test_a_command_that_its_keeper_did_not_live_to_read_goes_to_another() -> None:
-    async def test(link: WatchdogLink) -> None:
-        ward = await sleeper(link, "exit 0")
-        await ward.gone.wait()
-        os.kill(ward._keeper, signal.SIGSTOP)
-        starting = asyncio.create_task(sleeper(link))
-        await asyncio.sleep(0.05)  # it is in the keeper's socket, and nobody reads it
-        os.kill(ward._keeper, signal.SIGKILL)
+    async def test(watchdog: WatchdogClient) -> None:
+        command = await sleeper(watchdog, "exit 0")
+        await command.gone.wait()
+        os.kill(command._supervisor, signal.SIGSTOP)
+        starting = asyncio.create_task(sleeper(watchdog))
+        await asyncio.sleep(0.05)  # it is in the supervisor's socket, and nobody reads it
+        os.kill(command._supervisor, signal.SIGKILL)
         assert alive((await starting).pid)
 
     with_a_link(test)
 
 
 def test_commands_that_come_as_the_watchdog_dies_are_started_by_the_next() -> None:
-    async def test(link: WatchdogLink) -> None:
-        for ward in await asyncio.gather(*(sleeper(link, "sleep 0.05") for _ in range(4))):
-            await ward.gone.wait()
-        assert link.pid is not None
-        os.kill(link.pid, signal.SIGKILL)
-        wards = await asyncio.gather(*(sleeper(link) for _ in range(4)))
-        for ward in wards:
-            if not alive(ward.pid):  # a keeper had begun it before it heard of the death, and killed it
-                await ward.gone.wait()
-                assert ward.exit_code == -signal.SIGKILL
-        assert alive((await sleeper(link)).pid)
+    async def test(watchdog: WatchdogClient) -> None:
+        for command in await asyncio.gather(*(sleeper(watchdog, "sleep 0.05") for _ in range(4))):
+            await command.gone.wait()
+        assert watchdog.pid is not None
+        os.kill(watchdog.pid, signal.SIGKILL)
+        commands = await asyncio.gather(*(sleeper(watchdog) for _ in range(4)))
+        for command in commands:
+            if not alive(command.pid):  # a supervisor had begun it before it heard of the death, and killed it
+                await command.gone.wait()
+                assert command.exit_code == -signal.SIGKILL
+        assert alive((await sleeper(watchdog)).pid)
 
     with_a_link(test)
 
 
 def test_no_descriptors_left_means_an_error_and_nothing_left_behind() -> None:
-    async def test(link: WatchdogLink) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
         before = os.listdir("/proc/self/fd")
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -273,11 +273,11 @@ def test_no_descriptors_left_means_an_error_and_nothing_left_behind() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
             try:
                 with pytest.raises(OSError, match="Too many open files"):
-                    await link.spawn(SpawnOrder(["true"], dict(os.environ), "/"), output=nothing)
+                    await watchdog.spawn(SpawnOrder(["true"], dict(os.environ), "/"), output=nothing)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             assert os.listdir("/proc/self/fd") == before
         os.close(nothing)
-        assert alive((await sleeper(link)).pid)
+        assert alive((await sleeper(watchdog)).pid)
 
     with_a_link(test)

@@ -12,12 +12,12 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
-from mainspring.api.auth import Gate, TokenBook
+from mainspring.api.auth import Gate, TokenRegistry
 from mainspring.api.openapi import openapi_config
 from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
-from mainspring.api.store_outage import OpenRequests, Patience
+from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.store.pulse import Pulse
@@ -32,7 +32,7 @@ class Application(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
+def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
     return Application(
         route_handlers=[
             *jobs.job_routers(),
@@ -50,7 +50,7 @@ def create_app(services: Services, book: TokenBook, pulse: Pulse, allowed_hosts:
         ],
         plugins=[StructSchema()],
         middleware=[
-            DefineMiddleware(Patience, requests=OpenRequests(pulse)),
+            DefineMiddleware(StoreOutageGuard, requests=OpenRequests(pulse)),
             DefineMiddleware(Gate, book=book, allowed_hosts=frozenset(allowed_hosts)),
         ],
         exception_handlers={

@@ -29,7 +29,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _WORKER_CALLS = frozenset({"/v1/exchange", "/v1/exchange/logs"})
 
 
-class TokenBook:
+class TokenRegistry:
     """Tokens by hash, remembered for a few seconds, or until one is revoked anywhere."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -73,7 +73,7 @@ class TokenBook:
 class Gate:
     """ASGI middleware in front of every route."""
 
-    def __init__(self, app: ASGIApp, book: TokenBook, allowed_hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, book: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
         self._app = app
         self._book = book
         self._hosts = frozenset(host.lower() for host in allowed_hosts)

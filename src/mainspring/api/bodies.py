@@ -16,7 +16,7 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.exchange import ExchangeRequest, Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
-from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.logs import LogChunk, LogShipment
 from mainspring.wire.problems import FieldProblem
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
@@ -31,7 +31,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleIn,
     "retry": RetryIn,
     "misfire": MisfireIn,
-    "limits": LimitsIn,
+    "limits": ResourceLimitsIn,
     "rules": RetryRuleIn,
     "http": HttpCall,
     "success": SuccessRule,

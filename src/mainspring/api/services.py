@@ -10,14 +10,14 @@ from litestar import Request
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.access.access_admin import AccessDesk
+from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.exchanger import Exchanger
-from mainspring.operations.logs.log_service import LogKeeper
+from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.reader import Reader
-from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.store.tokens import Principal
 
@@ -30,9 +30,9 @@ class Services:
     replayer: Replayer
     exchanger: Exchanger
     drainer: Drainer
-    logs: LogKeeper
-    signatures: SignatureBook
-    access: AccessDesk
+    logs: LogService
+    signatures: SignatureRegistry
+    access: AccessAdmin
     clock: Clock
     readiness: ReadinessCheck
 

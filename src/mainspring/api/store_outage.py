@@ -39,7 +39,7 @@ class OpenRequests:
         self._limits.clear()
 
 
-class Patience:
+class StoreOutageGuard:
     """ASGI middleware: a limit around each request that costs nothing until PostgreSQL goes away."""
 
     def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:

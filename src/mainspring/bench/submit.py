@@ -16,7 +16,7 @@ from mainspring.bench.ceiling import measure_one_by_one
 from mainspring.bench.figures import percentile, progress, show
 from mainspring.bench.recorded import check_one_run_each, until_recorded
 from mainspring.bench.throughput import payload
-from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.wire.jobs import JobCreated
 
@@ -76,7 +76,7 @@ async def drive(arena: Arena, jobs: int | None, bar: Progress) -> Answers:
     head = server.post("/v1/jobs", arena.token)
     connections = [await server.connect() for _ in range(CLIENTS)]
     showing = asyncio.create_task(_show(answers, bar, sending))
-    spare_the_collector()
+    freeze_garbage_collection()
     started = time.perf_counter()
     numbers = _numbers(jobs, started + SECONDS)
     try:

@@ -37,9 +37,9 @@ def command(
     log_level: LogLevelOption = "info",
 ) -> None:
     """Serve the HTTP API and fire due jobs, on a PostgreSQL that you run. Start as many of these as you like."""
-    from mainspring.kernel.garbage_collection import hold_the_collector
+    from mainspring.kernel.garbage_collection import pause_garbage_collection
 
-    hold_the_collector()  # before the rest is loaded; the server lets go of it once it is up
+    pause_garbage_collection()  # before the rest is loaded; the server lets go of it once it is up
     import uvloop
 
     from mainspring.roles.server import ServerOptions, run_server

@@ -22,7 +22,7 @@ def in_preferred_order(addresses: Iterable[str], name: str) -> tuple[str, ...]:
     return tuple(sorted(addresses, key=rank))
 
 
-class Rota:
+class ServerRotation:
     """One address is in use until it fails; then the next one is, and after the last the first again.
 
     Threads may share one: two that fail together at one address move on once.

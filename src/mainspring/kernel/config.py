@@ -47,8 +47,8 @@ class Timing:
     ready_poll: float = 1.0
     drain_grace: float = 30.0
     kill_grace: float = 5.0
-    homing: float = 30.0
-    homing_longest: float = 300.0
+    preferred_server_check: float = 30.0
+    preferred_server_check_longest: float = 300.0
 
     def __post_init__(self) -> None:
         if not self.beat < self.kill < self.rescue - self.beat_slack:

@@ -33,8 +33,8 @@ start_latency = Histogram(
     registry=REGISTRY,
 )  # fmt: skip
 exchange_seconds = Histogram(
-    "mainspring_exchange_seconds", "Time an exchange spends working, not parked", buckets=_SECONDS, registry=REGISTRY
+    "mainspring_exchange_seconds", "Time an exchange spends working, not waiting", buckets=_SECONDS, registry=REGISTRY
 )
-parked = Gauge("mainspring_workers_parked", "Workers parked at this server", registry=REGISTRY)
+waiting = Gauge("mainspring_workers_waiting", "Workers that wait at this server in a long poll", registry=REGISTRY)
 leases_held = Gauge("mainspring_leases_held", "Shards this node owns", registry=REGISTRY)
 lease_epoch = Gauge("mainspring_lease_epoch", "The highest epoch among the shards this node owns", registry=REGISTRY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
-from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Record
 
 
@@ -18,7 +18,7 @@ async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Reco
     return row if row is not None and row["job_id"] is None else None
 
 
-async def lane_at_hand(lanes: LaneBook, connection: Connection, lane_id: int) -> Lane:
+async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
     """The lane, read on the caller's connection if another process made it. To wait for a second connection of a pool
     while holding one is how a pool of six comes to a standstill under six callers."""
     if lanes.peek(lane_id) is None:

@@ -51,12 +51,12 @@ class Signals:
     def on_tokens_changed(self, listener: Callable[[TenantId], None]) -> None:
         self._token_listeners.append(listener)
 
-    def ready(self, born: Mapping[int, int]) -> None:
-        if not born:
+    def ready(self, created: Mapping[int, int]) -> None:
+        if not created:
             return
         for listener in self._ready_listeners:
-            listener(born)
-        for lane, count in born.items():
+            listener(created)
+        for lane, count in created.items():
             self._ready[lane] = self._ready.get(lane, 0) + count
         self._pending.set()
 
@@ -135,9 +135,9 @@ class Signals:
             return
         match kind:
             case "ready":
-                born = {int(lane): int(count) for lane, count in (item.split(":") for item in names.split(","))}
+                created = {int(lane): int(count) for lane, count in (item.split(":") for item in names.split(","))}
                 for on_ready in self._ready_listeners:
-                    on_ready(born)
+                    on_ready(created)
             case "due":
                 for on_due in self._due_listeners:
                     on_due()

@@ -9,31 +9,31 @@ from dataclasses import dataclass
 from litestar import Litestar
 
 from mainspring.api.app import create_app
-from mainspring.api.auth import TokenBook, hosts_for
+from mainspring.api.auth import TokenRegistry, hosts_for
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Duty, Loops
-from mainspring.operations.access.access_admin import AccessDesk
+from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchanger import Exchanger
-from mainspring.operations.exchange.long_poll import Parking
+from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.lifecycle.report import Random
 from mainspring.operations.logs.log_merger import LogMerger
-from mainspring.operations.logs.log_service import LogKeeper
+from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.reader import Reader
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
-from mainspring.roles.background import ClockKeeper, ReadyPoll, upkeep_duties
+from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
-from mainspring.store.lanes import LaneBook
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
@@ -43,8 +43,8 @@ from mainspring.store.pulse import Pulse
 class Assembly:
     store: Store
     signals: Signals
-    lanes: LaneBook
-    parking: Parking
+    lanes: LaneRegistry
+    long_polls: LongPolls
     services: Services
     app: Litestar
     node: SchedulerNode | None
@@ -61,7 +61,7 @@ class Assembly:
 
     def let_go(self) -> None:
         """Send away those who wait here, parked workers and followers of logs: they would hold up the end."""
-        self.parking.close()
+        self.long_polls.close()
         self.services.logs.watch.close()
 
     async def stop(self, loops: Loops) -> None:
@@ -94,17 +94,17 @@ async def assemble(
     log_files = log_files or LogFiles.in_memory()
     store = await open_store(database_url)
     database_clock = DatabaseClock(clock)
-    signals, lanes, parking = Signals(store), LaneBook(store), Parking()
-    keeper = ClockKeeper(store, clock, database_clock)
+    signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
+    keeper = ClockSync(store, clock, database_clock)
     await keeper.run_once()
     await lanes.refresh()
-    signatures = SignatureBook(store)
+    signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, timing)
-    exchanger = Exchanger(store, lanes, signals, parking, beats, clock, timing, chance, signatures)
+    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, timing, chance, signatures)
     reader = Reader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
@@ -114,20 +114,20 @@ async def assemble(
         replayer=Replayer(store, lanes, signals, database_clock, reader, signatures),
         exchanger=exchanger,
         drainer=Drainer(store, signals),
-        logs=LogKeeper(store, log_files, log_watch, log_merger),
+        logs=LogService(store, log_files, log_watch, log_merger),
         signatures=signatures,
-        access=AccessDesk(store, signals),
+        access=AccessAdmin(store, signals),
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
-    book = TokenBook(store, clock)
+    book = TokenRegistry(store, clock)
     signals.on_tokens_changed(book.forget)
-    signals.on_tokens_changed(parking.send_off)  # whoever waits here may not any more: it has to ask again
+    signals.on_tokens_changed(long_polls.send_off)  # whoever waits here may not any more: it has to ask again
     return Assembly(
         store=store,
         signals=signals,
         lanes=lanes,
-        parking=parking,
+        long_polls=long_polls,
         services=services,
         app=create_app(services, book, pulse, hosts_for(host, allow_hosts)),
         node=node,

@@ -14,13 +14,13 @@ from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
-from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionKeeper
+from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.run_rescuer import RunRescuer
 
 HISTORY_DAYS = int(os.environ.get("MAINSPRING_HISTORY_DAYS", "30"))
 
 
-class ClockKeeper:
+class ClockSync:
     """Keeps the offset to the database's clock fresh."""
 
     name = "clock_keeper"
@@ -58,6 +58,6 @@ def upkeep_duties(
         RunRescuer(store, signals, clock, timing, random.random),
         BeatSweeper(store),
         DeadlineSweeper(store),
-        PartitionKeeper(store),
+        PartitionMaintainer(store),
         HistoryPruner(store, HISTORY_DAYS, log_files),
     ]

@@ -11,7 +11,7 @@ from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
-from mainspring.roles.background import ClockKeeper, upkeep_duties
+from mainspring.roles.background import ClockSync, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import open_store
@@ -34,7 +34,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)
     loops = Loops()
     signals = Signals(store)
-    keeper = ClockKeeper(store, clock, database_clock)
+    keeper = ClockSync(store, clock, database_clock)
     await keeper.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing)
     stopping = asyncio.Event()

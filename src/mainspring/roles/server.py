@@ -13,7 +13,7 @@ import uvicorn
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
-from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
@@ -58,7 +58,7 @@ async def run_server(options: ServerOptions) -> int:
         bind_log_context(node=str(assembly.node.node_id))
     loops = Loops()
     await assembly.start(loops)
-    spare_the_collector()
+    freeze_garbage_collection()
     config = uvicorn.Config(
         assembly.app,
         host=options.host,

@@ -15,19 +15,19 @@ from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
-from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
-from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
 from mainspring.worker.executors.http.address_guard import AddressGuard
 from mainspring.worker.executors.registry import build_executors, shut_down, warm_up
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
-from mainspring.worker.output.progress import ProgressBook
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
 
 log = get_logger("worker")
@@ -77,10 +77,10 @@ async def run_worker(options: WorkerOptions) -> int:
     app = load_app(options.app) if options.app else Mainspring()
     app.adopt(options.server, options.token)  # a task that submits jobs does so where this worker gets its own
     timing = options.timing
-    watchdog = WatchdogLink()
-    progress = ProgressBook()
+    watchdog = WatchdogClient()
+    progress = ProgressReports()
     servers = servers_in_order(options.server, options.name, os.getpid())
-    shipping = Link(servers, options.token, timeout=_SHIPPING_TIMEOUT)
+    shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT)
     shipper = LogShipper(shipping)
     executors = build_executors(
         app.tasks,
@@ -97,7 +97,7 @@ async def run_worker(options: WorkerOptions) -> int:
     )
     worker = Worker(
         # Two beats: so one exchange may start every beat, and no more than two wait for one server.
-        Link(servers, options.token, timeout=2 * timing.beat, beside=shipping),
+        ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping),
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
@@ -116,7 +116,7 @@ async def run_worker(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     schedules = asyncio.create_task(_ensure_schedules(options, app))
-    spare_the_collector()
+    freeze_garbage_collection()
     loop.call_soon(warm_up, executors)  # in the loop's next turn: the first thing that `run` does is start the watchdog
     try:
         with captured_streams(shipper.open):

@@ -78,37 +78,37 @@ class Firer:
             ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(flights)), return_exceptions=True)
         finally:
             self._firing.difference_update(job.key for job in due)
-        for born in ended:
-            if isinstance(born, BaseException):
-                raise born
-        return sum(born for born in ended if isinstance(born, int))
+        for created in ended:
+            if isinstance(created, BaseException):
+                raise created
+        return sum(created for created in ended if isinstance(created, int))
 
     async def _fire_each(self, batches: Iterator[Sequence[DueJob]]) -> int:
-        born = 0
+        created = 0
         for batch in batches:
-            born += await self._fire_batch(batch)
-        return born
+            created += await self._fire_batch(batch)
+        return created
 
     async def _fire_batch(self, batch: Sequence[DueJob]) -> int:
         try:
-            born = await self._fire_split(batch)
+            created = await self._fire_split(batch)
         finally:
             self._firing.difference_update(job.key for job in batch)
         now = self._database_clock.timestamp()
         for job in batch:
             metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
-        metrics.fired.inc(born)
-        return born
+        metrics.fired.inc(created)
+        return created
 
     async def _fire_split(self, batch: Sequence[DueJob]) -> int:
         once = [job for job in batch if job.one_time]
         again = [job for job in batch if not job.one_time]
-        born = 0
+        created = 0
         if once:
-            born += await self._bisect(once, self._fire_once)
+            created += await self._bisect(once, self._fire_once)
         if again:
-            born += await self._bisect(again, self._fire_again)
-        return born
+            created += await self._bisect(again, self._fire_again)
+        return created
 
     async def _bisect(self, batch: Sequence[DueJob], fire: Fire) -> int:
         try:
@@ -132,9 +132,9 @@ class Firer:
         if not due:
             return 0
         async with self._store.hot.acquire() as connection:
-            born = await fires.fire_one_time(connection, self._node_id, leases, due)
-        self._signals.ready(born)
-        return sum(born.values())
+            created = await fires.fire_one_time(connection, self._node_id, leases, due)
+        self._signals.ready(created)
+        return sum(created.values())
 
     async def _fire_again(self, batch: Sequence[DueJob]) -> int:
         leases = self._leases_for(batch)
@@ -150,10 +150,10 @@ class Firer:
                 async with connection.transaction():
                     await fires.lock_due(connection, self._node_id, leases, due)
                     fired = await fires.fire_recurring(connection, self._node_id, leases, due)
-        self._signals.ready(fired.born)
+        self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)
-        return sum(fired.born.values())
+        return sum(fired.created.values())
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
         planned = []

@@ -17,7 +17,7 @@ from mainspring.store.queries import load
 _SQL = load("dead_letters")
 
 
-class LetterFilter(msgspec.Struct, frozen=True):
+class DeadLetterFilter(msgspec.Struct, frozen=True):
     """Which dead letters; None means any. `since` and `until` are about the moment of their death."""
 
     job_id: str | None = None
@@ -37,7 +37,7 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 async def page(
-    connection: Connection, tenant: TenantId, chosen: LetterFilter, before: UUID | None, limit: int
+    connection: Connection, tenant: TenantId, chosen: DeadLetterFilter, before: UUID | None, limit: int
 ) -> list[Record]:
     """Newest first."""
     return await pages.read(
@@ -51,12 +51,12 @@ async def page(
         chosen.since,
         chosen.until,
         limit,
-        straight=chosen == LetterFilter(),
+        straight=chosen == DeadLetterFilter(),
     )
 
 
 async def some(
-    connection: Connection, tenant: TenantId, chosen: LetterFilter, after: UUID | None, begun: datetime, limit: int
+    connection: Connection, tenant: TenantId, chosen: DeadLetterFilter, after: UUID | None, begun: datetime, limit: int
 ) -> list[UUID]:
     """The next ids after `after`, oldest first, of those that died before `begun`."""
     rows = await pages.read(
@@ -71,7 +71,7 @@ async def some(
         chosen.until,
         begun,
         limit,
-        straight=chosen == LetterFilter(),
+        straight=chosen == DeadLetterFilter(),
     )
     return [row["run_id"] for row in rows]
 

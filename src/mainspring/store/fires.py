@@ -40,7 +40,7 @@ class DueAgain(msgspec.Struct, frozen=True):
 class Fired(msgspec.Struct, frozen=True):
     """What became of a batch: how many runs each lane got, and which jobs fired, by their place in the batch."""
 
-    born: dict[int, int]
+    created: dict[int, int]
     moved: list[int]
 
 
@@ -109,10 +109,10 @@ async def fire_recurring(
         [gap.count for gap in gaps],
         [gap.reason for gap in gaps],
     )
-    born: dict[int, int] = {}
+    created: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
-        born[lane_id] = born.get(lane_id, 0) + 1
-    return Fired(born, [position - 1 for position in row["moved"] or ()])
+        created[lane_id] = created.get(lane_id, 0) + 1
+    return Fired(created, [position - 1 for position in row["moved"] or ()])
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:

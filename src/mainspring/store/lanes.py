@@ -43,7 +43,7 @@ def lane_key(tenant: TenantId, definition: JobDefinition) -> LaneKey:
     return (tenant, definition.queue, int(definition.priority), definition.task, labels)
 
 
-class LaneBook:
+class LaneRegistry:
     """All lanes known to this process. `refresh` reads only what is new."""
 
     def __init__(self, store: Store) -> None:

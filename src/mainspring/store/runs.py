@@ -56,7 +56,7 @@ class Requeue(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Try(msgspec.Struct, frozen=True):
+class PastAttempt(msgspec.Struct, frozen=True):
     """An attempt that is followed by another one after `delay` seconds: FAILED, LOST, or RETURNED unstarted."""
 
     run_id: UUID
@@ -212,7 +212,7 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> set[UUID]:
     return {row["run_id"] for row in rows}
 
 
-async def record_attempts(connection: Connection, tries: Sequence[Try]) -> None:
+async def record_attempts(connection: Connection, tries: Sequence[PastAttempt]) -> None:
     await connection.execute(
         _SQL["insert_attempts"],
         [item.run_id for item in tries],

@@ -12,7 +12,7 @@ log = get_logger("partition_keeper")
 _LOGS_AT_ONCE = 200
 
 
-class PartitionKeeper:
+class PartitionMaintainer:
     name = "partition_keeper"
     interval = 60.0  # of waking time: a laptop may have slept for longer than the week that is kept ahead
 

@@ -87,10 +87,10 @@ class RunRescuer:
                 if not held:
                     break
                 settled = await rescue(connection, held, self._random)
-            born: dict[int, int] = {}
+            created: dict[int, int] = {}
             for lane_id, _ in settled.requeued:
-                born[lane_id] = born.get(lane_id, 0) + 1
-            self._signals.ready(born)
+                created[lane_id] = created.get(lane_id, 0) + 1
+            self._signals.ready(created)
             rescued += len(held)
         if rescued:
             metrics.rescued.inc(rescued)

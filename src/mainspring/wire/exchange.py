@@ -67,7 +67,7 @@ class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     message: Annotated[str, Meta(max_length=1000)] | None = None
 
 
-class Portion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Part of what a worker asks for: at most `most` runs of one queue. Of `free`, one is left over for each queue of
     `keep_for` that this exchange has given nothing."""
 
@@ -97,7 +97,7 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     stopped: bool = False
     hello: WorkerHello | None = None
     progress: list[Progress] = []
-    portions: Annotated[list[Portion], Meta(max_length=10_000)] = []
+    shares: Annotated[list[QueueShare], Meta(max_length=10_000)] = []
     room: dict[str, Annotated[int, Meta(ge=0)]] = {}
     unstarted: Annotated[int, Meta(ge=0)] = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ResourceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the processes of one attempt may use, all of them together. Bytes and seconds; None is no limit of the
     job's own (the worker may have one)."""
 
@@ -42,7 +42,7 @@ class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a definition that only executors look at; absent when the job says nothing about it."""
 
     env: dict[str, str] | None = None
-    limits: Limits | None = None
+    limits: ResourceLimits | None = None
     sandbox: str | None = None
     kill_grace: float | None = None
     http: HttpCall | None = None

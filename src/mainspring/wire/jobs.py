@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.wire.execution import HttpCall, Limits
+from mainspring.wire.execution import HttpCall, ResourceLimits
 
 Seconds = float | int
 DurationIn = str | int | float
@@ -52,7 +52,7 @@ class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     rules: list[RetryRuleIn] | None = None
 
 
-class LimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What the processes of one attempt may use together. Sizes are bytes, or text such as "512MB"."""
 
     memory: str | int | None = None
@@ -91,7 +91,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     run_timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     env: dict[str, str] | None = None
-    limits: LimitsIn | None = None
+    limits: ResourceLimitsIn | None = None
     sandbox: str | None = None
     required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
@@ -133,7 +133,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     run_timeout: DurationIn | UnsetType | None = UNSET
     kill_grace: DurationIn | UnsetType | None = UNSET
     env: dict[str, str] | UnsetType | None = UNSET
-    limits: LimitsIn | UnsetType | None = UNSET
+    limits: ResourceLimitsIn | UnsetType | None = UNSET
     sandbox: str | UnsetType | None = UNSET
     required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
@@ -224,7 +224,7 @@ class JobView(msgspec.Struct):
     run_timeout: float | None = None
     kill_grace: float | None = None
     env: dict[str, str] = {}
-    limits: Limits | None = None
+    limits: ResourceLimits | None = None
     sandbox: str | None = None
     required_labels: dict[str, str] = {}
 

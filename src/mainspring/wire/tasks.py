@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.wire.jobs import DurationIn, LimitsIn, Name, RetryIn
+from mainspring.wire.jobs import DurationIn, Name, ResourceLimitsIn, RetryIn
 
 # Options travel inside the schema that declares the task's parameters: a server that does not know the word ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
@@ -23,7 +23,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: RetryIn | None = None
     delivery: str | None = None
     env: dict[str, str] | None = None
-    limits: LimitsIn | None = None
+    limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
 
 

@@ -9,7 +9,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease import Lease
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 EXIT_FENCED = 70
 _NEVER = float("inf")
@@ -17,8 +17,8 @@ _NEVER = float("inf")
 log = get_logger("worker")
 
 
-class LeaseKeeper:
-    def __init__(self, runner: Runner, watchdog: WatchdogLink, timing: Timing) -> None:
+class LeaseEnforcer:
+    def __init__(self, runner: Runner, watchdog: WatchdogClient, timing: Timing) -> None:
         self._runner = runner
         self._watchdog = watchdog
         self._timing = timing

@@ -22,17 +22,17 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
-from mainspring.worker.exchange.exchange_timing import Pace
-from mainspring.worker.exchange.held_runs import Flight, Ledger
-from mainspring.worker.exchange.preferred_server import Homing
+from mainspring.worker.exchange.exchange_timing import ExchangeTiming
+from mainspring.worker.exchange.held_runs import Flight, HeldRuns
+from mainspring.worker.exchange.preferred_server import PreferredServer
 from mainspring.worker.exchange.prefetch import WINDOW
-from mainspring.worker.exchange.queue_weights import Portions
-from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Link, Refused, StoreDown
+from mainspring.worker.exchange.queue_weights import QueueWeights
+from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient, StoreDown
 from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
-from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseKeeper
-from mainspring.worker.output.progress import ProgressBook
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
+from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _TIDY_EVERY = 0.25
 # A run that waits here for longer than this, beyond what the pace of completions justifies, goes back to the server.
@@ -47,8 +47,8 @@ log = get_logger("worker")
 class Worker:
     def __init__(
         self,
-        link: Link,
-        watchdog: WatchdogLink,
+        server_client: ServerClient,
+        watchdog: WatchdogClient,
         executors: Iterable[Executor],
         *,
         name: str,
@@ -57,20 +57,20 @@ class Worker:
         weights: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Mapping[str, int] | None = None,
-        progress: ProgressBook | None = None,
+        progress: ProgressReports | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
-        self._link = link
-        self._homing = Homing(link, timing, chance)
+        self._server_client = server_client
+        self._preferred_server = PreferredServer(server_client, timing, chance)
         self._watchdog = watchdog
         self._timing = timing
         self._limits = dict(limits or {})
-        self._portions = None if weights is None else Portions(slots, weights)
-        self._progress = progress or ProgressBook()
+        self._queue_weights = None if weights is None else QueueWeights(slots, weights)
+        self._progress = progress or ProgressReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
             limits=self._limits,
@@ -80,8 +80,8 @@ class Worker:
             labels=dict(labels or {}), signatures=dict(signatures or {}),
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
-        self._ledger, self._pace = self._new_incarnation()
-        self._lease = LeaseKeeper(self._runner, watchdog, timing)
+        self._held_runs, self._exchange_timing = self._new_incarnation()
+        self._lease = LeaseEnforcer(self._runner, watchdog, timing)
         self._talks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -94,7 +94,7 @@ class Worker:
     @property
     def worker_id(self) -> UUID:
         """Of the present incarnation."""
-        return self._ledger.worker_id
+        return self._held_runs.worker_id
 
     async def run(self) -> bool:
         """Serve until `stop` has been called and everything is finished or handed back. False when runs were left
@@ -103,7 +103,7 @@ class Worker:
         self._progress.open(self._consider_soon)
         log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
         tidying = asyncio.create_task(self._keep_tidy())
-        homing = asyncio.create_task(self._homing.run())
+        preferred_server_check = asyncio.create_task(self._preferred_server.run())
         leaving = asyncio.create_task(self._left.wait())
         try:
             self._consider()
@@ -112,10 +112,10 @@ class Worker:
                 tidying.result()  # raises: better to end and be started again than to limp
         finally:
             self._left.set()
-            for task in (tidying, homing, leaving, *self._talks):
+            for task in (tidying, preferred_server_check, leaving, *self._talks):
                 task.cancel()
-            await asyncio.gather(tidying, homing, leaving, *self._talks, return_exceptions=True)
-            self._link.close()
+            await asyncio.gather(tidying, preferred_server_check, leaving, *self._talks, return_exceptions=True)
+            self._server_client.close()
             self._watchdog.stop()
         return not self._runner.active
 
@@ -144,16 +144,18 @@ class Worker:
 
     def _next_start(self, now: float) -> float:
         hungry, news = self._draining is None, self._progress.due()
-        if self._foresees:
+        if self._forecasting:
             covered = self._runner.unstarted
-            news = min(news, self._ledger.foresight.ask_at(self._runner.active, now, covered))
-        several = self._link.servers > 1
-        return self._pace.next_start(self._ledger, self._runner.holding, now, hungry=hungry, news=news, several=several)
+            news = min(news, self._held_runs.forecast.ask_at(self._runner.active, now, covered))
+        several = self._server_client.servers > 1
+        return self._exchange_timing.next_start(
+            self._held_runs, self._runner.holding, now, hungry=hungry, news=news, several=several
+        )
 
     @property
-    def _foresees(self) -> bool:
+    def _forecasting(self) -> bool:
         """Slots that are divided are not overbooked; and who has asked already gets what there is."""
-        return self._draining is None and self._portions is None and not self._ledger.asked
+        return self._draining is None and self._queue_weights is None and not self._held_runs.asked
 
     def _consider_soon(self) -> None:
         """Once for all that happens in this turn of the loop."""
@@ -175,16 +177,16 @@ class Worker:
         self._consider()
 
     def _start_exchange(self, now: float) -> None:
-        if self._homing.wish is not None and not self._ledger.flights:
-            self._homing.move()
-            self._ledger.sieve.doubt()
-        late = self._link.late
+        if self._preferred_server.wish is not None and not self._held_runs.flights:
+            self._preferred_server.move()
+            self._held_runs.rejected_outcomes.doubt()
+        late = self._server_client.late
         if late:
-            self._ledger.sieve.doubt()  # this one goes to another server
-        flight = self._ledger.compose(
+            self._held_runs.rejected_outcomes.doubt()  # this one goes to another server
+        flight = self._held_runs.compose(
             now,
             holding=self._runner.holding,
-            soon=self._ledger.foresight.soon(self._runner.active, now) if self._foresees else 0,
+            soon=self._held_runs.forecast.soon(self._runner.active, now) if self._forecasting else 0,
             hands=self._runner.hands(),
             # While an answer is late, one is needed soon: a long poll elsewhere would outlast the lease.
             wait_ms=0 if late else self._wait_ms,
@@ -195,93 +197,93 @@ class Worker:
         flight.request.unstarted = self._runner.unstarted
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
-        self._pace.started(now)
-        talk = asyncio.create_task(self._talk(self._ledger, flight))
+        self._exchange_timing.started(now)
+        talk = asyncio.create_task(self._talk(self._held_runs, flight))
         self._talks.add(talk)
         talk.add_done_callback(self._talks.discard)
 
-    async def _talk(self, ledger: Ledger, flight: Flight) -> None:
+    async def _talk(self, held_runs: HeldRuns, flight: Flight) -> None:
         try:
-            reply = await self._link.exchange(flight.request)
+            reply = await self._server_client.exchange(flight.request)
         except (AnswerLost, Refused) as error:
-            if ledger is self._ledger:
+            if held_runs is self._held_runs:
                 self._exchange_failed(flight, error)
         except IncarnationLost as error:
-            if ledger is self._ledger:
+            if held_runs is self._held_runs:
                 self._lease.store_answers(flight.sent, time.monotonic())
                 self._fence_off(str(error))
         except Exception as error:
-            if ledger is self._ledger:
+            if held_runs is self._held_runs:
                 log.error("the exchange failed", exc_info=error)
                 self._exchange_failed(flight, AnswerLost(repr(error)))
         else:
-            if ledger is self._ledger:
+            if held_runs is self._held_runs:
                 self._landed(flight, reply)
         self._consider()
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
         now = time.monotonic()
         if isinstance(error, Refused) and error.contents:
-            if self._sift(flight, error, now):
+            if self._find_rejected(flight, error, now):
                 return
         else:
-            self._ledger.lost(flight, now, answered=isinstance(error, Refused))
+            self._held_runs.lost(flight, now, answered=isinstance(error, Refused))
             self._put_progress_back(() if flight.trial else flight.request.progress)
         if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
-            self._pace.refused(now, elsewhere=self._link.untried, holding=self._runner.holding)
+            self._exchange_timing.refused(now, elsewhere=self._server_client.untried, holding=self._runner.holding)
             log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
-            if self._leaving and not self._link.untried:
+            if self._leaving and not self._server_client.untried:
                 self._left.set()
         elif isinstance(error, StoreDown):
-            self._pace.failed(now, elsewhere=self._link.untried)
+            self._exchange_timing.failed(now, elsewhere=self._server_client.untried)
             self._lease.hear_store_down(flight.sent, now)
         else:
-            self._pace.failed(now, elsewhere=self._link.untried)
-            failures = self._pace.failures
+            self._exchange_timing.failed(now, elsewhere=self._server_client.untried)
+            failures = self._exchange_timing.failures
             if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage must not fill the log
                 log.warning("no answer from the server", error=str(error), failures=failures)
 
-    def _sift(self, flight: Flight, error: Refused, now: float) -> bool:
+    def _find_rejected(self, flight: Flight, error: Refused, now: float) -> bool:
         """Find out what in this exchange the server will not take, and do without it. False when it is nothing in
         particular: the server refuses us."""
-        verdict = self._ledger.refused(flight, error.problem, now)
-        if verdict.blameless:
+        verdict = self._held_runs.refused(flight, error.problem, now)
+        if verdict.accepted:
             self._put_progress_back(verdict.returned.words)
             return False
         self._lease.store_answers(flight.sent, now)
-        guilty = verdict.guilty
-        if guilty is None:
+        rejected = verdict.rejected
+        if rejected is None:
             log.warning("an exchange was refused; looking for what it is", error=str(error), parts=len(flight.carries))
-        elif isinstance(guilty, Progress):
-            log.warning("a word of progress was refused; it is dropped", run=str(guilty.run_id), error=str(error))
-            if (attempt := self._ledger.held.get((guilty.run_id.int, guilty.fence))) is not None:
+        elif isinstance(rejected, Progress):
+            log.warning("a word of progress was refused; it is dropped", run=str(rejected.run_id), error=str(error))
+            if (attempt := self._held_runs.held.get((rejected.run_id.int, rejected.fence))) is not None:
                 self._progress.refused(attempt, now)
         elif verdict.let_go:
             log.error(
                 "not even a plain outcome is taken; the run is given to others when this worker ends",
-                run=str(guilty.run_id), error=str(error),
+                run=str(rejected.run_id), error=str(error),
             )  # fmt: skip
         else:
-            log.error("an outcome was refused; reporting that", run=str(guilty.run_id), error=str(error))
+            log.error("an outcome was refused; reporting that", run=str(rejected.run_id), error=str(error))
         return True
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = time.monotonic()
         if now >= flight.sent + self._timing.kill:
             # We were stopped for so long that what this answer brings may be somebody else's by now.
-            self._ledger.lost(flight, now)
+            self._held_runs.lost(flight, now)
             self._put_progress_back(() if flight.trial else flight.request.progress)
             return
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
-        elif not self._ledger.known or self._pace.failures:
-            failures, server = self._pace.failures, self._link.server
-            log.info("connected", worker=str(self._ledger.worker_id), server=server, failures=failures)
-        landing = self._ledger.landed(flight, reply, now)
+        elif not self._held_runs.known or self._exchange_timing.failures:
+            failures, server = self._exchange_timing.failures, self._server_client.server
+            log.info("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
+        landing = self._held_runs.landed(flight, reply, now)
         self._lease.acknowledge(flight.sent)
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
-        self._pace.landed(flight, now, useful=useful)
+        self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
             log.warning("a report was refused: the run has changed hands", run=str(run_id))
         self._take(landing.taken)
@@ -307,15 +309,15 @@ class Worker:
 
     def _give_back(self, wanted: int, now: float) -> None:
         """Others are idle: hand back what they could start before us, and ask for no more than we can start."""
-        self._ledger.observe_pace(now)
-        keep = 0 if self._runner.stuck_for(now) > WINDOW else self._ledger.appetite.prefetch
+        self._held_runs.observe_rate(now)
+        keep = 0 if self._runner.stuck_for(now) > WINDOW else self._held_runs.prefetch.prefetch
         returned = self._runner.return_unstarted(keep=max(keep, self._runner.unstarted - wanted))
         if returned:
-            self._ledger.appetite.rest()
+            self._held_runs.prefetch.rest()
             log.info("gave runs back to idle workers", runs=returned)
 
     def _put_progress_back(self, words: Iterable[Progress]) -> None:
-        held = self._ledger.held
+        held = self._held_runs.held
         keys = [(word.run_id.int, word.fence) for word in words]
         self._progress.put_back(held[key] for key in keys if key in held)
 
@@ -324,7 +326,7 @@ class Worker:
             self._progress.forget(attempt)
         if attempt.fenced:
             return
-        self._ledger.record(attempt, ending, time.monotonic())
+        self._held_runs.record(attempt, ending, time.monotonic())
         if ending.status == "FAILED":
             order = attempt.order
             error = (ending.error or "").partition("\n")[0]
@@ -335,10 +337,10 @@ class Worker:
 
     # -- the lease
 
-    def _new_incarnation(self) -> tuple[Ledger, Pace]:
+    def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = time.monotonic()
-        ledger = Ledger(uuid7(), self._hello, now, portions=self._portions, limits=self._limits)
-        return ledger, Pace(self._timing.beat, now)
+        held_runs = HeldRuns(uuid7(), self._hello, now, shares=self._queue_weights, limits=self._limits)
+        return held_runs, ExchangeTiming(self._timing.beat, now)
 
     def _fence_off(self, reason: str) -> None:
         """This incarnation is over: kill what it runs, forget what it held, and begin anew."""
@@ -348,7 +350,7 @@ class Worker:
         for talk in self._talks:
             if talk is not asyncio.current_task():
                 talk.cancel()
-        self._ledger, self._pace = self._new_incarnation()
+        self._held_runs, self._exchange_timing = self._new_incarnation()
         self._lease.reset()
         if self._draining is not None:
             self._left.set()
@@ -359,8 +361,8 @@ class Worker:
             await asyncio.sleep(_TIDY_EVERY)
             now = time.monotonic()
             if self._runner.longest_wait(now) > _MOST_WAITING:
-                self._ledger.observe_pace(now)
-                returned = self._runner.return_unstarted(keep=self._ledger.appetite.prefetch)
+                self._held_runs.observe_rate(now)
+                returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)
                 if returned:
                     log.info("handed back runs that waited for a slot", runs=returned)
             self._lease.guard()
@@ -371,7 +373,7 @@ class Worker:
         try:
             returned = self._runner.return_unstarted()
             log.info("draining", returned=returned, running=self._runner.holding)
-            self._pace.hurry(time.monotonic())
+            self._exchange_timing.hurry(time.monotonic())
             self._consider()
             await self._end_runs()
             await self._say_farewell()
@@ -392,15 +394,15 @@ class Worker:
 
     async def _say_farewell(self) -> None:
         """Report what is left, and that we are gone."""
-        if not self._ledger.known and not self._ledger.pending:
+        if not self._held_runs.known and not self._held_runs.pending:
             return
         self._leaving = True
-        self._pace.hurry(time.monotonic())
+        self._exchange_timing.hurry(time.monotonic())
         self._consider()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._left.wait()
-        if left := self._ledger.unreported:
+        if left := self._held_runs.unreported:
             log.warning("outcomes could not be reported; the runs will be rescued", outcomes=left)
 
     async def _quiet_within(self, seconds: float) -> bool:

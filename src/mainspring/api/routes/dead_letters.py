@@ -13,7 +13,7 @@ from mainspring.api.routes.runs import refuse_payload, run_id_of
 from mainspring.api.services import services_of, tenant_of
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake.request import parse_time
-from mainspring.operations.read.search import LetterQuery
+from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
 
 Http = Request[Any, Any, Any]
@@ -33,7 +33,7 @@ async def list_dead_letters(
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[DeadLetterList]:
-    query = LetterQuery(
+    query = DeadLetterQuery(
         job,
         task,
         queue,

@@ -11,7 +11,7 @@ from litestar.openapi import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from mainspring.api.auth import TokenBook
+from mainspring.api.auth import TokenRegistry
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import services_of, tenant_of
@@ -67,7 +67,7 @@ async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
 
 
 async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
-    book: TokenBook = request.app.state.book
+    book: TokenRegistry = request.app.state.book
     authorization = request.headers["authorization"]
     yield b": the log of a run\n\n"  # sends the headers: a quiet run may have nothing to say for long
     async for event in follower.events():

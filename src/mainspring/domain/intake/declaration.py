@@ -20,7 +20,7 @@ from mainspring.domain.intake.spec import retry_in_full
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.job import JobDefinition, Priority
 from mainspring.wire.execution import RunSetup
-from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, RetryIn
+from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import OPTIONS_KEYWORD, DeclaredOptions
 
 _WHENEVER = datetime(2000, 1, 1, tzinfo=UTC)  # options say nothing about time
@@ -110,7 +110,7 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         retry=_said(given.retry or RetryIn(), retry_in_full(spec), ["max_attempts"] if says_how_often else ()),
         delivery=None if given.delivery is None else spec.delivery.value,
         env=setup.env,
-        limits=_said(given.limits or LimitsIn(), limits_as_given(setup.limits) or LimitsIn()),
+        limits=_said(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
     )
     return None if options == DeclaredOptions() else options

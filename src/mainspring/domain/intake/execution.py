@@ -12,8 +12,8 @@ from mainspring.domain.errors import InvalidInput, PayloadTooLarge
 from mainspring.domain.sizes import format_size, parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall, Limits, RunSetup, SuccessRule
-from mainspring.wire.jobs import JobRequest, LimitsIn
+from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup, SuccessRule
+from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 
 SANDBOXES = ("bubblewrap",)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -122,7 +122,7 @@ def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None
 
 def _check_fit_for_http(setup: RunSetup) -> None:
     """A call has no process of its own: of the limits, `output` alone means something, the bytes read of the answer."""
-    limits = setup.limits or Limits()
+    limits = setup.limits or ResourceLimits()
     given = [field for field in ("env", "sandbox", "kill_grace") if getattr(setup, field) is not None]
     given += [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
     for field in given:
@@ -136,8 +136,8 @@ def _check_fit_for_http(setup: RunSetup) -> None:
         )
 
 
-def limits_as_given(limits: Limits | None) -> LimitsIn | None:
-    return None if limits is None else LimitsIn(*msgspec.structs.astuple(limits))
+def limits_as_given(limits: ResourceLimits | None) -> ResourceLimitsIn | None:
+    return None if limits is None else ResourceLimitsIn(*msgspec.structs.astuple(limits))
 
 
 def _env(env: dict[str, str] | None) -> dict[str, str] | None:
@@ -160,15 +160,15 @@ def _env(env: dict[str, str] | None) -> dict[str, str] | None:
     return env
 
 
-def _limits(given: LimitsIn) -> Limits | None:
-    limits = Limits(
+def _limits(given: ResourceLimitsIn) -> ResourceLimits | None:
+    limits = ResourceLimits(
         memory=None if given.memory is None else parse_size(given.memory, "limits.memory", least=_LEAST_MEMORY),
         cpu=None if given.cpu is None else parse_duration(given.cpu, "limits.cpu", least=0.1),
         processes=_count(given.processes, "limits.processes", 1),
         files=_count(given.files, "limits.files", _LEAST_FILES),
         output=None if given.output is None else parse_size(given.output, "limits.output", least=0, most=_MOST_OUTPUT),
     )
-    return None if limits == Limits() else limits
+    return None if limits == ResourceLimits() else limits
 
 
 def _count(value: int | None, field: str, least: int) -> int | None:

@@ -19,7 +19,7 @@ from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
-from mainspring.wire.jobs import JobPatch, JobRequest, LimitsIn, MisfireIn, RetryIn
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
@@ -94,7 +94,7 @@ def amend(
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
     for field in ("retry", "misfire", "limits"):
-        if isinstance(given.get(field), RetryIn | MisfireIn | LimitsIn) and base[field] is not None:
+        if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = laid_over(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
     if keeps_schedule:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.domain.job import Delivery
-from mainspring.wire.jobs import JobRequest, LimitsIn, MisfireIn, RetryIn
+from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
-Laid = TypeVar("Laid", RetryIn, LimitsIn, MisfireIn)
+Laid = TypeVar("Laid", RetryIn, ResourceLimitsIn, MisfireIn)
 
 _WHOLE = ("queue", "priority", "timeout", "run_timeout", "kill_grace", "delivery")
 _BY_NAME = ("env", "required_labels")
@@ -34,7 +34,7 @@ def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
         if value is not None:
             found[name] = {**value, **(getattr(request, name) or {})}
     if options.limits is not None:
-        found["limits"] = laid_over(options.limits, request.limits or LimitsIn())
+        found["limits"] = laid_over(options.limits, request.limits or ResourceLimitsIn())
     if options.retry is not None:
         base = options.retry
         if _says_how_often(request):

@@ -37,7 +37,7 @@ _LEAST_LIFE = 1.0
 _MOST_LIFE = 100 * 365 * 86400.0
 
 
-class AccessDesk:
+class AccessAdmin:
     """`asker` is the tenant of the admin who asks. The operator, an admin of the tenant `default`, makes tenants, and
     tokens for shared workers and for tenants that have lost theirs; everybody else has to do with tokens of the own
     tenant only."""

@@ -22,10 +22,10 @@ from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import fires as fire_store
 from mainspring.store import history, jobs, runs
-from mainspring.store.lanes import LaneBook, lane_key
+from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.jobs import JobPatch
 
@@ -38,7 +38,7 @@ class RanNow(msgspec.Struct, frozen=True):
 
 
 class Amender:
-    def __init__(self, store: Store, lanes: LaneBook, signals: Signals, signatures: SignatureBook) -> None:
+    def __init__(self, store: Store, lanes: LaneRegistry, signals: Signals, signatures: SignatureRegistry) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
@@ -137,12 +137,12 @@ class Amender:
             row = await self._lock(connection, tenant, job_id, "run again")
             if row["status"] == StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-            born = await fire_store.run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
-            if born is None:
+            created = await fire_store.run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
+            if created is None:
                 raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-        if not born["skipped"]:
-            self._signals.ready({born["lane_id"]: 1})
-        return RanNow(run_id, born["skipped"])
+        if not created["skipped"]:
+            self._signals.ready({created["lane_id"]: 1})
+        return RanNow(run_id, created["skipped"])
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> Record:
         row = await jobs.lock(connection, tenant, job_id)

@@ -25,13 +25,13 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.lookup import lane_at_hand
 from mainspring.operations.read.reader import Reader
-from mainspring.operations.read.search import LetterQuery
+from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, history
-from mainspring.store.dead_letters import LetterFilter
-from mainspring.store.lanes import LaneBook
+from mainspring.store.dead_letters import DeadLetterFilter
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
@@ -52,7 +52,7 @@ class _Batch(msgspec.Struct):
     payload that does not fit."""
 
     replayed: list[UUID] = []
-    born: Counter[int] = msgspec.field(default_factory=Counter)
+    created: Counter[int] = msgspec.field(default_factory=Counter)
     left: Counter[str] = msgspec.field(default_factory=Counter)
     refusal: MainspringError | None = None
 
@@ -61,11 +61,11 @@ class Replayer:
     def __init__(
         self,
         store: Store,
-        lanes: LaneBook,
+        lanes: LaneRegistry,
         signals: Signals,
         clock: DatabaseClock,
         reader: Reader,
-        signatures: SignatureBook,
+        signatures: SignatureRegistry,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -85,7 +85,7 @@ class Replayer:
             raise done.refusal
         for reason in done.left:
             raise _refused(run_id, reason)
-        self._signals.ready(done.born)
+        self._signals.ready(done.created)
         return done.replayed[0]
 
     async def retry_run(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -114,7 +114,7 @@ class Replayer:
                 letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
-            self._signals.ready(batch.born)
+            self._signals.ready(batch.created)
             total.replayed += batch.replayed
             total.left += batch.left
             total.refusal = total.refusal or batch.refusal
@@ -177,7 +177,7 @@ class Replayer:
             if len(rows) != len(items):  # they are locked, so this is ours to mend
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
-            done.born.update(row["lane_id"] for row in rows)
+            done.created.update(row["lane_id"] for row in rows)
         return done
 
     async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -194,12 +194,12 @@ class Replayer:
                 changed = await self._changed(connection, tenant, row, payload)
                 one_at_a_time = job is not None and job["one_at_a_time"]
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
-                born = await dead_letters.repeat(connection, tenant, item)
-                if born is None:
+                created = await dead_letters.repeat(connection, tenant, item)
+                if created is None:
                     raise NotFound(f"there is no run {run_id} any more", hint="see GET /v1/runs")
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
-        self._signals.ready({born["lane_id"]: 1})
+        self._signals.ready({created["lane_id"]: 1})
         return replay_id
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
@@ -237,7 +237,7 @@ class Replayer:
         self._signatures.check(tenant, changed.task, changed.payload)
         return changed.payload, spec_to_text(changed.spec)
 
-    async def _chosen(self, tenant: TenantId, choice: DeadLetterChoice) -> tuple[LetterFilter, int]:
+    async def _chosen(self, tenant: TenantId, choice: DeadLetterChoice) -> tuple[DeadLetterFilter, int]:
         if not choice.all and all(getattr(choice, name) is None for name in _NAMES):
             raise InvalidInput(
                 "nothing says which dead letters",
@@ -250,7 +250,7 @@ class Replayer:
                 check_prose(text, name)
         if choice.limit is not None and not 1 <= choice.limit <= _MOST:
             raise InvalidInput(f"{choice.limit} is out of range", field="limit", expected=f"from 1 to {_MOST}")
-        query = LetterQuery(
+        query = DeadLetterQuery(
             choice.job,
             choice.task,
             choice.queue,
@@ -265,7 +265,7 @@ class Replayer:
             moment: datetime = await connection.fetchval("select clock_timestamp()")
         return moment
 
-    async def _more(self, tenant: TenantId, chosen: LetterFilter, after: UUID | None, begun: datetime) -> bool:
+    async def _more(self, tenant: TenantId, chosen: DeadLetterFilter, after: UUID | None, begun: datetime) -> bool:
         async with self._store.reads.acquire() as connection:
             return bool(after and await dead_letters.some(connection, tenant, chosen, after, begun, 1))
 

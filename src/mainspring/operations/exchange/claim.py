@@ -15,7 +15,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.exchange.fair_turns import LANES_LOOKED_AT, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
-from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import RunOrder
 
@@ -78,7 +78,7 @@ class LaneWeights:
 
 
 class Claimer:
-    def __init__(self, lanes: LaneBook, clock: Clock) -> None:
+    def __init__(self, lanes: LaneRegistry, clock: Clock) -> None:
         self._lanes = lanes
         self._clock = clock
         self._bounds = LaneBounds(clock)

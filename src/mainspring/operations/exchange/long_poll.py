@@ -13,7 +13,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 _CHOICE = 8
 
 
-class Spot:
+class Waiter:
     """One parked exchange. It is woken for a reason: ready, stop, superseded, or somebody idle for its unstarted runs.
 
     lanes are those from which it would take now, all_lanes those from which its worker may ever take; rooms says how
@@ -23,8 +23,22 @@ class Spot:
     """
 
     __slots__ = (
-        "all_lanes", "event", "free", "granted", "lanes", "parked_for", "promised", "promised_until", "rooms",
-        "see_lanes", "stop", "superseded", "tenant", "unstarted", "woken_for", "worker_id",
+        "all_lanes",
+        "event",
+        "free",
+        "granted",
+        "lanes",
+        "promised",
+        "promised_until",
+        "rooms",
+        "see_lanes",
+        "stop",
+        "superseded",
+        "tenant",
+        "unstarted",
+        "waited_for",
+        "woken_for",
+        "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: UUID, tenant: TenantId = DEFAULT_TENANT) -> None:
@@ -42,7 +56,7 @@ class Spot:
         self.all_lanes: frozenset[int] = frozenset()
         self.see_lanes: Callable[[], None] = lambda: None
         self.superseded = False
-        self.parked_for = 0.0
+        self.waited_for = 0.0
         self.stop = False
 
     def room(self, lane_id: int) -> int:
@@ -69,118 +83,118 @@ class Spot:
         return granted
 
 
-class Parking:
+class LongPolls:
     """Who is parked here, and whom to wake. One spot a worker: a newer exchange supersedes the older."""
 
     def __init__(self) -> None:
-        self._spots: dict[UUID, Spot] = {}
+        self._waiters: dict[UUID, Waiter] = {}
         self._stops: set[UUID] = set()
-        self._overfull: dict[UUID, Spot] = {}
+        self._overfull: dict[UUID, Waiter] = {}
 
     def __len__(self) -> int:
-        return len(self._spots)
+        return len(self._waiters)
 
-    def arrive(self, worker_id: UUID, tenant: TenantId = DEFAULT_TENANT) -> Spot:
+    def arrive(self, worker_id: UUID, tenant: TenantId = DEFAULT_TENANT) -> Waiter:
         """A new exchange of this worker: it takes the spot, and the exchange that held it ends."""
-        before = self._spots.get(worker_id)
+        before = self._waiters.get(worker_id)
         if before is not None:
             before.end()
-        spot = Spot(worker_id, tenant)
-        spot.stop = worker_id in self._stops
+        waiter = Waiter(worker_id, tenant)
+        waiter.stop = worker_id in self._stops
         self._stops.discard(worker_id)
-        self._spots[worker_id] = spot
-        return spot
+        self._waiters[worker_id] = waiter
+        return waiter
 
-    def leave(self, spot: Spot) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """It ends. What it was woken for too late to claim is offered to the others."""
-        if self._spots.get(spot.worker_id) is spot:
-            del self._spots[spot.worker_id]
-        if spot.woken_for:
-            self.ready(spot.woken_for)
+        if self._waiters.get(waiter.worker_id) is waiter:
+            del self._waiters[waiter.worker_id]
+        if waiter.woken_for:
+            self.ready(waiter.woken_for)
 
-    def park(self, spot: Spot) -> None:
+    def start_waiting(self, waiter: Waiter) -> None:
         """It begins to wait. Idle, it wakes those parked here that hold runs which it could start."""
-        if spot.unstarted > 0:
-            self._overfull[spot.worker_id] = spot
-        if spot.free > 0 and self._overfull:
+        if waiter.unstarted > 0:
+            self._overfull[waiter.worker_id] = waiter
+        if waiter.free > 0 and self._overfull:
             for other in self._overfull.values():
-                if other is not spot and _may_hold_for(other, spot):
+                if other is not waiter and _may_hold_for(other, waiter):
                     other.event.set()
 
-    def unpark(self, spot: Spot) -> None:
-        if self._overfull.get(spot.worker_id) is spot:
-            del self._overfull[spot.worker_id]
+    def stop_waiting(self, waiter: Waiter) -> None:
+        if self._overfull.get(waiter.worker_id) is waiter:
+            del self._overfull[waiter.worker_id]
 
-    def anybody_idle(self, giver: Spot) -> bool:
+    def anybody_idle(self, giver: Waiter) -> bool:
         """Whether somebody who waits here could start runs that `giver` holds unstarted."""
-        return any(_could_take(spot, giver) for spot in self._spots.values())
+        return any(_could_take(waiter, giver) for waiter in self._waiters.values())
 
-    def promise(self, giver: Spot, now: float, until: float) -> int:
+    def promise(self, giver: Waiter, now: float, until: float) -> int:
         """How many of the unstarted runs of `giver` the idle ones here could start. They are promised them, and nobody
         else's, until then."""
         promised = 0
-        for spot in self._spots.values():
+        for waiter in self._waiters.values():
             if promised == giver.unstarted:
                 break
-            if _could_take(spot, giver):
-                if now >= spot.promised_until:
-                    spot.promised = 0
-                count = min(giver.unstarted - promised, spot.free - spot.promised)
-                spot.promised += count
-                spot.promised_until = until
+            if _could_take(waiter, giver):
+                if now >= waiter.promised_until:
+                    waiter.promised = 0
+                count = min(giver.unstarted - promised, waiter.free - waiter.promised)
+                waiter.promised += count
+                waiter.promised_until = until
                 promised += count
         return promised
 
     def see_lanes(self) -> None:
         """There are new lanes: let every parked exchange see which of them it may take from."""
-        for spot in self._spots.values():
-            spot.see_lanes()
+        for waiter in self._waiters.values():
+            waiter.see_lanes()
 
-    def ready(self, born: Mapping[int, int]) -> None:
+    def ready(self, created: Mapping[int, int]) -> None:
         """Lanes got runs: wake workers that wait for them, each for its part. Whoever has more room for them gets
         more."""
-        for lane_id, count in born.items():
+        for lane_id, count in created.items():
             idle = self._idle(lane_id, count)
-            for spot, part in zip(idle, divided(count, [spot.room(lane_id) for spot in idle]), strict=True):
+            for waiter, part in zip(idle, divided(count, [waiter.room(lane_id) for waiter in idle]), strict=True):
                 if part > 0:
-                    spot.wake_for(lane_id, part)
+                    waiter.wake_for(lane_id, part)
 
-    def _idle(self, lane_id: int, count: int) -> list[Spot]:
+    def _idle(self, lane_id: int, count: int) -> list[Waiter]:
         """Who has room for runs of this lane, most room first: a few, or as many as have room for all of them."""
         idle, room = [], 0
-        for spot in self._spots.values():
-            if spot.free > spot.granted and lane_id in spot.lanes and (own := spot.room(lane_id)) > 0:
-                idle.append(spot)
+        for waiter in self._waiters.values():
+            if waiter.free > waiter.granted and lane_id in waiter.lanes and (own := waiter.room(lane_id)) > 0:
+                idle.append(waiter)
                 room += own
                 if room >= count and len(idle) >= _CHOICE:
                     break
-        idle.sort(key=lambda spot: spot.room(lane_id), reverse=True)
+        idle.sort(key=lambda waiter: waiter.room(lane_id), reverse=True)
         return idle
 
     def lanes(self) -> set[int]:
         """The lanes from which somebody parked here would take."""
-        return {lane_id for spot in self._spots.values() if spot.free > 0 for lane_id in spot.lanes}
+        return {lane_id for waiter in self._waiters.values() if waiter.free > 0 for lane_id in waiter.lanes}
 
     def stop(self, worker_id: UUID) -> None:
         """This worker has runs to stop; remembered until its next exchange if it is not parked."""
-        spot = self._spots.get(worker_id)
-        if spot is None:
+        waiter = self._waiters.get(worker_id)
+        if waiter is None:
             if len(self._stops) < 10_000:  # a hint: the regular look finds it anyway
                 self._stops.add(worker_id)
             return
-        spot.stop = True
-        spot.event.set()
+        waiter.stop = True
+        waiter.event.set()
 
     def close(self) -> None:
         """End every parked exchange with an empty answer: the server stops."""
-        for spot in self._spots.values():
-            spot.end()
+        for waiter in self._waiters.values():
+            waiter.end()
 
     def send_off(self, tenant: TenantId) -> None:
         """End this tenant's parked exchanges: a token was revoked, perhaps theirs, so they have to come in again."""
-        for spot in self._spots.values():
-            if spot.tenant == tenant:
-                spot.end()
+        for waiter in self._waiters.values():
+            if waiter.tenant == tenant:
+                waiter.end()
 
 
 def divided(count: int, rooms: Sequence[int]) -> list[int]:
@@ -194,11 +208,11 @@ def divided(count: int, rooms: Sequence[int]) -> list[int]:
     return parts
 
 
-def _could_take(spot: Spot, giver: Spot) -> bool:
-    return spot.free > 0 and spot is not giver and not spot.event.is_set() and _may_hold_for(giver, spot)
+def _could_take(waiter: Waiter, giver: Waiter) -> bool:
+    return waiter.free > 0 and waiter is not giver and not waiter.event.is_set() and _may_hold_for(giver, waiter)
 
 
-def _may_hold_for(giver: Spot, idle: Spot) -> bool:
+def _may_hold_for(giver: Waiter, idle: Waiter) -> bool:
     """Whether runs that `giver` holds may be such as the idle one takes. A shared worker gives nothing back for a
     tenant's own: what it holds is most likely somebody else's, and would come back to it again and again."""
     return idle.tenant in (giver.tenant, EVERY_TENANT) and not giver.all_lanes.isdisjoint(idle.lanes)

@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
-from mainspring.wire.exchange import ExchangeRequest, Portion, RunOrder
+from mainspring.wire.exchange import ExchangeRequest, QueueShare, RunOrder
 
 
 def rooms_asked_for(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[int, int]:
     """The lanes from which this exchange would take something, and how many runs of each at most."""
     by_queue: Counter[str] = Counter()
-    for portion in request.portions:
-        by_queue[portion.queue] += portion.most
+    for share in request.shares:
+        by_queue[share.queue] += share.most
     rooms: dict[int, int] = {}
     for lane in lanes:
-        room = by_queue[lane.queue] if request.portions else request.free
+        room = by_queue[lane.queue] if request.shares else request.free
         room = min(room, request.room.get(lane.task, room))
         if room > 0:
             rooms[lane.lane_id] = room
     return rooms
 
 
-async def claim_in_portions(
+async def claim_in_shares(
     claimer: Claimer, connection: Connection, lanes: Sequence[Lane], free: int, limit: int, request: ExchangeRequest
 ) -> list[RunOrder]:
     """Up to `limit` runs for `free` slots: the portions are filled in the order given, each from the lanes of its
     queue."""
-    claim = _PortionedClaim(claimer, connection, request)
-    if not request.portions:
+    claim = _ClaimInShares(claimer, connection, request)
+    if not request.shares:
         return await claim.take(lanes, limit)
     by_queue: dict[str, list[Lane]] = {}
     for lane in lanes:
@@ -39,26 +39,26 @@ async def claim_in_portions(
     taken: list[RunOrder] = []
     given: set[str] = set()
     emptied: set[str] = set()
-    for portion in request.portions:
+    for share in request.shares:
         if len(taken) >= limit:
             break
-        most = min(portion.most, limit - len(taken), free - len(taken) - _kept(portion, given))
-        if most <= 0 or portion.queue in emptied or portion.queue not in by_queue:
+        most = min(share.most, limit - len(taken), free - len(taken) - _kept(share, given))
+        if most <= 0 or share.queue in emptied or share.queue not in by_queue:
             continue
-        orders = await claim.take(by_queue[portion.queue], most)
+        orders = await claim.take(by_queue[share.queue], most)
         taken += orders
         if orders:
-            given.add(portion.queue)
+            given.add(share.queue)
         if len(orders) < most:
-            emptied.add(portion.queue)
+            emptied.add(share.queue)
     return taken
 
 
-def _kept(portion: Portion, given: set[str]) -> int:
-    return sum(queue not in given for queue in portion.keep_for)
+def _kept(share: QueueShare, given: set[str]) -> int:
+    return sum(queue not in given for queue in share.keep_for)
 
 
-class _PortionedClaim:
+class _ClaimInShares:
     """Claims of one exchange that together keep to the room of each task."""
 
     def __init__(self, claimer: Claimer, connection: Connection, request: ExchangeRequest) -> None:

@@ -12,7 +12,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.beats import Beats
-from mainspring.operations.submit.signature_registry import SignatureBook
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection, Store
@@ -26,7 +26,7 @@ STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have 
 _SILENT = 60.0  # seconds without an exchange: the worker is lost, or asks elsewhere
 
 
-class Known:
+class KnownWorker:
     """What this server remembers of a worker; a cache that may be lost at any time."""
 
     __slots__ = (
@@ -50,19 +50,19 @@ class Known:
         self.told: dict[UUID, float] = {}
 
 
-class Roster:
-    def __init__(self, store: Store, signatures: SignatureBook, beats: Beats, clock: Clock) -> None:
+class WorkerRegistry:
+    def __init__(self, store: Store, signatures: SignatureRegistry, beats: Beats, clock: Clock) -> None:
         self._store = store
         self._signatures = signatures
         self._beats = beats
         self._clock = clock
-        self._known: dict[UUID, Known] = {}
+        self._known: dict[UUID, KnownWorker] = {}
         self._swept_at = clock.monotonic()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    async def know(self, tenant: TenantId, request: ExchangeRequest) -> Known:
+    async def know(self, tenant: TenantId, request: ExchangeRequest) -> KnownWorker:
         """The worker that sends this; raises when it is not registered, or its incarnation is over."""
         known = self._known.get(request.worker_id)
         if known is not None and known.tenant != tenant:  # a shared worker's id is no secret, but not theirs to use
@@ -74,7 +74,7 @@ class Roster:
                     raise _gone(WorkerState.LOST)
                 await self._signatures.hear(connection, tenant, request.hello)
             hello = request.hello
-            known = Known(tenant, hello.queues, hello.tasks, hello.labels, state)
+            known = KnownWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._known[request.worker_id] = known
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif known is None or self._clock.monotonic() - known.stop_looked_at >= STOP_LOOK:
@@ -87,7 +87,7 @@ class Roster:
                 raise _gone(WorkerState(row["state"]))
             if known is None:
                 labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                known = Known(tenant, row["queues"], row["tasks"], labels, row["state"])
+                known = KnownWorker(tenant, row["queues"], row["tasks"], labels, row["state"])
                 self._known[request.worker_id] = known
             known.state = row["state"]
         return known

@@ -35,7 +35,7 @@ class _Following(msgspec.Struct):
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
-    tries: list[runs.Try] = []
+    tries: list[runs.PastAttempt] = []
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Settled:
@@ -157,7 +157,9 @@ def _decide(
 
     def again(how: str, delay: float, given_back: int = 0) -> None:
         following.requeues.append(runs.Requeue(run_id, fence, delay, given_back, error))
-        following.tries.append(runs.Try(run_id, attempt, fence, worker_id, row["claimed_at"], how, error, delay))
+        following.tries.append(
+            runs.PastAttempt(run_id, attempt, fence, worker_id, row["claimed_at"], how, error, delay)
+        )
 
     if row["cancel_requested_at"] is not None or outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled on request" if row["cancel_requested_at"] else "cancelled by its worker")

@@ -97,8 +97,8 @@ class LogBytes:
         """What these hold, in order, reading ahead of whoever takes it; less where an object has gone or is shorter."""
         under_way: deque[tuple[Span, asyncio.Task[bytes | None]]] = deque()
         size = 0
-        portions = _portions(spans)
-        coming = next(portions, None)
+        shares = _portions(spans)
+        coming = next(shares, None)
         try:
             while coming is not None or under_way:
                 if coming is not None and (
@@ -106,7 +106,7 @@ class LogBytes:
                 ):
                     under_way.append((coming, asyncio.create_task(self._files.read(folder, *coming))))
                     size += coming.size
-                    coming = next(portions, None)
+                    coming = next(shares, None)
                     continue
                 span, reading = under_way[0]
                 data = await reading

@@ -19,7 +19,7 @@ from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.logs.log_service import LogKeeper, truncation_mark
+from mainspring.operations.logs.log_service import LogService, truncation_mark
 from mainspring.store.log_files import folder_of
 from mainspring.store.logs import Standing
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
@@ -60,7 +60,7 @@ class LogFollower:
 
     def __init__(
         self,
-        keeper: LogKeeper,
+        keeper: LogService,
         clock: Clock,
         tenant: TenantId,
         run_id: UUID,

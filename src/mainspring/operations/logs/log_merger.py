@@ -139,10 +139,10 @@ class LogMerger:
         for segment in segments:
             data = bytearray()
             async with aclosing(self._bytes.ahead(folder, segment)) as found:
-                async for span, portion in found:
-                    if len(portion) < span.size:
+                async for span, share in found:
+                    if len(share) < span.size:
                         return None
-                    data += portion
+                    data += share
             merged.append(await self._files.put_merged(folder, segment[0].start, bytes(data)))
         return merged
 

@@ -37,7 +37,7 @@ class _Arrival(NamedTuple):
     piece: Piece
 
 
-class LogKeeper:
+class LogService:
     def __init__(self, store: Store, files: LogFiles, watch: LogWatch, merger: LogMerger) -> None:
         self._store = store
         self._files = files

@@ -15,7 +15,7 @@ from mainspring.domain.transitions import RunState, StoredJobStatus, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor, run_cursor
-from mainspring.operations.read.search import JobQuery, LetterQuery, RunQuery, job_statuses, run_states
+from mainspring.operations.read.search import DeadLetterQuery, JobQuery, RunQuery, job_statuses, run_states
 from mainspring.operations.read.timeline import life_of, tries_of, workers_in
 from mainspring.operations.read.views import (
     dead_letter_view,
@@ -26,9 +26,9 @@ from mainspring.operations.read.views import (
 )
 from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
 from mainspring.store import dead_letters, history, jobs, workers
-from mainspring.store.dead_letters import LetterFilter
+from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
-from mainspring.store.lanes import Lane, LaneBook
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.store.workers import WorkerState
@@ -59,7 +59,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    def __init__(self, store: Store, lanes: LaneBook) -> None:
+    def __init__(self, store: Store, lanes: LaneRegistry) -> None:
         self._store = store
         self._lanes = lanes
 
@@ -234,7 +234,7 @@ class Reader:
         async with self._store.reads.acquire() as connection:
             return WorkerList([worker_view(row) for row in await workers.list_workers(connection, tenant)])
 
-    async def dead_letters(self, tenant: TenantId, query: LetterQuery) -> DeadLetterList:
+    async def dead_letters(self, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterList:
         chosen = await self.letter_filter(tenant, query)
         before, limit = run_cursor(query.cursor), query.limit
         async with self._store.reads.acquire() as connection:
@@ -254,9 +254,9 @@ class Reader:
             lane = await self._lane(connection, row)
         return dead_letter_view(row, lane, tries_of(tries, ended, names))
 
-    async def letter_filter(self, tenant: TenantId, query: LetterQuery) -> LetterFilter:
+    async def letter_filter(self, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
         lane_ids = await self._lane_ids(tenant, query.queue, query.task)
-        return LetterFilter(query.job, lane_ids, query.error, query.since, query.until)
+        return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until)
 
     # --- inside
 

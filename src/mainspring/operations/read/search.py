@@ -37,7 +37,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     limit: int = 50
 
 
-class LetterQuery(msgspec.Struct, frozen=True):
+class DeadLetterQuery(msgspec.Struct, frozen=True):
     """The parameters of `GET /v1/dead-letters`; since and until are about the moment of death."""
 
     job: str | None = None

@@ -24,7 +24,7 @@ _NONE: dict[str, Declaration] = {}
 _MOST_MERGED = 1000  # tenants
 
 
-class SignatureBook:
+class SignatureRegistry:
     """The declarations known here; a duty reads what other servers have heard, every two seconds."""
 
     name = "signature_book"

@@ -21,24 +21,24 @@ _FLIGHTS = 2  # one that hangs on a dead connection does not hold up the others
 Insert = Callable[[TenantId, Sequence[JobDefinition]], Awaitable[Sequence[str]]]
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PendingJob(msgspec.Struct, frozen=True):
     definition: JobDefinition
     job_id: asyncio.Future[str]
 
 
-class Gathering:
+class SubmitBatcher:
     """`insert` stores all of the definitions or none of them, and answers their ids in order."""
 
     def __init__(self, insert: Insert) -> None:
         self._insert = insert
-        self._waiting: dict[TenantId, list[Waiting]] = {}
-        self._flights: dict[asyncio.Task[None], Sequence[Waiting]] = {}
+        self._waiting: dict[TenantId, list[PendingJob]] = {}
+        self._flights: dict[asyncio.Task[None], Sequence[PendingJob]] = {}
         self._considering = False
 
     async def add(self, tenant: TenantId, definition: JobDefinition) -> str:
         """The id of the job, once it is committed."""
         loop = asyncio.get_running_loop()
-        waiting = Waiting(definition, loop.create_future())
+        waiting = PendingJob(definition, loop.create_future())
         self._waiting.setdefault(tenant, []).append(waiting)
         if not self._considering:
             self._considering = True
@@ -72,7 +72,7 @@ class Gathering:
             if all(waiting.job_id.done() for waiting in batch):
                 flight.cancel()
 
-    async def _store(self, tenant: TenantId, batch: Sequence[Waiting]) -> None:
+    async def _store(self, tenant: TenantId, batch: Sequence[PendingJob]) -> None:
         batch = [waiting for waiting in batch if not waiting.job_id.done()]
         try:
             job_ids = await self._insert(tenant, [waiting.definition for waiting in batch])
@@ -91,7 +91,7 @@ class Gathering:
                     waiting.job_id.set_result(job_id)
 
 
-def _fail(batch: Sequence[Waiting], error: Exception) -> None:
+def _fail(batch: Sequence[PendingJob], error: Exception) -> None:
     for waiting in batch:
         if not waiting.job_id.done():
             waiting.job_id.set_exception(error)

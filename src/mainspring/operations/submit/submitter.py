@@ -19,10 +19,10 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureBook
-from mainspring.operations.submit.submit_batching import Gathering
+from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store import jobs, runs
-from mainspring.store.lanes import LaneBook, LaneKey, lane_key
+from mainspring.store.lanes import LaneKey, LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.problems import FieldProblem
@@ -43,20 +43,20 @@ class Submitted(msgspec.Struct, frozen=True):
 
 class Submitter:
     def __init__(
-        self, store: Store, lanes: LaneBook, signals: Signals, clock: DatabaseClock, signatures: SignatureBook
+        self, store: Store, lanes: LaneRegistry, signals: Signals, clock: DatabaseClock, signatures: SignatureRegistry
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
         self._signatures = signatures
-        self._gathering = Gathering(self._store_plain)
+        self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
 
     async def submit(self, tenant: TenantId, request: JobRequest) -> Submitted:
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
-            return Submitted([await self._gathering.add(tenant, definition)], [False])
+            return Submitted([await self._batcher.add(tenant, definition)], [False])
         return await self._store_all(tenant, [request], [definition], single=True)
 
     async def submit_batch(self, tenant: TenantId, requests: Sequence[JobRequest]) -> Submitted:
@@ -99,7 +99,7 @@ class Submitter:
                     await batch.take_keys_and_ids(connection)
                     await batch.insert(connection)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
-        self._signals.ready(batch.born)
+        self._signals.ready(batch.created)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()
         return Submitted(batch.job_ids, batch.repeated)
@@ -149,7 +149,7 @@ class _Batch:
             for item, run_id in zip(definitions, self._run_ids, strict=True)
         ]
         self.repeated: list[bool] = [False] * len(definitions)
-        self.born: dict[int, int] = {}
+        self.created: dict[int, int] = {}
         self.soonest: datetime | None = None
         self._plain = plain
 
@@ -180,7 +180,7 @@ class _Batch:
                 new_jobs.append(self._new_job(index, item))
                 continue
             lane_id = self._lane_ids[index]
-            self.born[lane_id] = self.born.get(lane_id, 0) + 1
+            self.created[lane_id] = self.created.get(lane_id, 0) + 1
             if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
                 bare.setdefault(lane_id, []).append(index)
                 continue

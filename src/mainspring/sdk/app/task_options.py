@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.domain.errors import MainspringError
 from mainspring.sdk.client.job_fields import job_request
-from mainspring.wire.jobs import JobRequest, LimitsIn
+from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 from mainspring.wire.tasks import DeclaredOptions
 
 _OBJECTS = ("retry", "limits", "env", "required_labels")
@@ -51,7 +51,7 @@ def laid_under(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
 
 def _of_a_process(options: DeclaredOptions) -> str | None:
     """An option that only a task with a process of its own can have: each run of another would fail for it."""
-    limits = options.limits or LimitsIn()
+    limits = options.limits or ResourceLimitsIn()
     named = [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
     return "env" if options.env else next(iter(named), None)
 

@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 import httpx
 
-from mainspring.kernel.addresses import Rota
+from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.connection import Connection, find_connection
@@ -155,7 +155,7 @@ class Client:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = Rota(self.connection.addresses)
+        self._rota = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
 
     def send(self, call: Call[T], *, patience: float | None = None) -> T:
@@ -300,7 +300,7 @@ class AsyncClient:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = Rota(self.connection.addresses)
+        self._rota = ServerRotation(self.connection.addresses)
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
 
     async def send(self, call: Call[T], *, patience: float | None = None) -> T:

@@ -30,7 +30,7 @@ from mainspring.domain.errors import (
     VersionMismatch,
     WrongMediaType,
 )
-from mainspring.kernel.addresses import Rota
+from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import Clock
 from mainspring.wire.problems import Problem
 
@@ -185,7 +185,7 @@ class Conversation(Generic[T]):
             ) from None
 
 
-def choose_next(rota: Rota, address: str, outcome: Answer | NoAnswer) -> bool:
+def choose_next(rota: ServerRotation, address: str, outcome: Answer | NoAnswer) -> bool:
     """Go on with the next address if this one is away or in trouble; True when that one may be asked at once."""
     if isinstance(outcome, Answer) and outcome.status not in _IN_TROUBLE:
         rota.answered()

@@ -28,10 +28,10 @@ class Statement(NamedTuple):
 
 
 Steps = Generator[Statement, int, T]
-Talk = Callable[["Tongue"], Steps[T]]
+Talk = Callable[["Dialect"], Steps[T]]
 
 
-class Tongue(NamedTuple):
+class Dialect(NamedTuple):
     """A database's words, with the placeholders of the library at hand."""
 
     marks: tuple[str, str, str]
@@ -72,11 +72,11 @@ def sortable(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-QUESTION_MARKS = Tongue(("?", "?", "?"), sqlite=True)
-PERCENT = Tongue(("%s", "%s", "%s"))
+QUESTION_MARKS = Dialect(("?", "?", "?"), sqlite=True)
+PERCENT = Dialect(("%s", "%s", "%s"))
 PERCENT_SQLITE = PERCENT._replace(sqlite=True)
-DOLLARS = Tongue(("$1", "$2", "$3"))
-NAMED = Tongue((":p0", ":p1", ":p2"))
+DOLLARS = Dialect(("$1", "$2", "$3"))
+NAMED = Dialect((":p0", ":p1", ":p2"))
 NAMED_SQLITE = NAMED._replace(sqlite=True)
 
 

@@ -22,7 +22,7 @@ from mainspring.sdk.client.job_fields import Duration, When
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
-from mainspring.sdk.testing.local_server import Desk
+from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.sdk.testing.records import BoxRun
 
 _SETTLED_WITHIN = "30d"
@@ -57,9 +57,11 @@ class Box:
         found = {
             name: read_declaration(name, msgspec.json.decode(raw)) for name, raw in declared(app.tasks.values()).items()
         }
-        desk = Desk(self._engine, {name: declaration for name, declaration in found.items() if declaration is not None})
-        self._client = BoxClient(desk, self._driver)
-        self._async_client = BoxAsyncClient(desk, self._driver)
+        local_server = LocalServer(
+            self._engine, {name: declaration for name, declaration in found.items() if declaration is not None}
+        )
+        self._client = BoxClient(local_server, self._driver)
+        self._async_client = BoxAsyncClient(local_server, self._driver)
         self._open = ExitStack()
         for schedule in app.schedules:
             self._client.submit(**schedule.fields())

@@ -12,7 +12,7 @@ from mainspring.sdk.client.core import Call
 from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, Watch
 from mainspring.sdk.client.log_stream import LogEvent
 from mainspring.sdk.testing.driver import Driver
-from mainspring.sdk.testing.local_server import Desk
+from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")
@@ -22,14 +22,14 @@ _ADDRESS = Connection("http://box.invalid")
 class BoxClient(Client):
     """A `Client` whose server is a box."""
 
-    def __init__(self, desk: Desk, driver: Driver) -> None:
+    def __init__(self, local_server: LocalServer, driver: Driver) -> None:
         self.connection = _ADDRESS
         self.patience = 0.0
-        self._desk = desk
+        self._local_server = local_server
         self._driver = driver
 
     def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        return self._desk.answer(call)
+        return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
         raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or client.logs(run_id)")
@@ -44,14 +44,14 @@ class BoxClient(Client):
 class BoxAsyncClient(AsyncClient):
     """An `AsyncClient` whose server is a box."""
 
-    def __init__(self, desk: Desk, driver: Driver) -> None:
+    def __init__(self, local_server: LocalServer, driver: Driver) -> None:
         self.connection = _ADDRESS
         self.patience = 0.0
-        self._desk = desk
+        self._local_server = local_server
         self._driver = driver
 
     async def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        return self._desk.answer(call)
+        return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
         raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or await client.logs(run_id)")

@@ -37,7 +37,7 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
     jobs: list[JobRequest]
 
 
-class JobDesk:
+class LocalJobs:
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
         self._known = known

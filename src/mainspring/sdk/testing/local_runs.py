@@ -24,7 +24,7 @@ _ALIASES = {
 }
 
 
-class RunDesk:
+class LocalRuns:
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
         self._known = known

@@ -16,18 +16,18 @@ from mainspring.domain.intake.declaration import Declaration
 from mainspring.kernel.version import VERSION
 from mainspring.sdk.client.core import Answer, Call
 from mainspring.sdk.testing.engine import Engine
-from mainspring.sdk.testing.local_jobs import JobDesk
-from mainspring.sdk.testing.local_runs import RunDesk
+from mainspring.sdk.testing.local_jobs import LocalJobs
+from mainspring.sdk.testing.local_runs import LocalRuns
 from mainspring.wire.runs import Health
 
 T = TypeVar("T")
 
 
-class Desk:
+class LocalServer:
     """Answers calls. `known` is what a worker of the application would declare about its tasks."""
 
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
-        self._routes = JobDesk(engine, known).routes() | RunDesk(engine, known).routes()
+        self._routes = LocalJobs(engine, known).routes() | LocalRuns(engine, known).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.kernel.lifecycle import backoff
-from mainspring.worker.exchange.held_runs import Flight, Ledger
+from mainspring.worker.exchange.held_runs import Flight, HeldRuns
 
 # Outcomes are gathered for this long while more of them may come. Alone they go at once.
 GATHER = 0.005
@@ -14,7 +14,7 @@ _EMPTY_PAUSE = 0.005
 _LONGEST_EMPTY_PAUSE = 0.1
 
 
-class Pace:
+class ExchangeTiming:
     """At most two exchanges are in the air: one parked, and one that reports. One starts at least every `beat`. A third
     is for another server, when those two wait for one that hangs."""
 
@@ -30,7 +30,7 @@ class Pace:
 
     def next_start(
         self,
-        ledger: Ledger,
+        held_runs: HeldRuns,
         holding: int,
         now: float,
         *,
@@ -41,29 +41,29 @@ class Pace:
         """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all. `news`:
         when there will be something to tell that may interrupt a parked exchange, but no other. `several`: there is
         another server to go to."""
-        at = self._wanted(ledger, holding, now, hungry)
-        if several and len(ledger.flights) == 2:
+        at = self._wanted(held_runs, holding, now, hungry)
+        if several and len(held_runs.flights) == 2:
             # Within a beat the older one should have been answered. Waiting for its time limit would cost the lease.
-            at = ledger.flights[0].sent + self._beat
-        if news < at and all(flight.parked for flight in ledger.flights) and len(ledger.flights) < 2:
+            at = held_runs.flights[0].sent + self._beat
+        if news < at and all(flight.parked for flight in held_runs.flights) and len(held_runs.flights) < 2:
             at = news
         return at if at == _NEVER else max(at, self._not_before)
 
-    def _wanted(self, ledger: Ledger, holding: int, now: float, hungry: bool) -> float:
-        flights = ledger.flights
+    def _wanted(self, held_runs: HeldRuns, holding: int, now: float, hungry: bool) -> float:
+        flights = held_runs.flights
         if len(flights) >= 2:
             return _NEVER
         beat_due = self._last_start + self._beat
         if flights and not flights[0].parked:
             return beat_due
-        if self._urgent or ledger.sieve.busy:
+        if self._urgent or held_runs.rejected_outcomes.busy:
             return now
-        if ledger.pending:
+        if held_runs.pending:
             # A quarter of what we may hold: with half of it here and half on its way, server and worker both have work.
-            enough = holding == 0 or len(ledger.pending) >= ledger.capacity // 4
-            return now if enough else min(ledger.pending_since + GATHER, beat_due)
+            enough = holding == 0 or len(held_runs.pending) >= held_runs.capacity // 4
+            return now if enough else min(held_runs.pending_since + GATHER, beat_due)
         if flights:
-            asks_again = hungry and flights[0].request.free == 0 and ledger.free(holding) > 0
+            asks_again = hungry and flights[0].request.free == 0 and held_runs.free(holding) > 0
             return now if asks_again else beat_due
         if holding:
             # What has just arrived may be done in a moment; then one exchange reports it and asks for more.

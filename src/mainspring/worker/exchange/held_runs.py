@@ -15,10 +15,10 @@ import msgspec
 
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, Progress, WorkerHello
 from mainspring.wire.problems import Problem
-from mainspring.worker.exchange.prefetch import WINDOW, Appetite
-from mainspring.worker.exchange.queue_weights import NOTHING, QUICK, Division, Portions
-from mainspring.worker.exchange.rejected_outcomes import Batch, Sieve, Verdict
-from mainspring.worker.exchange.slot_forecast import Foresight
+from mainspring.worker.exchange.prefetch import WINDOW, Prefetch
+from mainspring.worker.exchange.queue_weights import NOTHING, QUICK, QueueWeights, SlotDivision
+from mainspring.worker.exchange.rejected_outcomes import Batch, RejectedOutcomes, Verdict
+from mainspring.worker.exchange.slot_forecast import SlotForecast
 from mainspring.worker.execution.attempt import Attempt, Ending, Key, key_of
 
 MOST_OUTCOMES = 2000
@@ -34,7 +34,7 @@ class Flight(msgspec.Struct, eq=False):
     request: ExchangeRequest
     sent: float
     failures: int
-    division: Division = NOTHING
+    division: SlotDivision = NOTHING
     trial: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Landing(msgspec.Struct):
     fenced: list[UUID]
 
 
-class Ledger:
+class HeldRuns:
     """`portions` divide the slots where queues have weights; `limits` are the tasks of which only so many may run."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Ledger:
         hello: WorkerHello,
         now: float,
         *,
-        portions: Portions | None = None,
+        shares: QueueWeights | None = None,
         limits: Mapping[str, int] = _NO_LIMITS,
     ) -> None:
         self.worker_id = worker_id
@@ -71,12 +71,12 @@ class Ledger:
         self.pending: list[Outcome] = []
         self.pending_since = 0.0
         self.flights: list[Flight] = []
-        self.appetite = Appetite(hello.slots, now)
-        self.foresight = Foresight()
-        self.sieve = Sieve()
+        self.prefetch = Prefetch(hello.slots, now)
+        self.forecast = SlotForecast()
+        self.rejected_outcomes = RejectedOutcomes()
         self.known = False
         self._hello = hello
-        self._portions = portions
+        self._queue_weights = shares
         self._limits = limits
         self._seq = 0
         self._failures = 0
@@ -91,7 +91,7 @@ class Ledger:
     def capacity(self) -> int:
         """How many runs are worth holding at once. Slots that are divided are never overbooked: what is prefetched of
         one queue would wait in the way of another."""
-        return self._hello.slots + (self.appetite.prefetch if self._portions is None else 0)
+        return self._hello.slots + (self.prefetch.prefetch if self._queue_weights is None else 0)
 
     @property
     def recovering(self) -> bool:
@@ -107,7 +107,7 @@ class Ledger:
     def unreported(self) -> int:
         """How many outcomes no server has acknowledged yet."""
         flying = sum(len(flight.request.outcomes) for flight in self.flights)
-        return len(self.pending) + self.sieve.outcomes + flying
+        return len(self.pending) + self.rejected_outcomes.outcomes + flying
 
     def free(self, holding: int, soon: int = 0) -> int:
         """How many more runs to ask for, with `holding` queued or running and `soon` slots about to become free. What a
@@ -123,9 +123,9 @@ class Ledger:
             self._completed += 1
             self._busy += ran
             if ran > WINDOW:
-                self.foresight.ended(order.task, ran)
-            if self._portions is not None:
-                self._portions.ended(order.queue, ran)
+                self.forecast.ended(order.task, ran)
+            if self._queue_weights is not None:
+                self._queue_weights.ended(order.queue, ran)
         else:
             started, ran = now, 0.0
         outcome = Outcome(
@@ -149,8 +149,8 @@ class Ledger:
         if ending.error is not None or ending.result is not None:
             self._heavy += _weight(outcome)
 
-    def observe_pace(self, now: float) -> None:
-        if self.appetite.observe(now, self._completed, self._busy):
+    def observe_rate(self, now: float) -> None:
+        if self.prefetch.observe(now, self._completed, self._busy):
             self._completed = 0
             self._busy = 0.0
 
@@ -169,8 +169,8 @@ class Ledger:
         waits only if it has no outcome to report; `stopped` goes with the last outcome, and not while another flight
         has one: it would be too late for that. One that recovers asks for nothing new: what the lost answer brought may
         fill the slots. While something is under suspicion, that is what goes, and nothing else."""
-        self.observe_pace(now)
-        trial = self.sieve.take() if self.sieve.busy else None
+        self.observe_rate(now)
+        trial = self.rejected_outcomes.take() if self.rejected_outcomes.busy else None
         outcomes = self._take_pending() if trial is None else trial.outcomes
         self._seq += 1
         request = ExchangeRequest(
@@ -190,19 +190,19 @@ class Ledger:
             self._recovery = request.seq
             request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
         flight = Flight(request, now, self._failures, trial=trial is not None)
-        if request.free and (self._portions is not None or self._limits):
+        if request.free and (self._queue_weights is not None or self._limits):
             self._divide(flight, hands)
         self.flights.append(flight)
         return flight
 
     def _divide(self, flight: Flight, hands: Iterable[Attempt]) -> None:
         request, attempts = flight.request, list(hands)
-        if self._portions is not None:
+        if self._queue_weights is not None:
             held = Counter(attempt.order.queue for attempt in attempts)
             lasting = {a.order.queue for a in attempts if a.started and flight.sent - a.started > QUICK}
             flying = [other.division for other in self.flights]
-            flight.division = self._portions.divide(request.free, held, flying, lasting)
-            request.portions = flight.division.portions
+            flight.division = self._queue_weights.divide(request.free, held, flying, lasting)
+            request.shares = flight.division.shares
         if self._limits:
             running = Counter(attempt.order.task for attempt in attempts)
             for task, limit in self._limits.items():
@@ -214,12 +214,12 @@ class Ledger:
         """Settle what the answer settles, and say what is new in it. Runs are taken whatever the answer's place."""
         self.flights.remove(flight)
         if not flight.parked:
-            self.foresight.heard(now - flight.sent)
+            self.forecast.heard(now - flight.sent)
         outcomes = flight.request.outcomes
         if not reply.superseded or reply.acked >= len(outcomes) > 0:
             self._settle(outcomes)
             if flight.trial:
-                self.sieve.passed(flight.carries)
+                self.rejected_outcomes.passed(flight.carries)
         else:
             self._return(flight, now)
         taken = self._take(reply, now)
@@ -235,7 +235,7 @@ class Ledger:
         """The exchange failed. Unless a server `answered` that it refused it, it may have been carried out."""
         self.flights.remove(flight)
         self._return(flight, now)
-        self.sieve.doubt()
+        self.rejected_outcomes.doubt()
         if not answered:
             self._failures += 1
 
@@ -243,14 +243,14 @@ class Ledger:
         """A server answered that it will not take an exchange like this. A run whose outcome is let go stays `held`: a
         recovery would else hand it out again, and it has run."""
         self.flights.remove(flight)
-        verdict = self.sieve.refused(flight.carries, problem, trial=flight.trial)
+        verdict = self.rejected_outcomes.refused(flight.carries, problem, trial=flight.trial)
         self._put_back(verdict.returned.outcomes, now)
         return verdict
 
     def _return(self, flight: Flight, now: float) -> None:
         if not flight.trial:
             self._put_back(flight.request.outcomes, now)
-        elif (outcome := self.sieve.put_back(flight.carries)) is not None:
+        elif (outcome := self.rejected_outcomes.put_back(flight.carries)) is not None:
             self._put_back([outcome], now)
 
     def _runs_still(self, word: Progress) -> bool:

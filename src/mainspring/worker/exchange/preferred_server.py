@@ -13,7 +13,7 @@ from collections.abc import Callable
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
-from mainspring.worker.exchange.server_client import Link
+from mainspring.worker.exchange.server_client import ServerClient
 
 _LOOKS = 8  # in the shortest pause
 _LONGEST_LOOK = 1.0
@@ -57,19 +57,21 @@ class Pauses:
         return now + self._pause * (0.5 + self._chance())
 
 
-class Homing:
+class PreferredServer:
     """`wish` is the server to move to, once no exchange is under way."""
 
-    def __init__(self, link: Link, timing: Timing, chance: Callable[[], float], clock: Clock | None = None) -> None:
+    def __init__(
+        self, server_client: ServerClient, timing: Timing, chance: Callable[[], float], clock: Clock | None = None
+    ) -> None:
         self.wish: str | None = None
-        self._link = link
-        self._look_every = min(_LONGEST_LOOK, timing.homing / _LOOKS)
+        self._server_client = server_client
+        self._look_every = min(_LONGEST_LOOK, timing.preferred_server_check / _LOOKS)
         self._answer_within = timing.beat
         self._clock = clock or SystemClock()
-        self._pauses = Pauses(timing.homing, timing.homing_longest, chance)
+        self._pauses = Pauses(timing.preferred_server_check, timing.preferred_server_check_longest, chance)
 
     async def run(self) -> None:
-        while self._link.servers > 1:
+        while self._server_client.servers > 1:
             await asyncio.sleep(self._look_every)
             try:
                 await self.run_once()
@@ -79,11 +81,11 @@ class Homing:
     async def run_once(self) -> str | None:
         """Ask the servers that the worker would rather use, the best first, if it is time; gives the first that is
         ready."""
-        better = self._link.better
+        better = self._server_client.better
         if not self._pauses.due(self._clock.monotonic(), home=not better):
             return None
         for address in better:
-            if await self._link.is_ready(address, self._answer_within):
+            if await self._server_client.is_ready(address, self._answer_within):
                 self.wish = address
                 return address
         return None
@@ -91,5 +93,5 @@ class Homing:
     def move(self) -> None:
         """Go where the wish is. Call it while no exchange is under way."""
         wish, self.wish = self.wish, None
-        if wish is not None and self._link.move(wish):
+        if wish is not None and self._server_client.move(wish):
             log.info("going back to a server that is preferred", server=wish)

@@ -9,7 +9,7 @@ MOST_PREFETCHED = 1000
 _SHORTEST_SAMPLE = 0.001
 
 
-class Appetite:
+class Prefetch:
     """Follows the pace of completions: about what was completed in the last 75 ms is worth holding in advance.
 
     Without it 20 slots of no-ops are empty while an exchange is under way. With tasks that take longer than the

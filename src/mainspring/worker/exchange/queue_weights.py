@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import DEFAULT_QUEUE
-from mainspring.wire.exchange import Portion
+from mainspring.wire.exchange import QueueShare
 
 QUICK = 1.0  # seconds: who needs a slot that such a run has does not wait for long
 _MOST_WEIGHT = 10_000
@@ -55,19 +55,19 @@ def _weight(name: str, number: str) -> int:
     return int(number)
 
 
-class Division(msgspec.Struct, frozen=True):
+class SlotDivision(msgspec.Struct, frozen=True):
     """What one exchange asks for. `below` is what it asks to bring queues up to their shares, `kept` the queues for
     which it keeps a slot."""
 
-    portions: list[Portion]
+    shares: list[QueueShare]
     below: dict[str, int]
     kept: frozenset[str]
 
 
-NOTHING = Division([], {}, frozenset())
+NOTHING = SlotDivision([], {}, frozenset())
 
 
-class Portions:
+class QueueWeights:
     """Shares of the slots by occupancy. While several queues have work, each gets slots in proportion to its weight,
     and at least one. What a queue does not use is lent to the others. To runs that are over in a second it is lent
     whole; to those that take longer, or of which nothing is known yet, save one slot for each queue that runs nothing:
@@ -90,9 +90,9 @@ class Portions:
         self,
         free: int,
         held: Mapping[str, int],
-        flying: Iterable[Division] = (),
+        flying: Iterable[SlotDivision] = (),
         lasting: Collection[str] = (),
-    ) -> Division:
+    ) -> SlotDivision:
         """What to ask for, in order: the queue furthest below its share first. `held` is what there is of each queue
         now, started or not; `flying` is asked for already and may be on its way; `lasting` are the queues of which a
         run has been going on for more than `QUICK`."""
@@ -114,25 +114,25 @@ class Portions:
             missing = min(self.shares[queue] - held.get(queue, 0) - on_the_way[queue], most[queue])
             if missing > 0:
                 below[queue] = missing
-        portions = [Portion(missing, queue, keep_for[queue]) for queue, missing in below.items()]
-        return Division(portions + self._lent(order, most, keep_for), below, frozenset(idle))
+        shares = [QueueShare(missing, queue, keep_for[queue]) for queue, missing in below.items()]
+        return SlotDivision(shares + self._lent(order, most, keep_for), below, frozenset(idle))
 
     def _quick(self, queue: str, lasting: Collection[str]) -> bool:
         return queue not in lasting and self._usual.get(queue, QUICK) < QUICK
 
-    def _lent(self, order: list[str], most: Mapping[str, int], keep_for: Mapping[str, list[str]]) -> list[Portion]:
+    def _lent(self, order: list[str], most: Mapping[str, int], keep_for: Mapping[str, list[str]]) -> list[QueueShare]:
         """What others leave, in rounds that double: only the server knows who has work, and whoever has gets about
         its weight's part of what is left, whatever that is."""
-        portions = []
+        shares = []
         factor, left = 1.0 / min(self.shares.values()), dict(most)
         while any(count > 0 for count in left.values()):
             for queue in order:
                 if left[queue] > 0:
                     step = min(round(self.shares[queue] * factor), left[queue])
-                    portions.append(Portion(step, queue, keep_for[queue]))
+                    shares.append(QueueShare(step, queue, keep_for[queue]))
                     left[queue] -= step
             factor *= 2
-        return portions
+        return shares
 
 
 def _shares(slots: int, weights: Mapping[str, int]) -> dict[str, int]:

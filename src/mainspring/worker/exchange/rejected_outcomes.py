@@ -37,13 +37,13 @@ class Verdict(msgspec.Struct):
     """What a refusal led to. `blameless`: the contents are not the cause, and `returned` is what was under suspicion.
     `guilty` was refused by itself; an outcome is tried once more in its plain form, unless this was its plain form."""
 
-    blameless: bool = False
+    accepted: bool = False
     returned: Batch = msgspec.field(default_factory=Batch)
-    guilty: Outcome | Progress | None = None
+    rejected: Outcome | Progress | None = None
     let_go: bool = False
 
 
-class Sieve:
+class RejectedOutcomes:
     def __init__(self) -> None:
         self._waiting: deque[Batch] = deque()
         self._plain: set[Key] = set()
@@ -87,20 +87,20 @@ class Sieve:
         """A server will not take an exchange that carried this, whether on trial or for the first time."""
         proven, self._proven = self._proven and trial, False
         if not batch:
-            return Verdict(blameless=True, returned=self._release())
+            return Verdict(accepted=True, returned=self._release())
         if len(batch) > 1 or not proven:
             self._waiting.extendleft(reversed(_parts(batch, problem.field)))
             return Verdict()
         if batch.words:
-            return Verdict(guilty=batch.words[0])
+            return Verdict(rejected=batch.words[0])
         outcome = batch.outcomes[0]
         key = _key(outcome)
         if key in self._plain:
             self._plain.discard(key)
-            return Verdict(guilty=outcome, let_go=True)
+            return Verdict(rejected=outcome, let_go=True)
         self._plain.add(key)
         self._waiting.appendleft(Batch([plain(outcome, problem)]))
-        return Verdict(guilty=outcome)
+        return Verdict(rejected=outcome)
 
     def _release(self) -> Batch:
         everything = Batch(

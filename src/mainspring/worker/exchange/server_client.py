@@ -15,7 +15,7 @@ from typing import TypeVar
 import httptools
 import msgspec
 
-from mainspring.kernel.addresses import Rota, split_addresses
+from mainspring.kernel.addresses import ServerRotation, split_addresses
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
@@ -42,11 +42,11 @@ _LATE = 0.15
 log = get_logger("link")
 
 
-class LinkError(Exception):
+class ServerClientError(Exception):
     """The exchange brought no answer to act on."""
 
 
-class AnswerLost(LinkError):
+class AnswerLost(ServerClientError):
     """Nobody can say whether it was carried out: no connection, no answer in time, or a server in trouble."""
 
 
@@ -62,7 +62,7 @@ class Overtaken(AnswerLost):
     """Another copy of this exchange was carried out and its answer went elsewhere, or a later one was."""
 
 
-class Refused(LinkError):
+class Refused(ServerClientError):
     """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will.
     `contents`: something in the request is wrong, or too large; what else was in it may be taken without it."""
 
@@ -73,18 +73,18 @@ class Refused(LinkError):
         self.contents = problem.status in _CONTENTS
 
 
-class IncarnationLost(LinkError):
+class IncarnationLost(ServerClientError):
     """The server does not know this incarnation any more; all that it held is somebody else's."""
 
 
-class Link:
+class ServerClient:
     """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
     with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
 
-    def __init__(self, servers: str, token: str, *, timeout: float, beside: Link | None = None) -> None:
+    def __init__(self, servers: str, token: str, *, timeout: float, beside: ServerClient | None = None) -> None:
         addresses = split_addresses(servers) or (servers,)
         self._servers = {address: _Server(address, token) for address in addresses}
-        self._rota = Rota(addresses)
+        self._rota = ServerRotation(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
         self._beside = beside
@@ -116,7 +116,7 @@ class Link:
         return self._servers[self._rota.current].late
 
     async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
-        """Send it and wait for the answer; raises a LinkError."""
+        """Send it and wait for the answer; raises a ServerClientError."""
         server = self._choose()
         due = time.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
@@ -127,7 +127,7 @@ class Link:
             server.due.remove(due)
 
     async def ship(self, shipment: bytes) -> LogReceipt:
-        """Send a LogShipment, spelt, and wait for the receipt; raises a LinkError."""
+        """Send a LogShipment, spelt, and wait for the receipt; raises a ServerClientError."""
         server = self._servers[self._rota.current]
         return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
 
@@ -179,7 +179,7 @@ class Link:
         except (IncarnationLost, Overtaken):
             self._rota.answered()  # they come from the database: another server would say the same
             raise
-        except LinkError as error:
+        except ServerClientError as error:
             if carries and isinstance(error, Refused) and error.contents:
                 raise
             if self._rota.failed(server.address):

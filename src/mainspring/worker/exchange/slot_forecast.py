@@ -26,7 +26,7 @@ class _Habit(msgspec.Struct):
     seen: int = 1
 
 
-class Foresight:
+class SlotForecast:
     """200 runs of a second each that end together leave their slots empty for the 10 to 20 ms of an exchange: 1 to 2 %
     of their time. When runs of a task take about as long as is usual for it, the next ones are fetched 25 ms before a
     slot becomes free, or earlier when exchanges take longer than that. A run that is overdue counts for nothing, so

@@ -28,7 +28,7 @@ class Stop(StrEnum):
     CUT_OFF = "cut off"
 
 
-class Heeds(StrEnum):
+class StopSupport(StrEnum):
     """What makes a running attempt stop, besides `on_stop`."""
 
     CANCELLATION = "cancellation"  # the task that carries it is cancelled
@@ -94,7 +94,7 @@ class Attempt(msgspec.Struct, eq=False):
     stopping: Stop | None = None
     on_stop: Callable[[], None] | None = None
     kill: Callable[[], None] | None = None
-    heeds: Heeds = Heeds.CANCELLATION
+    heeds: StopSupport = StopSupport.CANCELLATION
     carrier: asyncio.Task[None] | None = None
     reported: bool = False
     fenced: bool = False

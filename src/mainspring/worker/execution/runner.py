@@ -29,14 +29,14 @@ from mainspring.worker.execution.attempt import (
     Ending,
     Execute,
     Executor,
-    Heeds,
     Report,
     Stop,
+    StopSupport,
     ending_after_stop,
     failed,
     grace_of,
 )
-from mainspring.worker.execution.task_concurrency import TaskLimits
+from mainspring.worker.execution.task_concurrency import TaskConcurrency
 
 _SLICE_SECONDS = 0.003
 _SLICE_RUNS = 250
@@ -77,7 +77,7 @@ class Runner:
             self._offers.update(offers)
             if not executor.killable:
                 self._unkillable.update(offers)
-        self._limits = TaskLimits(limits)
+        self._limits = TaskConcurrency(limits)
         self._limited = self._limits.any
         self._kill_grace = kill_grace
         self._report = report
@@ -312,11 +312,11 @@ class Runner:
         if attempt.on_stop is not None:
             attempt.on_stop()
         match attempt.heeds:
-            case Heeds.CANCELLATION:
+            case StopSupport.CANCELLATION:
                 self._cancel(attempt)
-            case Heeds.REQUEST:
+            case StopSupport.REQUEST:
                 pass
-            case Heeds.NOTHING:
+            case StopSupport.NOTHING:
                 self._insist_later(attempt)
             case _:
                 assert_never(attempt.heeds)
@@ -333,10 +333,10 @@ class Runner:
     def _insist(self, attempt: Attempt) -> None:
         """A coroutine caught its cancellation and went on, or a thread did not look at its flag: ask again, a thread by
         an exception, and do not let it hide a timeout."""
-        if attempt not in self.active or attempt.fenced or attempt.heeds is Heeds.REQUEST:
+        if attempt not in self.active or attempt.fenced or attempt.heeds is StopSupport.REQUEST:
             return
         log.warning("a task ignores its cancellation", task=attempt.order.task, run=str(attempt.order.run_id))
-        if attempt.heeds is Heeds.CANCELLATION:
+        if attempt.heeds is StopSupport.CANCELLATION:
             self._cancel(attempt)
         else:
             if attempt.kill is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from mainspring.worker.execution.attempt import Attempt
 
 
-class TaskLimits:
+class TaskConcurrency:
     """A run whose task is at its limit is set aside, so that it does not block those behind it."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:

@@ -13,14 +13,14 @@ from mainspring.worker.executors.http.on_demand import HttpOnDemand
 from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.executors.shell.executor import ShellExecutor
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 
 def build_executors(
     tasks: Mapping[str, Task[Any, Any]],
     *,
     slots: int,
-    watchdog: WatchdogLink,
+    watchdog: WatchdogClient,
     kill_grace: float,
     http_guard: AddressGuard | None = None,
     open_log: OpenLog | None = None,

@@ -20,7 +20,7 @@ import msgspec
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
-from mainspring.worker.exchange.server_client import Link, LinkError, LogStoreDown, Refused
+from mainspring.worker.exchange.server_client import LogStoreDown, Refused, ServerClient, ServerClientError
 from mainspring.worker.execution.attempt import Attempt
 from mainspring.worker.output.attempt_log import AttemptLog
 
@@ -43,9 +43,9 @@ class LogShipper:
     """`open` is the worker's `OpenLog`, and may be called from any thread. `speaks_for`, called on the loop, says in
     whose name shipments go: the incarnation of the moment."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, server_client: ServerClient) -> None:
         self.lock = threading.RLock()
-        self._link = link
+        self._server_client = server_client
         self._worker_id: Callable[[], UUID] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dirty: dict[AttemptLog, None] = {}
@@ -78,7 +78,7 @@ class LogShipper:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        self._link.close()
+        self._server_client.close()
 
     # -- for the sinks, under the lock
 
@@ -121,9 +121,9 @@ class LogShipper:
         body = _encode(LogShipment(self._worker_id(), [chunk]))
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD):
-                for _ in range(self._link.servers):
-                    with suppress(LinkError):
-                        await self._link.ship(body)
+                for _ in range(self._server_client.servers):
+                    with suppress(ServerClientError):
+                        await self._server_client.ship(body)
                         return
 
     def _see_to_it(self, hurry: bool) -> None:
@@ -217,9 +217,9 @@ class LogShipper:
         failures = 0
         while receipt is None and not all(sink.over for sink, _ in chunks):
             try:
-                receipt = await self._link.ship(body)
+                receipt = await self._server_client.ship(body)
                 self._refused_at, self._unanswered = None, 0
-            except LinkError as error:
+            except ServerClientError as error:
                 failures += 1
                 if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                     log.warning("logs are not taken", error=str(error), failures=failures)
@@ -232,14 +232,14 @@ class LogShipper:
         self._settle(chunks, receipt)
         return True
 
-    def _note(self, error: LinkError) -> None:
+    def _note(self, error: ServerClientError) -> None:
         """Only an answer counts: when none of the servers answers they may be away, and come back."""
         if isinstance(error, LogStoreDown | Refused):
             self._unanswered = 0
             self._refused_at = self._refused_at or time.monotonic()
             return
         self._unanswered += 1
-        if self._unanswered >= self._link.servers:
+        if self._unanswered >= self._server_client.servers:
             self._refused_at = None
 
     def _settle(self, chunks: list[Taken], receipt: LogReceipt | None) -> None:

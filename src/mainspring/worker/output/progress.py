@@ -16,7 +16,7 @@ _MOST_AT_A_TIME = 1000
 _NEVER = float("inf")
 
 
-class ProgressBook:
+class ProgressReports:
     """Everything but `note` runs on the worker's loop."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A ward: one command and everything that it starts, in the keeping of the watchdog. Made by `WatchdogLink.spawn`."""
+"""A ward: one command and everything that it starts, in the keeping of the watchdog. Made by `WatchdogClient.spawn`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.sizes import format_size
-from mainspring.wire.execution import Limits
-from mainspring.worker.processes.supervisor_channel import KeeperLine
+from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # A kill takes milliseconds.
 _INSIST_AFTER = 2.0
-_NO_LIMITS = Limits()
+_NO_LIMITS = ResourceLimits()
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    limits: Limits | None = None
+    limits: ResourceLimits | None = None
     wrapper: str = ""
 
 
@@ -39,16 +39,16 @@ class Usage(msgspec.Struct, frozen=True):
     peak_bytes: int
 
 
-class Ward:
+class Command:
     """`exited` is set when the command itself has ended; what it left behind is then killed, unless it was told to
     terminate before. `gone` is set when the last process of the tree is no more, and not a moment before: it is what an
     attempt waits for. `exit_code` is that of the command, -N when signal N ended it. `breach` tells of a limit that was
-    exceeded; the tree is being killed for it. `unheard` means that the keeper was gone before it had read all that it
-    was told.
+    exceeded; the tree is being killed for it. `unheard` means that the supervisor was gone before it had read all that
+    it was told.
     """
 
-    def __init__(self, line: KeeperLine, order: SpawnOrder, descriptors: list[int]) -> None:
-        """Hands the order to the keeper at the other end of `line`, which must be free."""
+    def __init__(self, line: SupervisorChannel, order: SpawnOrder, descriptors: list[int]) -> None:
+        """Hands the order to the supervisor at the other end of `line`, which must be free."""
         self.pid = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
@@ -58,9 +58,9 @@ class Ward:
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
         self._limits = order.limits or _NO_LIMITS
-        self._line: KeeperLine | None = line
+        self._line: SupervisorChannel | None = line
         self._on_news: Callable[[], None] | None = None
-        self._keeper = 0
+        self._supervisor = 0
         self._insisting: asyncio.TimerHandle | None = None
         self._unheard_limits = 0
         self._limited = asyncio.Event()
@@ -80,7 +80,7 @@ class Ward:
             if self._insisting is None:
                 self._insisting = asyncio.get_running_loop().call_later(_INSIST_AFTER, self._insist)
 
-    def limit(self, limits: Limits | None) -> None:
+    def limit(self, limits: ResourceLimits | None) -> None:
         """Hold the whole tree to these from now on (CPU seconds count from now), or to none. Limits on single processes
         are set once, by the order."""
         self._limits = limits or _NO_LIMITS
@@ -90,7 +90,7 @@ class Ward:
             self._line.say("limits", _as_dict(self._limits))
 
     async def limited(self) -> None:
-        """Returns when the keeper goes by what it was told last; a breach that it saw before is known by then."""
+        """Returns when the supervisor goes by what it was told last; a breach that it saw before is known by then."""
         if self._unheard_limits and self._line is not None:
             await self._limited.wait()
 
@@ -108,12 +108,12 @@ class Ward:
         if self._line is not None:
             self._line.close()
 
-    # -- what the keeper says
+    # -- what the supervisor says
 
     def hear(self, word: str, value: str) -> None:
         match word:
             case "started":
-                self.pid, self._keeper = map(int, value.split())
+                self.pid, self._supervisor = map(int, value.split())
                 self.started.set()
             case "exited":
                 self.exit_code = int(value)
@@ -136,27 +136,27 @@ class Ward:
         if self._insisting is not None:
             self._insisting.cancel()
         if self.exit_code is None:
-            self.exit_code = -signal.SIGKILL  # with its keeper
+            self.exit_code = -signal.SIGKILL  # with its supervisor
         for event in (self.started, self.exited, self.gone, self._limited):
             event.set()
         self._tell()
 
     def _insist(self) -> None:
-        """The keeper does not do it: a command may have stopped it. Without it the tree falls to the watchdog."""
-        if self._line is not None and self._keeper:
+        """The supervisor does not do it: a command may have stopped it. Without it the tree falls to the watchdog."""
+        if self._line is not None and self._supervisor:
             with suppress(ProcessLookupError):
-                os.kill(self._keeper, signal.SIGKILL)
+                os.kill(self._supervisor, signal.SIGKILL)
 
     def _tell(self) -> None:
         if self._on_news is not None:
             self._on_news()
 
 
-def _as_dict(limits: Limits) -> dict[str, float | None]:
+def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:
     return {"memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files}
 
 
-def _breach(kind: str, limits: Limits) -> str:
+def _breach(kind: str, limits: ResourceLimits) -> str:
     match kind:
         case "memory" if limits.memory is not None:
             return f"memory limit of {format_size(limits.memory)} exceeded"

@@ -1,4 +1,4 @@
-"""The worker's end of a keeper's socket: hands it one command after the other, and hears what becomes of each."""
+"""The worker's end of a supervisor's socket: hands it one command after the other, and hears what becomes of each."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Listener(Protocol):
         """News of the command: started, exited, breach, gone."""
 
     def lose(self, *, unheard: bool = False) -> None:
-        """The keeper is no more, and neither is anything it kept; `unheard` when it did not read what it was told."""
+        """The supervisor is gone, and so is its command; `unheard` when it did not read what it was told."""
 
 
-class KeeperLine:
+class SupervisorChannel:
     """`when_free` is called with the line when it can take another command, `when_lost` when it never will."""
 
     def __init__(
         self,
         control: socket.socket,
         *,
-        when_free: Callable[[KeeperLine], None],
-        when_lost: Callable[[KeeperLine], None],
+        when_free: Callable[[SupervisorChannel], None],
+        when_lost: Callable[[SupervisorChannel], None],
     ) -> None:
         self._control = control
         self._when_free = when_free
@@ -41,8 +41,8 @@ class KeeperLine:
         self._loop.add_reader(control, self._read)
 
     def start(self, order: dict[str, Any], descriptors: list[int], listener: Listener) -> None:
-        """Have a free keeper run a command; OSError when it is gone. They are the keeper's when this returns, and
-        still ours to close."""
+        """Have a free supervisor run a command; OSError when it is gone. It has copies of the descriptors when this
+        returns; the caller closes its own."""
         self._listener = listener
         frame = _frame("start", order)
         sent = socket.send_fds(self._control, [frame], descriptors)
@@ -91,7 +91,7 @@ class KeeperLine:
             sent = self._control.send(self._outbox) if self._outbox else 0
         except BlockingIOError:
             sent = 0
-        except OSError:  # the keeper is gone; we are about to read that
+        except OSError:  # the supervisor is gone; we are about to read that
             sent = len(self._outbox)
         self._outbox = self._outbox[sent:]
         if bool(self._outbox) != self._blocked:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from mainspring.kernel.logs import get_logger
-from mainspring.worker.processes.command import SpawnOrder, Ward
-from mainspring.worker.processes.supervisor_channel import KeeperLine
+from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # The package is imported by itself, without Mainspring around it: see there why.
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from watchdog.program import main; main()"
@@ -23,13 +23,13 @@ HEAD_START = 0.5
 # A deadline that moves by less is not passed on: at full speed it moves a hundred times a second.
 _LEAST_MOVE = 0.2
 _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# All that it needs of our environment. Commands can read it: its keepers are their parents, and of the same user.
+# All that it needs of our environment. Commands can read it: its supervisors are their parents, and of the same user.
 _NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # More would wait in the watchdog's socket, which holds 200 or so, and their descriptors count against the user's limit.
 _MOST_STARTING = 32
-# Keepers that have nothing to do, and spare the next command a fork and two turns of the watchdog.
+# Supervisors that have nothing to do, and spare the next command a fork and two turns of the watchdog.
 _MOST_FREE = 32
-# A keeper that was about to leave, or died with the watchdog, may be handed a command that it never reads.
+# A supervisor that was about to leave, or died with the watchdog, may be handed a command that it never reads.
 _MOST_TRIES = 3
 # It takes milliseconds. One that has not come about for so long is a sign that the watchdog is stopped, and guards
 # nothing any more: it is replaced, although that costs what runs.
@@ -38,7 +38,7 @@ _LONGEST_START = 30.0
 log = get_logger("watchdog")
 
 
-class WatchdogLink:
+class WatchdogClient:
     """What is said here has reached the watchdog's socket when the call returns, and outlives the worker there."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class WatchdogLink:
         self._link: socket.socket | None = None
         self._stopped = False
         self._starting = asyncio.Semaphore(_MOST_STARTING)
-        self._lines: set[KeeperLine] = set()
-        self._free: list[KeeperLine] = []
+        self._lines: set[SupervisorChannel] = set()
+        self._free: list[SupervisorChannel] = []
 
     @property
     def pid(self) -> int | None:
@@ -75,7 +75,7 @@ class WatchdogLink:
         ours.setblocking(False)
         self._link = ours
 
-    async def spawn(self, order: SpawnOrder, *, output: int, channel: int | None = None) -> Ward:
+    async def spawn(self, order: SpawnOrder, *, output: int, channel: int | None = None) -> Command:
         """Start a command as a tree of its own that dies with us; returns when it has a pid.
 
         `output` becomes its stdout and stderr and `channel` its descriptor 3; stdin is empty and all else is closed.
@@ -85,29 +85,29 @@ class WatchdogLink:
         descriptors = [output] if channel is None else [output, channel]
         async with self._starting:
             for _ in range(_MOST_TRIES):
-                ward = await self._started(order, descriptors)
-                if ward.pid:
-                    return ward
-                if not ward.unheard:
+                command = await self._started(order, descriptors)
+                if command.pid:
+                    return command
+                if not command.unheard:
                     break
         raise OSError("no process could be started")
 
-    async def _started(self, order: SpawnOrder, descriptors: list[int]) -> Ward:
+    async def _started(self, order: SpawnOrder, descriptors: list[int]) -> Command:
         """With a pid, or gone already."""
         anew = not self._free
-        ward = self._hand_over(order, descriptors)
+        command = self._hand_over(order, descriptors)
         try:
             async with asyncio.timeout(_LONGEST_START):
-                await ward.started.wait()
+                await command.started.wait()
         except TimeoutError:
-            ward.close()
+            command.close()
             if anew:
                 self._restart("does not answer")
             raise OSError("no process could be started in time") from None
         except BaseException:
-            ward.close()
+            command.close()
             raise
-        return ward
+        return command
 
     def set_deadline(self, deadline: float | None) -> None:
         """When the worker's lease ends (monotonic), or None while it holds nothing."""
@@ -127,40 +127,40 @@ class WatchdogLink:
         for line in list(self._lines):
             line.close()
 
-    def _hand_over(self, order: SpawnOrder, descriptors: list[int]) -> Ward:
+    def _hand_over(self, order: SpawnOrder, descriptors: list[int]) -> Command:
         while self._free:
             line = self._free.pop()
             try:
-                return Ward(line, order, descriptors)
+                return Command(line, order, descriptors)
             except OSError:  # it was killed, and we have not heard of it yet
                 line.close()
         line = self._new_line()
         try:
-            return Ward(line, order, descriptors)
+            return Command(line, order, descriptors)
         except BaseException:
             line.close()
             raise
 
-    def _new_line(self) -> KeeperLine:
+    def _new_line(self) -> SupervisorChannel:
         ours, theirs = socket.socketpair()
         try:
-            self._say(b"keeper\n", theirs)
+            self._say(b"supervisor\n", theirs)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        line = KeeperLine(ours, when_free=self._freed, when_lost=self._lost)
+        line = SupervisorChannel(ours, when_free=self._freed, when_lost=self._lost)
         self._lines.add(line)
         return line
 
-    def _freed(self, line: KeeperLine) -> None:
+    def _freed(self, line: SupervisorChannel) -> None:
         if len(self._free) < _MOST_FREE and not self._stopped:
             self._free.append(line)
         else:
             line.close()
 
-    def _lost(self, line: KeeperLine) -> None:
+    def _lost(self, line: SupervisorChannel) -> None:
         self._lines.discard(line)
         if line in self._free:
             self._free.remove(line)
@@ -175,7 +175,9 @@ class WatchdogLink:
             return
         try:
             self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:  # a process that cannot be killed keeps it; its keeper lives on to see to it
+        except (
+            subprocess.TimeoutExpired
+        ):  # a process that cannot be killed keeps it; its supervisor lives on to see to it
             self._process.kill()
             self._process.wait()
         self._process = None
@@ -207,7 +209,7 @@ class WatchdogLink:
             socket.send_fds(self._link, [line], [control.fileno()])
 
     def _restart(self, why: str) -> None:
-        """What it kept dies with it: the keepers see to that. The new one is told the deadline first of all."""
+        """What it kept dies with it: the supervisors see to that. The new one is told the deadline first of all."""
         log.warning(f"the watchdog {why}; starting another")
         if self._process is not None:
             self._process.kill()

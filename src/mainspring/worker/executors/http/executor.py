@@ -13,7 +13,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import http_in
 from mainspring.domain.job import HTTP_TASK
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Cause, HttpCall, Limits
+from mainspring.wire.execution import Cause, HttpCall, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
 from mainspring.worker.executors.http.address_guard import AddressGuard, AddressRefused
 from mainspring.worker.executors.http.answer import Answer, accepts, ending_of
@@ -160,7 +160,7 @@ def _call_of(order: RunOrder) -> HttpCall:
 
 
 def _body_limit(order: RunOrder) -> int:
-    limits = (order.setup.limits if order.setup is not None else None) or Limits()
+    limits = (order.setup.limits if order.setup is not None else None) or ResourceLimits()
     for name in _ALIEN_LIMITS:
         if getattr(limits, name) is not None:
             raise InvalidInput(f"limits.{name} has no effect on an http task", field=f"limits.{name}")

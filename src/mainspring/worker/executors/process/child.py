@@ -21,7 +21,7 @@ from mainspring.worker.executors.process.warm.frames import (
     Ended,
     Halt,
     Hello,
-    Nonsense,
+    InvalidFrame,
     Progress,
     Ready,
     Unready,
@@ -29,8 +29,8 @@ from mainspring.worker.executors.process.warm.frames import (
     words,
 )
 from mainspring.worker.executors.process.warm.run_environment import resident_bytes
-from mainspring.worker.processes.command import SpawnOrder, Ward
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _CHUNK = 64 * 1024
 _TAIL = 2 * 1024
@@ -49,7 +49,7 @@ class Unfit(Exception):
 class Origin(msgspec.Struct, frozen=True):
     """All that is needed to start a child of a worker."""
 
-    watchdog: WatchdogLink
+    watchdog: WatchdogClient
     app: str
     environ: Mapping[str, str]
     hello: Hello
@@ -75,12 +75,12 @@ async def _spawned(origin: Origin) -> WarmChild:
         output, output_in = os.pipe()
         undo.callback(os.close, output)
         try:
-            ward = await origin.watchdog.spawn(_order(origin), output=output_in, channel=theirs.fileno())
+            command = await origin.watchdog.spawn(_order(origin), output=output_in, channel=theirs.fileno())
         finally:
             os.close(output_in)
         undo.pop_all()
     ours.setblocking(False)
-    child = WarmChild(ward, ours.fileno(), output, origin)
+    child = WarmChild(command, ours.fileno(), output, origin)
     await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
     return child
 
@@ -97,8 +97,8 @@ class WarmChild(asyncio.Protocol):
     gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run.
     `nonsense` is what it said instead of a word of ours: a task wrote to the channel."""
 
-    def __init__(self, ward: Ward, channel: int, output: int, origin: Origin) -> None:
-        self.ward = ward
+    def __init__(self, command: Command, channel: int, output: int, origin: Origin) -> None:
+        self.command = command
         self.runs = 0
         self.memory = 0
         self.lost = False
@@ -122,7 +122,7 @@ class WarmChild(asyncio.Protocol):
     @property
     def folder(self) -> Path:
         """Where its runs work, one after the other."""
-        return self._origin.folders.root / f"child-{self.ward.pid}"
+        return self._origin.folders.root / f"child-{self.command.pid}"
 
     @property
     def tail(self) -> str:
@@ -132,7 +132,7 @@ class WarmChild(asyncio.Protocol):
     def growth(self) -> int:
         """How much more memory it has in use than when it had loaded the application."""
         try:
-            return resident_bytes(self.ward.pid) - self.memory
+            return resident_bytes(self.command.pid) - self.memory
         except OSError:  # it is gone
             return 0
 
@@ -144,7 +144,7 @@ class WarmChild(asyncio.Protocol):
         except TimeoutError:
             answer = Unready(f"the application was not loaded within {_LOADING:.0f} s")
         except asyncio.CancelledError:
-            self.ward.kill()
+            self.command.kill()
             raise
         if isinstance(answer, Ready):
             self.memory = answer.memory
@@ -179,14 +179,14 @@ class WarmChild(asyncio.Protocol):
 
     async def bury(self) -> None:
         """Kill it and all that its run has started, and wait until the last of them is gone; its folder goes, too."""
-        await self.ward.bury()
+        await self.command.bury()
         self._close()
         if self.runs:
             await self._origin.folders.remove(self.folder)
 
     def close(self) -> None:
         """For the end of the worker: the watchdog sees to the processes."""
-        self.ward.kill()
+        self.command.kill()
         self._close()
 
     # -- asyncio.Protocol: the channel
@@ -199,9 +199,9 @@ class WarmChild(asyncio.Protocol):
             return
         try:
             heard = self._words.feed(data)
-        except Nonsense as error:
+        except InvalidFrame as error:
             self.nonsense = str(error)
-            self.ward.kill()
+            self.command.kill()
             return
         for word in heard:
             match word:
@@ -259,7 +259,7 @@ class WarmChild(asyncio.Protocol):
             return False
         self._tail = (self._tail + data)[-_TAIL:]
         if self._attempt is None:
-            log.debug("output outside of a run", pid=self.ward.pid, output=data[-_TAIL:].decode("utf-8", "replace"))
+            log.debug("output outside of a run", pid=self.command.pid, output=data[-_TAIL:].decode("utf-8", "replace"))
         elif self._origin.open_log is not None:
             sink = self._origin.open_log(self._attempt)
             sink.write(data)
@@ -298,7 +298,7 @@ class WarmChild(asyncio.Protocol):
 
 def in_words(child: WarmChild) -> str:
     """How the process of a lost child ended."""
-    code = child.ward.exit_code
+    code = child.command.exit_code
     words = f"exit code {code}"
     if code is not None and code < 0:
         words = f"signal {-code}"

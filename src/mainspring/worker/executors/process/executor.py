@@ -15,15 +15,15 @@ from mainspring.domain.sizes import format_size
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.task import Task
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Cause, Limits
+from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import (
     RETURNED,
     Attempt,
     Ending,
     Execute,
-    Heeds,
     NoteProgress,
     OpenLog,
+    StopSupport,
     ending_after_stop,
     failed,
     grace_of,
@@ -33,7 +33,7 @@ from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, 
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Hello
 from mainspring.worker.executors.shell.executor import base_environment
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 PASS_ENV = "MAINSPRING_PASS_ENV"
 # A run that finds one child after the other dead goes back to the server: nothing good happens on this machine.
@@ -54,7 +54,7 @@ class ProcessExecutor:
         slots: int,
         *,
         app: str | None,
-        watchdog: WatchdogLink,
+        watchdog: WatchdogClient,
         kill_grace: float,
         server: str = "",
         token: str = "",
@@ -99,7 +99,7 @@ class ProcessExecutor:
         self._pool.close()
 
     async def execute(self, attempt: Attempt) -> Ending:
-        attempt.heeds = Heeds.REQUEST
+        attempt.heeds = StopSupport.REQUEST
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot be boxed in", retry=False)
@@ -130,19 +130,19 @@ class ProcessExecutor:
         """None when the child was dead before it had read the run, which then has not begun."""
         order = attempt.order
         begin = _begin(order, child)
-        attempt.kill = child.ward.kill
+        attempt.kill = child.command.kill
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace))
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
-            child.ward.limit(_for_the_tree(begin.limits, child))
+            child.command.limit(_for_the_tree(begin.limits, child))
         ended, fit = None, False
         try:
             ended = await child.begin(begin, attempt)
             fit = ended is not None and ended.unfit is None
             if fit and begin.limits is not None:
-                child.ward.limit(None)
-                await child.ward.limited()
-                fit = child.ward.breach is None  # else it is being killed, and not for the next run to see
+                child.command.limit(None)
+                await child.command.limited()
+                fit = child.command.breach is None  # else it is being killed, and not for the next run to see
             if not fit:
                 await self._bury(child, begin, ended)
         finally:
@@ -151,13 +151,13 @@ class ProcessExecutor:
             child.end_run()
             self._pool.give_back(child, fit=fit)
         if ended is None and child.unheard and attempt.stopping is None:
-            log.warning("a child interpreter was dead when it was given a run", pid=child.ward.pid, run=begin.run_id)
+            log.warning("a child interpreter was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
             return None
         return _ending(attempt, begin, child, ended)
 
     async def _bury(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
         if ended is not None:
-            reason = ended.unfit or child.ward.breach
+            reason = ended.unfit or child.command.breach
             log.info("a child interpreter is replaced", run=begin.run_id, task=begin.task, reason=reason)
         await child.bury()
 
@@ -182,7 +182,7 @@ class _Stopping:
         """Once; not to be called after `over`."""
         if self._timer is None:
             self._child.halt(self._run_id)
-            self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.ward.kill)
+            self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.command.kill)
 
     def over(self) -> None:
         if self._timer is not None:
@@ -209,8 +209,8 @@ def _give_up(waiting: asyncio.Future[WarmChild]) -> None:
     waiting.cancel()
 
 
-def _for_the_tree(limits: Limits, child: WarmChild) -> Limits:
-    """What the keeper enforces for all processes of the run together. The memory of the warm interpreter is not the
+def _for_the_tree(limits: ResourceLimits, child: WarmChild) -> ResourceLimits:
+    """What the supervisor enforces for all processes of the run together. The memory of the warm interpreter is not the
     run's; files are for each process, which sees to them itself."""
     memory = None if limits.memory is None else limits.memory + child.memory
     return msgspec.structs.replace(limits, memory=memory, files=None)
@@ -222,11 +222,11 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
     if ended is not None:
         result = None if ended.result is None else msgspec.Raw(ended.result)
         return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
-    cause = Cause(exit_code=child.ward.exit_code)
+    cause = Cause(exit_code=child.command.exit_code)
     if child.nonsense is not None:
         return failed(f"the task wrote to descriptor 3, which is its worker's: {child.nonsense}", cause=cause)
-    if child.ward.breach is not None:
-        memory = begin.limits.memory if begin.limits is not None and "memory" in child.ward.breach else None
-        breach = child.ward.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"
+    if child.command.breach is not None:
+        memory = begin.limits.memory if begin.limits is not None and "memory" in child.command.breach else None
+        breach = child.command.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"
         return failed(breach, cause=cause)
     return failed(f"the task's process ended with {in_words(child)}", cause=cause)

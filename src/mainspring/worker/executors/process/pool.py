@@ -91,7 +91,7 @@ class ProcessPool:
 
     def kill_busy(self) -> None:
         for child in self._busy:
-            child.ward.kill()
+            child.command.kill()
 
     def close(self) -> None:
         """All go with the worker."""
@@ -162,7 +162,7 @@ class ProcessPool:
         before = len(self._idle)
         self._idle = [entry for entry in self._idle if entry[0] is not child]
         if len(self._idle) < before:
-            log.warning("an idle child interpreter ended", pid=child.ward.pid)
+            log.warning("an idle child interpreter ended", pid=child.command.pid)
             self._retire(child)
             self.warm_up()
 

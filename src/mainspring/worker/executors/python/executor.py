@@ -16,9 +16,9 @@ from mainspring.worker.execution.attempt import (
     Attempt,
     Ending,
     Execute,
-    Heeds,
     NoteProgress,
     OpenLog,
+    StopSupport,
     ending_after_stop,
     failed,
 )
@@ -105,10 +105,10 @@ class PythonExecutor:
                 return ending_of_error(error)
             interruption = attempt.interruption = Interruption()
             attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt
-            attempt.heeds = Heeds.NOTHING
+            attempt.heeds = StopSupport.NOTHING
             ending = await self._threads.run(partial(_called, call, context, interruption))
             attempt.on_stop = attempt.kill = None
-            attempt.heeds = Heeds.REQUEST  # it is over, however long its log takes
+            attempt.heeds = StopSupport.REQUEST  # it is over, however long its log takes
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None:

@@ -25,8 +25,8 @@ from mainspring.worker.execution.attempt import (
     Attempt,
     Ending,
     Execute,
-    Heeds,
     OpenLog,
+    StopSupport,
     ending_after_stop,
     failed,
     grace_of,
@@ -34,8 +34,8 @@ from mainspring.worker.execution.attempt import (
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
 from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
-from mainspring.worker.processes.command import SpawnOrder, Ward
-from mainspring.worker.processes.watchdog_client import WatchdogLink
+from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -49,7 +49,7 @@ class ShellExecutor:
 
     def __init__(
         self,
-        watchdog: WatchdogLink,
+        watchdog: WatchdogClient,
         *,
         kill_grace: float,
         environ: Mapping[str, str] | None = None,
@@ -65,18 +65,18 @@ class ShellExecutor:
         self._environ = base_environment(self._workers_environ)
         self._open_log = open_log
         self._folders = folders or WorkFolders()
-        self._wards: set[Ward] = set()
+        self._commands: set[Command] = set()
 
     def offers(self) -> dict[str, Execute]:
         return {SHELL_TASK: self.execute}
 
     def kill_all(self) -> None:
-        for ward in self._wards:
-            ward.kill()
+        for command in self._commands:
+            command.kill()
 
     async def execute(self, attempt: Attempt) -> Ending:
         news = asyncio.Event()
-        attempt.on_stop, attempt.heeds = news.set, Heeds.REQUEST
+        attempt.on_stop, attempt.heeds = news.set, StopSupport.REQUEST
         order = attempt.order
         if not order.command:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
@@ -100,9 +100,9 @@ class ShellExecutor:
         except OSError as error:
             return failed(f"the command could not be started: {error}")
         try:
-            ward = await self._watchdog.spawn(spawn_order, output=output.writer)
+            command = await self._watchdog.spawn(spawn_order, output=output.writer)
             output.close_writer()
-            await self._until_gone(ward, attempt, news)
+            await self._until_gone(command, attempt, news)
             stopped = attempt.stopping is not None  # from here on it is over, however long its log takes
             await output.finish()
         except (OSError, ValueError) as error:
@@ -110,7 +110,7 @@ class ShellExecutor:
         finally:
             output.close()
         log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
-        return _ending(attempt, ward, output, stopped=stopped)
+        return _ending(attempt, command, output, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
@@ -128,28 +128,28 @@ class ShellExecutor:
         outside = {name: value for name, value in environ.items() if name not in inside}
         return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
 
-    async def _until_gone(self, ward: Ward, attempt: Attempt, news: asyncio.Event) -> None:
+    async def _until_gone(self, command: Command, attempt: Attempt, news: asyncio.Event) -> None:
         """Returns when no process of the tree is left. One that is told to stop has its grace, and then none."""
-        self._wards.add(ward)
-        attempt.kill = ward.kill
-        ward.on_news(news.set)
+        self._commands.add(command)
+        attempt.kill = command.kill
+        command.on_news(news.set)
         try:
             if attempt.stopping is not None or attempt.fenced:
-                ward.kill()  # told while it started: it has hardly begun
-            while not ward.exited.is_set() and attempt.stopping is None:
+                command.kill()  # told while it started: it has hardly begun
+            while not command.exited.is_set() and attempt.stopping is None:
                 news.clear()
                 await news.wait()
-            if not ward.exited.is_set():
-                ward.terminate()
+            if not command.exited.is_set():
+                command.terminate()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(grace_of(attempt.order, self._kill_grace)):
-                        await ward.gone.wait()
-                ward.kill()
-            await ward.gone.wait()
+                        await command.gone.wait()
+                command.kill()
+            await command.gone.wait()
         finally:
-            ward.close()
+            command.close()
             attempt.kill = None
-            self._wards.discard(ward)
+            self._commands.discard(command)
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -171,17 +171,17 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, ward: Ward, output: Output, *, stopped: bool) -> Ending:
+def _ending(attempt: Attempt, command: Command, output: Output, *, stopped: bool) -> Ending:
     text = output.text
     if stopped:
         return ending_after_stop(attempt, text)
-    if ward.exit_code == 0 and ward.breach is None:
+    if command.exit_code == 0 and command.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
         if output.size > OUTPUT_KEPT:
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""
-    return failed(f"{ward.breach or _in_words(ward.exit_code)}{tail}", cause=Cause(exit_code=ward.exit_code))
+    return failed(f"{command.breach or _in_words(command.exit_code)}{tail}", cause=Cause(exit_code=command.exit_code))
 
 
 def _in_words(exit_code: int | None) -> str:

@@ -4,8 +4,8 @@ It is started without site and imports nothing but the standard library, so that
 small; nothing here may import from the rest of Mainspring. It is the child subreaper of all that it starts: whatever
 double forks, or leaves its session, stays below it.
 
-program   the watchdog itself: forks keepers, hears of deadlines, and kills all when the worker is gone
-keeper    runs one command at a time, as told by the worker on a socket of its own
+program   the watchdog itself: forks supervisors, hears of deadlines, and kills all when the worker is gone
+supervisor    runs one command at a time, as told by the worker on a socket of its own
 charge    a command in its hands: started, limited, signalled, and gone when the last of its processes is
 child     what a command's process does before it becomes the command
 tree      the processes below one: find, signal, kill

@@ -23,9 +23,9 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
     program = order["argv"][0]
     try:
         os.setsid()
-        # Should the keeper be killed the watchdog takes over; this is for the case that it is killed, too.
+        # Should the supervisor be killed the watchdog takes over; this is for the case that it is killed, too.
         signal_at_parents_death(signal.SIGKILL)
-        # All that a keeper holds is closed by exec, but for what is put in these places.
+        # All that a supervisor holds is closed by exec, but for what is put in these places.
         os.dup2(output, 1)
         os.dup2(output, 2)
         if channel is not None:

@@ -1,6 +1,6 @@
 """The watchdog's main loop. Its argument is the worker's pid; on its stdin, a socket, it hears a line each:
 
-    keeper        with a descriptor, the keeper's end of its control socket: fork one
+    supervisor        with a descriptor, the supervisor's end of its control socket: fork one
     deadline T    without a later word by T (CLOCK_MONOTONIC, which is the same for all processes) all must end
     deadline -    nothing is held, nothing must end
 
@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from . import cgroup, tree
-from .supervisor import Keeper, ring_on_signals
+from .supervisor import CommandSupervisor, ring_on_signals
 
 _INPUT = 0
 _CHUNK = 1 << 16
@@ -38,9 +38,9 @@ class Watchdog:
         self._partial = b""
         self._deadline: float | None = None
         self._worker_lives = True
-        # Each keeper's end of its control socket is held here, too: the worker sees the end of it when the keeper's
-        # whole tree is gone, also when the keeper was killed and its orphans came to us.
-        self._keepers: dict[int, int] = {}
+        # The watchdog also holds each supervisor's end of its control socket: so the worker sees it close only when the
+        # whole tree is gone, also when the supervisor was killed and its orphans came to us.
+        self._supervisors: dict[int, int] = {}
         self._bereaved: list[int] = []
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN)
@@ -91,32 +91,32 @@ class Watchdog:
 
     def _heed(self, line: bytes, descriptors: list[int]) -> None:
         word, _, value = line.partition(b" ")
-        if word == b"keeper" and descriptors:
+        if word == b"supervisor" and descriptors:
             # The kernel gives the descriptors of one message at a time, so there is one such line in what was read.
-            self._fork_keeper(*descriptors)
+            self._fork_supervisor(*descriptors)
         elif word == b"deadline":
             self._deadline = None if value == b"-" else float(value)
 
-    def _fork_keeper(self, control: int) -> None:
+    def _fork_supervisor(self, control: int) -> None:
         us = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
-            _complain(f"no keeper could be forked: {error.strerror}")
+            _complain(f"no supervisor could be forked: {error.strerror}")
             os.close(control)
             return
         if pid == 0:
             _keep(control, us, self._worker)
-        self._keepers[pid] = control
+        self._supervisors[pid] = control
 
     def _reap(self) -> None:
-        """Close the books on keepers. The orphans of one that was killed are ours, and are killed."""
+        """Close the books on supervisors. The orphans of one that was killed are ours, and are killed."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                control = self._keepers.pop(pid, None)
+                control = self._supervisors.pop(pid, None)
                 if control is not None and status == 0:
                     os.close(control)
                 elif control is not None:
@@ -127,7 +127,7 @@ class Watchdog:
             self._bereaved.clear()
 
     def _kill_orphans(self) -> bool:
-        orphans = [pid for pid in tree.children_of(os.getpid()) if pid not in self._keepers]
+        orphans = [pid for pid in tree.children_of(os.getpid()) if pid not in self._supervisors]
         for pid in orphans:
             tree.signal_all([pid], signal.SIGSTOP)
             tree.kill_below(pid)
@@ -146,8 +146,8 @@ class Watchdog:
             os.kill(self._worker, signal.SIGKILL)
 
     def _end_everything(self, patience: float | None) -> None:
-        """Kill all below us, keepers too, until nothing is left, or for `patience` seconds. Where there is no /proc
-        the keepers see the worker's end themselves."""
+        """Kill all below us, supervisors too, until nothing is left, or for `patience` seconds. Where there is no /proc
+        the supervisors see the worker's end themselves."""
         deadline = None if patience is None else time.monotonic() + patience
         while True:
             tree.kill_below(os.getpid())
@@ -167,10 +167,10 @@ def _keep(control: int, watchdog: int, worker: int) -> NoReturn:
     """In the forked process, which must never come back to the watchdog's loop."""
     status = 1
     try:
-        Keeper(control, watchdog, worker).keep()
+        CommandSupervisor(control, watchdog, worker).keep()
         status = 0
     except Exception as error:  # noqa: BLE001 - it ends here; the watchdog sees the status and kills what is left
-        _complain(f"a keeper failed: {error!r}")
+        _complain(f"a supervisor failed: {error!r}")
     finally:
         os._exit(status)
 
@@ -184,5 +184,5 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
-    gc.freeze()  # so that forked keepers do not copy what they only look at
+    gc.freeze()  # so that forked supervisors do not copy what they only look at
     Watchdog(int(sys.argv[-1])).watch()

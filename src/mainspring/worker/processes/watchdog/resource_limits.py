@@ -1,4 +1,4 @@
-"""What a tree may use. Single processes are held by rlimits; at the whole tree the keeper looks four times a second."""
+"""What a process tree may use. rlimits hold single processes; the supervisor checks the tree four times a second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def set_rlimits(limits: dict[str, Any]) -> None:
     if limits.get("files"):
         _lower(resource.RLIMIT_NOFILE, limits["files"])
     if limits.get("cpu"):
-        # A second later than the keeper, which says better what happened.
+        # A second later than the supervisor, which says better what happened.
         _lower(resource.RLIMIT_CPU, math.ceil(limits["cpu"]) + 1)
 
 

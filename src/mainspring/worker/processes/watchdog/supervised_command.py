@@ -1,6 +1,6 @@
-"""A charge: one command in a keeper's hands, with everything that it starts, until the last of its processes is gone.
+"""One command under a supervisor, with everything that it starts, until the last of its processes is gone.
 
-Because the keeper is their subreaper, having no children left is exactly that moment, whatever forked twice or called
+The supervisor is their subreaper, so that moment is when it has no children left, whatever forked twice or called
 setsid. What a command leaves behind when it exits dies with it, unless it was told to terminate: then all of its
 processes may take their time until the worker says kill.
 """
@@ -22,7 +22,7 @@ _NEVER = float("inf")
 _OF_THE_WRAPPER = 2
 
 
-class Charge:
+class SupervisedCommand:
     def __init__(self, order: dict[str, Any], output: int, channel: int | None, worker: int) -> None:
         """Starts the command."""
         self._us = os.getpid()

@@ -1,4 +1,4 @@
-"""A keeper: forked by the watchdog, in a session of its own; runs one command after the other, each to its very end.
+"""A command supervisor: forked by the watchdog, in its own session; runs one command after the other, each to its end.
 
 On its control socket it hears frames, four bytes of length and a marshalled (word, value):
 
@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 from . import tree
-from .supervised_command import Charge
+from .supervised_command import SupervisedCommand
 
 _CHUNK = 1 << 18
 _LENGTH = 4
@@ -30,7 +30,7 @@ _MOST_DESCRIPTORS = 2
 _NEVER = float("inf")
 
 
-class Keeper:
+class CommandSupervisor:
     def __init__(self, control: int, watchdog: int, worker: int) -> None:
         self._watchdog = watchdog
         self._worker = worker
@@ -45,7 +45,7 @@ class Keeper:
         tree.signal_at_parents_death(signal.SIGUSR1)
         self._received = bytearray()
         self._descriptors: list[int] = []
-        self._charge: Charge | None = None
+        self._command: SupervisedCommand | None = None
         self._leaving = False
 
     def keep(self) -> None:
@@ -53,7 +53,7 @@ class Keeper:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._alarm, select.POLLIN)
-        while not self._leaving or self._charge is not None:
+        while not self._leaving or self._command is not None:
             ready = dict(poll.poll(self._patience()))
             if self._alarm in ready:
                 os.read(self._alarm, _CHUNK)
@@ -61,12 +61,12 @@ class Keeper:
             if not self._leaving and (orphaned or (self._control.fileno() in ready and not self._listen())):
                 self._leaving = True
                 poll.unregister(self._control)
-                if self._charge is not None:
-                    self._charge.kill()
+                if self._command is not None:
+                    self._command.kill()
             self._attend()
 
     def _patience(self) -> float | None:
-        look_at = _NEVER if self._charge is None else self._charge.next_look
+        look_at = _NEVER if self._command is None else self._command.next_look
         return None if look_at == _NEVER else max(0.0, look_at - time.monotonic()) * 1000.0 + 1.0
 
     def _listen(self) -> bool:
@@ -93,31 +93,33 @@ class Keeper:
     def _heed(self, word: str, value: Any) -> None:
         if word == "start":
             self._start(value)
-        elif self._charge is None:
+        elif self._command is None:
             return  # said before the news of its end had been read
         elif word == "limits":
-            self._charge.limit(value)
+            self._command.limit(value)
             self._say("limited")
         elif word == "term":
-            self._charge.terminate()
+            self._command.terminate()
         elif word == "kill":
-            self._charge.kill()
+            self._command.kill()
 
     def _start(self, order: dict[str, Any]) -> None:
         descriptors, self._descriptors = self._descriptors, []
         try:
-            self._charge = Charge(order, descriptors[0], descriptors[1] if descriptors[1:] else None, self._worker)
+            self._command = SupervisedCommand(
+                order, descriptors[0], descriptors[1] if descriptors[1:] else None, self._worker
+            )
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._say(f"started {self._charge.command} {os.getpid()}")
+        self._say(f"started {self._command.command} {os.getpid()}")
 
     def _attend(self) -> None:
-        if self._charge is None:
+        if self._command is None:
             return
-        news, over = self._charge.heed()
+        news, over = self._command.heed()
         if over:
-            self._charge = None
+            self._command = None
         # One that leaves says nothing more: it would be given another command. The end of the socket says enough.
         if news and not self._leaving:
             self._say("\n".join(news))

@@ -1,5 +1,5 @@
 """The processes below one: find them all, signal them, kill them. Linux finds them in /proc; elsewhere none are found,
-and a keeper has the process group of its command only."""
+and a supervisor has the process group of its command only."""
 
 # pathlib would cost the watchdog 10 ms of its start.
 # ruff: noqa: PTH110, PTH112, PTH208

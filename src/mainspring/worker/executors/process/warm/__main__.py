@@ -11,7 +11,7 @@ import traceback
 from io import TextIOWrapper
 
 from mainspring.domain.errors import MainspringError
-from mainspring.kernel.garbage_collection import spare_the_collector
+from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.worker.execution.application import load_app
 from mainspring.worker.executors.process.warm.cleanup import adopt_orphans
 from mainspring.worker.executors.process.warm.frames import Frames, Hello, Order, Ready, Unready, framed, orders
@@ -39,7 +39,7 @@ def main() -> None:
     if hello.server:
         app.adopt(hello.server, hello.token)
     interpreter = Interpreter(app, channel, heard)
-    spare_the_collector()
+    freeze_garbage_collection()
     channel.sendall(framed(Ready(resident_bytes())))
     try:
         interpreter.serve()

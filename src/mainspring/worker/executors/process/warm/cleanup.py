@@ -14,12 +14,12 @@ _MANY_DESCRIPTORS = 64
 
 def adopt_orphans() -> None:
     """Have the kernel give us what our children leave behind, setsid and double fork or not: then "we have no children"
-    means that nothing is left. When we die it all goes to our keeper in the same way."""
+    means that nothing is left. When we die it all goes to our supervisor in the same way."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Leftovers:
+class LeftoverCheck:
     """Made once, when the application is loaded: what is there then belongs to it."""
 
     def __init__(self) -> None:

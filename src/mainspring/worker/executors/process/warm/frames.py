@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from mainspring.wire.exchange import OutcomeStatus
-from mainspring.wire.execution import Cause, Limits
+from mainspring.wire.execution import Cause, ResourceLimits
 
 T = TypeVar("T")
 _LENGTH = 4
@@ -34,7 +34,7 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     payload: bytes
     folder: str
     env: dict[str, str] | None
-    limits: Limits | None
+    limits: ResourceLimits | None
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):
@@ -86,7 +86,7 @@ def framed(message: Order | Word) -> bytes:
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
-class Nonsense(ValueError):
+class InvalidFrame(ValueError):
     """What came is no message of ours."""
 
 
@@ -107,13 +107,13 @@ class Frames(Generic[T]):
             length = int.from_bytes(data[at:body], "big")
             next_at = body + length
             if length > _LONGEST:
-                raise Nonsense(f"a message of {length} bytes")
+                raise InvalidFrame(f"a message of {length} bytes")
             if next_at > end:
                 break
             try:
                 found.append(self._decode(data[body:next_at]))
             except msgspec.MsgspecError as error:
-                raise Nonsense(str(error)) from None
+                raise InvalidFrame(str(error)) from None
             at = next_at
         self._rest = data[at:]
         return found

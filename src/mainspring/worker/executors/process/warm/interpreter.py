@@ -32,9 +32,9 @@ from mainspring.sdk.app.task import Task
 from mainspring.worker.execution.attempt import SUCCEEDED, Ending, failed
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Halted
-from mainspring.worker.executors.process.warm.cleanup import Leftovers
+from mainspring.worker.executors.process.warm.cleanup import LeftoverCheck
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
-from mainspring.worker.executors.process.warm.run_environment import Confines
+from mainspring.worker.executors.process.warm.run_environment import RunEnvironment
 
 _CHUNK = 256 * 1024
 _EXIT_FORKED = 70
@@ -58,8 +58,8 @@ class Interpreter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.copy_context()
         self._listen()
-        self._confines = Confines()
-        self._leftovers = Leftovers()
+        self._run_environment = RunEnvironment()
+        self._leftover_check = LeftoverCheck()
 
     def serve(self) -> None:
         """Until the worker has gone."""
@@ -126,7 +126,7 @@ class Interpreter:
         if task is None:
             return _ended(failed(f"this worker does not offer the task {begin.task}"), None)
         try:
-            self._confines.enter(begin)
+            self._run_environment.enter(begin)
             self._run_id = begin.run_id
             ending = self._ending_of(task, begin)
         except OSError as error:
@@ -212,7 +212,7 @@ class Interpreter:
             ending = ending_of_error(error)
         finally:
             self._halt = None
-        if len(asyncio.all_tasks(loop)) or self._leftovers.threads():
+        if len(asyncio.all_tasks(loop)) or self._leftover_check.threads():
             self._close_loop()
         return ending
 
@@ -234,10 +234,10 @@ class Interpreter:
     def _clean_up(self, ending: Ending) -> str | None:
         """Makes all as it was; says why this interpreter must not be used again, if that is so."""
         try:
-            self._confines.leave()
+            self._run_environment.leave()
             sys.stdout.flush()
             sys.stderr.flush()
-            unfit = self._leftovers.found()
+            unfit = self._leftover_check.found()
         except (OSError, ValueError, AttributeError) as error:  # it closed or replaced what is ours
             return f"the surroundings are not as they were: {error}"
         return "it was out of memory" if unfit is None and "MemoryError" in _errors(ending) else unfit

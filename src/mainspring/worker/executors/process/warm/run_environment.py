@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from mainspring.wire.execution import Limits
+from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.executors.process.warm.frames import Begin
 
 _PAGE = resource.getpagesize()
@@ -28,7 +28,7 @@ def _state(folder: str) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid
 
 
-class Confines:
+class RunEnvironment:
     """Made once, when the application is loaded: what is found then is what every run finds."""
 
     def __init__(self) -> None:
@@ -84,9 +84,9 @@ class Confines:
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
-    def _limit(self, limits: Limits) -> None:
-        """What one process may take; the keeper watches over the run as a whole. Memory counts from what the loaded
-        interpreter has mapped already. Without /proc there is only the keeper."""
+    def _limit(self, limits: ResourceLimits) -> None:
+        """What one process may take; the supervisor watches over the run as a whole. Memory counts from what the loaded
+        interpreter has mapped already. Without /proc there is only the supervisor."""
         if limits.memory is not None and _STATM.exists():
             self._lower(resource.RLIMIT_AS, int(_STATM.read_text().split()[0]) * _PAGE + limits.memory)
         if limits.files is not None:
