@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.runner import Runner
@@ -18,7 +18,10 @@ log = get_logger("worker")
 
 
 class LeaseEnforcer:
-    def __init__(self, runner: Runner, watchdog: WatchdogClient, timing: Timing) -> None:
+    def __init__(
+        self, runner: Runner, watchdog: WatchdogClient, timing: Timing, clock: LoopClock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._runner = runner
         self._watchdog = watchdog
         self._timing = timing
@@ -88,7 +91,7 @@ class LeaseEnforcer:
         if stopped:
             log.warning("database away: stopping exclusive runs", runs=stopped, others=self._runner.holding - stopped)
             self.guard()
-            asyncio.get_running_loop().call_later(self._lease.moment, self._see_them_gone, self._lease)
+            self._clock.call_later(self._lease.moment, self._see_them_gone, self._lease)
 
     def _see_them_gone(self, lease: Lease) -> None:
         if lease is not self._lease or not self._cut_off:

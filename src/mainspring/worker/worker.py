@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
@@ -62,10 +62,13 @@ class Worker:
         signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
         chance: Callable[[], float] = random.random,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
+        self._clock = clock
+        self._now = clock.monotonic
         self._server_client = server_client
-        self._preferred_server = PreferredServer(server_client, timing, chance)
+        self._preferred_server = PreferredServer(server_client, timing, chance, clock)
         self._watchdog = watchdog
         self._timing = timing
         self._limits = dict(limits or {})
@@ -73,7 +76,7 @@ class Worker:
         self._progress = progress or ProgressReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            limits=self._limits,
+            limits=self._limits, clock=clock,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
@@ -81,9 +84,9 @@ class Worker:
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
-        self._lease = LeaseEnforcer(self._runner, watchdog, timing)
+        self._lease = LeaseEnforcer(self._runner, watchdog, timing, clock)
         self._talks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._timer_at = float("inf")
         self._considering = False
         self._draining: asyncio.Task[None] | None = None
@@ -133,7 +136,7 @@ class Worker:
         self._considering = False
         if self._left.is_set():
             return
-        now = time.monotonic()
+        now = self._now()
         if (reason := self._lease.heed(now)) is not None:
             self._fence_off(reason)
         at = self._next_start(now)
@@ -170,7 +173,7 @@ class Worker:
             self._timer.cancel()
         self._timer_at = at
         delay = min(at - now, self._timing.beat)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._time_to_look)
+        self._timer = self._clock.call_later(delay, self._time_to_look)
 
     def _time_to_look(self) -> None:
         self._timer, self._timer_at = None, float("inf")
@@ -210,7 +213,7 @@ class Worker:
                 self._exchange_failed(flight, error)
         except IncarnationLost as error:
             if held_runs is self._held_runs:
-                self._lease.store_answers(flight.sent, time.monotonic())
+                self._lease.store_answers(flight.sent, self._now())
                 self._fence_off(str(error))
         except Exception as error:
             if held_runs is self._held_runs:
@@ -222,7 +225,7 @@ class Worker:
         self._consider()
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
-        now = time.monotonic()
+        now = self._now()
         if isinstance(error, Refused) and error.contents:
             if self._find_rejected(flight, error, now):
                 return
@@ -269,7 +272,7 @@ class Worker:
         return True
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
-        now = time.monotonic()
+        now = self._now()
         if now >= flight.sent + self._timing.kill:
             # We were stopped for so long that what this answer brings may be somebody else's by now.
             self._held_runs.lost(flight, now)
@@ -326,7 +329,7 @@ class Worker:
             self._progress.forget(attempt)
         if attempt.fenced:
             return
-        self._held_runs.record(attempt, ending, time.monotonic())
+        self._held_runs.record(attempt, ending, self._now())
         if ending.status == "FAILED":
             order = attempt.order
             error = (ending.error or "").partition("\n")[0]
@@ -338,7 +341,7 @@ class Worker:
     # -- the lease
 
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
-        now = time.monotonic()
+        now = self._now()
         held_runs = HeldRuns(uuid7(), self._hello, now, shares=self._queue_weights, limits=self._limits)
         return held_runs, ExchangeTiming(self._timing.beat, now)
 
@@ -358,8 +361,8 @@ class Worker:
     async def _keep_tidy(self) -> None:
         """What need not be exact: hand back runs that wait here in vain, and keep the watchdog's deadline right."""
         while True:
-            await asyncio.sleep(_TIDY_EVERY)
-            now = time.monotonic()
+            await self._clock.sleep(_TIDY_EVERY)
+            now = self._now()
             if self._runner.longest_wait(now) > _MOST_WAITING:
                 self._held_runs.observe_rate(now)
                 returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)
@@ -373,7 +376,7 @@ class Worker:
         try:
             returned = self._runner.return_unstarted()
             log.info("draining", returned=returned, running=self._runner.holding)
-            self._exchange_timing.hurry(time.monotonic())
+            self._exchange_timing.hurry(self._now())
             self._consider()
             await self._end_runs()
             await self._say_farewell()
@@ -397,10 +400,10 @@ class Worker:
         if not self._held_runs.known and not self._held_runs.pending:
             return
         self._leaving = True
-        self._exchange_timing.hurry(time.monotonic())
+        self._exchange_timing.hurry(self._now())
         self._consider()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with self._clock.timeout(_FAREWELL):
                 await self._left.wait()
         if left := self._held_runs.unreported:
             log.warning("outcomes could not be reported; the runs will be rescued", outcomes=left)
@@ -409,7 +412,11 @@ class Worker:
         """True when all runs have ended within `seconds`; False after them, or when we are told to hurry."""
         quiet = asyncio.create_task(self._runner.wait_quiet())
         hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({quiet, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in (quiet, hurry):
-            task.cancel()
+        try:
+            with suppress(TimeoutError):
+                async with self._clock.timeout(seconds):
+                    await asyncio.wait({quiet, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (quiet, hurry):
+                task.cancel()
         return quiet.done() and not quiet.cancelled()

@@ -7,10 +7,9 @@ asked now and then and not by all at once. The worker moves between two exchange
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
-from mainspring.kernel.clock import Clock, SystemClock
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.exchange.server_client import ServerClient
@@ -61,18 +60,22 @@ class PreferredServer:
     """`wish` is the server to move to, once no exchange is under way."""
 
     def __init__(
-        self, server_client: ServerClient, timing: Timing, chance: Callable[[], float], clock: Clock | None = None
+        self,
+        server_client: ServerClient,
+        timing: Timing,
+        chance: Callable[[], float],
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self.wish: str | None = None
         self._server_client = server_client
         self._look_every = min(_LONGEST_LOOK, timing.preferred_server_check / _LOOKS)
         self._answer_within = timing.beat
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._pauses = Pauses(timing.preferred_server_check, timing.preferred_server_check_longest, chance)
 
     async def run(self) -> None:
         while self._server_client.servers > 1:
-            await asyncio.sleep(self._look_every)
+            await self._clock.sleep(self._look_every)
             try:
                 await self.run_once()
             except Exception as error:  # noqa: BLE001 - a worker can do without

@@ -7,8 +7,6 @@ repeated at any server of the database.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +14,7 @@ import httptools
 import msgspec
 
 from mainspring.kernel.addresses import ServerRotation, split_addresses
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
@@ -81,9 +80,18 @@ class ServerClient:
     """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
     with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
 
-    def __init__(self, servers: str, token: str, *, timeout: float, beside: ServerClient | None = None) -> None:
+    def __init__(
+        self,
+        servers: str,
+        token: str,
+        *,
+        timeout: float,
+        beside: ServerClient | None = None,
+        clock: LoopClock = SYSTEM_CLOCK,
+    ) -> None:
         addresses = split_addresses(servers) or (servers,)
-        self._servers = {address: _Server(address, token) for address in addresses}
+        self._clock = clock
+        self._servers = {address: _Server(address, token, clock) for address in addresses}
         self._rota = ServerRotation(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
@@ -118,7 +126,7 @@ class ServerClient:
     async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
         """Send it and wait for the answer; raises a ServerClientError."""
         server = self._choose()
-        due = time.monotonic() + request.wait_ms / 1000 + _LATE
+        due = self._clock.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
         try:
             carries = bool(request.outcomes or request.progress)
@@ -135,7 +143,7 @@ class ServerClient:
         """Ask a server whether it makes progress: a small question that needs no token."""
         server = self._servers[address]
         try:
-            async with asyncio.timeout(within):
+            async with self._clock.timeout(within):
                 connection = await server.connect()
                 try:
                     status, _ = await connection.ask(server.ready_head, b"")
@@ -202,7 +210,7 @@ class ServerClient:
 
     async def _ask(self, server: _Server, head: bytes, body: bytes) -> tuple[int, bytes]:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with self._clock.timeout(self._timeout):
                 connection = await server.connection()
                 server.busy.add(connection)
                 try:
@@ -219,8 +227,9 @@ class ServerClient:
 class _Server:
     """One server: how requests to it begin, the connections that are warm, and when exchanges there are late."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, clock: LoopClock) -> None:
         self.address = address
+        self._now = clock.monotonic
         self.due: list[float] = []
         self.idle: list[HttpConnection] = []
         self.busy: set[HttpConnection] = set()
@@ -231,7 +240,7 @@ class _Server:
 
     @property
     def late(self) -> bool:
-        return bool(self.due) and min(self.due) < time.monotonic()
+        return bool(self.due) and min(self.due) < self._now()
 
     async def connection(self) -> HttpConnection:
         while self.idle:

@@ -13,7 +13,6 @@ import asyncio
 import contextvars
 import itertools
 import os
-import time
 import types
 import weakref
 from collections import deque
@@ -21,6 +20,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, 
 from types import MappingProxyType
 from typing import Any, assert_never
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.attempt import (
     CANCELLED,
@@ -65,8 +65,11 @@ class Runner:
         report: Report,
         tell: Callable[[], None],
         limits: Mapping[str, int] = _NO_LIMITS,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self.slots = slots
+        self._clock = clock
+        self._now = clock.monotonic
         self.active: set[Attempt] = set()
         self.queue: deque[Attempt] = deque()
         self._executors = tuple(executors)
@@ -84,7 +87,7 @@ class Runner:
         self._tell = tell
         self._carrying = False
         self._context = contextvars.copy_context()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: Timer | None = None
         self._alarm_at = float("inf")
         self._abandoned = 0
         self._quiet = asyncio.Event()
@@ -222,7 +225,7 @@ class Runner:
 
     async def _carry(self) -> None:
         """Run what is queued until one suspends, the queue is empty, or the loop must have its turn."""
-        queue, offers, report, monotonic = self.queue, self._offers, self._report, time.monotonic
+        queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
         fresh_context, limited = self._context.copy, self._limited
         carrier = asyncio.current_task()
         assert carrier is not None
@@ -292,7 +295,7 @@ class Runner:
         self._carry_on()
         if attempt.deadline < self._alarm_at:
             self._set_alarm(attempt.deadline)
-        blocked = time.monotonic() - started
+        blocked = self._now() - started
         if blocked > _BLOCKED_SECONDS:
             log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
         self._tell()
@@ -328,7 +331,7 @@ class Runner:
 
     def _insist_later(self, attempt: Attempt) -> None:
         grace = max(_LEAST_GRACE, grace_of(attempt.order, self._kill_grace))
-        asyncio.get_running_loop().call_later(grace, self._insist, attempt)
+        self._clock.call_later(grace, self._insist, attempt)
 
     def _insist(self, attempt: Attempt) -> None:
         """A coroutine caught its cancellation and went on, or a thread did not look at its flag: ask again, a thread by
@@ -343,7 +346,7 @@ class Runner:
                 attempt.kill()
             self._insist_later(attempt)
         if attempt.stopping is Stop.TIMEOUT and not attempt.reported:
-            asyncio.get_running_loop().call_later(_MOMENT, self._abandon, attempt)
+            self._clock.call_later(_MOMENT, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
         """A timed-out run goes on regardless: report it now; its slot stays taken until it returns. One that must never
@@ -367,12 +370,12 @@ class Runner:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = at
-        delay = min(_LONGEST_TIMER, max(0.0, at - time.monotonic()))
-        self._alarm = asyncio.get_running_loop().call_later(delay, self._time_out)
+        delay = min(_LONGEST_TIMER, max(0.0, at - self._now()))
+        self._alarm = self._clock.call_later(delay, self._time_out)
 
     def _time_out(self) -> None:
         """One timer for all: it is set for the earliest deadline, and most runs are gone long before theirs."""
-        now = time.monotonic()
+        now = self._now()
         self._alarm, self._alarm_at = None, float("inf")
         waiting = [attempt for attempt in self.active if attempt.stopping is None]
         for attempt in waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.sdk.app.task import Task
 from mainspring.worker.execution.attempt import Executor, NoteProgress, OpenLog
 from mainspring.worker.execution.work_folders import WorkFolders
@@ -29,6 +30,7 @@ def build_executors(
     server: str = "",
     token: str = "",
     sandbox: str | None = None,
+    clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
     """What a worker can run: the application's tasks, shell commands (all of them in `sandbox`, if one is named), and
     HTTP calls to what `http_guard` permits.
@@ -56,9 +58,12 @@ def build_executors(
             note_progress=note_progress,
             open_log=open_log,
             folders=folders,
+            clock=clock,
         ),
-        ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox),
-        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log),
+        ShellExecutor(
+            watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox, clock=clock
+        ),
+        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log, clock=clock),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ class AttemptLog:
         self.offset = 0  # of the first byte that waits
         self._kept = 0  # bytes that the server has acknowledged
         self._shipper = shipper
+        self._clock = shipper.clock
         self._left = _cap(attempt)
         self._truncated = False
         self._ending = False
@@ -45,10 +45,11 @@ class AttemptLog:
 
     async def room(self) -> None:
         """Wait until more can be written. A run waits no longer for its log while it prints than at its end."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         while self.full:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._shipper.room(), _LOOK_EVERY)
+                async with self._clock.timeout(_LOOK_EVERY):
+                    await self._shipper.room()
             await self._lose_patience(began)
 
     def write(self, data: bytes) -> None:
@@ -72,7 +73,7 @@ class AttemptLog:
                 self._ending = self._news = True
                 self._shipper.add(self, 0)
         try:
-            await self._until_done(time.monotonic())
+            await self._until_done(self._clock.monotonic())
         finally:
             self._attempt = None  # or it would take the garbage collector to free the two
 
@@ -80,13 +81,14 @@ class AttemptLog:
         while not self._done.is_set():
             await self._lose_patience(began)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), _LOOK_EVERY)
+                async with self._clock.timeout(_LOOK_EVERY):
+                    await self._done.wait()
 
     async def _lose_patience(self, began: float) -> None:
         """Let go of the log when there is no point in waiting for it any more."""
         if self._fenced:
             self.drop()
-        elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
+        elif self._shipper.refused_since(began) >= _GIVE_UP or self._clock.monotonic() - began >= _GIVE_UP_ANYWAY:
             await self.give_up()
 
     @property

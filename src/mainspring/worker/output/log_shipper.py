@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
@@ -43,7 +43,8 @@ class LogShipper:
     """`open` is the worker's `OpenLog`, and may be called from any thread. `speaks_for`, called on the loop, says in
     whose name shipments go: the incarnation of the moment."""
 
-    def __init__(self, server_client: ServerClient) -> None:
+    def __init__(self, server_client: ServerClient, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
         self.lock = threading.RLock()
         self._server_client = server_client
         self._worker_id: Callable[[], UUID] | None = None
@@ -113,14 +114,14 @@ class LogShipper:
 
     def refused_since(self, began: float) -> float:
         """For how many seconds the server has said that it cannot keep logs, counted from `began` at the earliest."""
-        return 0.0 if self._refused_at is None else time.monotonic() - max(began, self._refused_at)
+        return 0.0 if self._refused_at is None else self.clock.monotonic() - max(began, self._refused_at)
 
     async def try_once(self, chunk: LogChunk) -> None:
         """Send one chunk beside the others, to whichever server takes it, if it can be done soon."""
         assert self._worker_id is not None
         body = _encode(LogShipment(self._worker_id(), [chunk]))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORD):
+            async with self.clock.timeout(_LAST_WORD):
                 for _ in range(self._server_client.servers):
                     with suppress(ServerClientError):
                         await self._server_client.ship(body)
@@ -156,11 +157,11 @@ class LogShipper:
 
     async def _gather(self) -> None:
         """Wait for more to go along: longer while output goes on, not at all when much is waiting or a run ends."""
-        now = time.monotonic()
-        resting = now - self._shipped_at > _QUIET
+        resting = self.clock.monotonic() - self._shipped_at > _QUIET
         self._pause = _FIRST_PAUSE if resting else min(_LONGEST_PAUSE, self._pause * 1.5)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._urgent.wait(), self._pause)
+            async with self.clock.timeout(self._pause):
+                await self._urgent.wait()
 
     def _take(self) -> list[Taken]:
         """The next shipment. Of one run there is one log in it, since a receipt names runs."""
@@ -204,7 +205,7 @@ class LogShipper:
                 parts.append([taken for taken in part if taken[0] not in ahead])
                 parts.append([taken for taken in part if taken[0] in ahead])
         finally:
-            self._shipped_at = time.monotonic()
+            self._shipped_at = self.clock.monotonic()
             with self.lock:
                 self.forget(sum(len(chunk.data) for _, chunk in chunks))
 
@@ -228,7 +229,7 @@ class LogShipper:
                 self._note(error)
                 if isinstance(error, Refused) and error.final:
                     break
-                await asyncio.sleep(backoff(failures))
+                await self.clock.sleep(backoff(failures))
         self._settle(chunks, receipt)
         return True
 
@@ -236,7 +237,7 @@ class LogShipper:
         """Only an answer counts: when none of the servers answers they may be away, and come back."""
         if isinstance(error, LogStoreDown | Refused):
             self._unanswered = 0
-            self._refused_at = self._refused_at or time.monotonic()
+            self._refused_at = self._refused_at or self.clock.monotonic()
             return
         self._unanswered += 1
         if self._unanswered >= self._server_client.servers:

@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.sizes import format_size
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
@@ -47,8 +48,15 @@ class Command:
     it was told.
     """
 
-    def __init__(self, line: SupervisorChannel, order: SpawnOrder, descriptors: list[int]) -> None:
+    def __init__(
+        self,
+        line: SupervisorChannel,
+        order: SpawnOrder,
+        descriptors: list[int],
+        clock: LoopClock = SYSTEM_CLOCK,
+    ) -> None:
         """Hands the order to the supervisor at the other end of `line`, which must be free."""
+        self._clock = clock
         self.pid = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
@@ -61,7 +69,7 @@ class Command:
         self._line: SupervisorChannel | None = line
         self._on_news: Callable[[], None] | None = None
         self._supervisor = 0
-        self._insisting: asyncio.TimerHandle | None = None
+        self._insisting: Timer | None = None
         self._unheard_limits = 0
         self._limited = asyncio.Event()
         limits = _as_dict(self._limits)
@@ -78,7 +86,7 @@ class Command:
         if self._line is not None:
             self._line.say("kill")
             if self._insisting is None:
-                self._insisting = asyncio.get_running_loop().call_later(_INSIST_AFTER, self._insist)
+                self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
     def limit(self, limits: ResourceLimits | None) -> None:
         """Hold the whole tree to these from now on (CPU seconds count from now), or to none. Limits on single processes

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
@@ -41,7 +42,8 @@ log = get_logger("watchdog")
 class WatchdogClient:
     """What is said here has reached the watchdog's socket when the call returns, and outlives the worker there."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._deadline: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
@@ -97,7 +99,7 @@ class WatchdogClient:
         anew = not self._free
         command = self._hand_over(order, descriptors)
         try:
-            async with asyncio.timeout(_LONGEST_START):
+            async with self._clock.timeout(_LONGEST_START):
                 await command.started.wait()
         except TimeoutError:
             command.close()
@@ -131,12 +133,12 @@ class WatchdogClient:
         while self._free:
             line = self._free.pop()
             try:
-                return Command(line, order, descriptors)
+                return Command(line, order, descriptors, self._clock)
             except OSError:  # it was killed, and we have not heard of it yet
                 line.close()
         line = self._new_line()
         try:
-            return Command(line, order, descriptors)
+            return Command(line, order, descriptors, self._clock)
         except BaseException:
             line.close()
             raise

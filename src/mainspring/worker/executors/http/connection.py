@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import h11
 
+from mainspring.kernel.clock import Timer
+
 _CHUNK = 64 * 1024
 _LONGEST_HEAD = 64 * 1024
 
@@ -82,7 +84,7 @@ class Connection:
 
     def __init__(self, origin: Origin, reader: UnreadCounter, writer: asyncio.StreamWriter) -> None:
         self.origin = origin
-        self.expiry: asyncio.TimerHandle | None = None
+        self.expiry: Timer | None = None
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)

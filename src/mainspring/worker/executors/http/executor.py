@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import http_in
 from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, HttpCall, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
@@ -34,9 +33,17 @@ class HttpExecutor:
 
     killable = True
 
-    def __init__(self, guard: AddressGuard, *, open_log: OpenLog | None = None, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        open_log: OpenLog | None = None,
+        resolve: Resolve | None = None,
+        clock: LoopClock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
         self._open_log = open_log
-        self._connections = Connections(guard, resolve=resolve)
+        self._connections = Connections(guard, resolve=resolve, clock=clock)
         self._calls: set[asyncio.Task[Any]] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -83,7 +90,7 @@ class HttpExecutor:
             return failed(str(error), retry=False)
         except _CallFailed as failure:
             return failed(str(failure), cause=Cause(errors=failure.errors))
-        return await ending_of(answer, call.success, datetime.now(UTC))
+        return await ending_of(answer, call.success, self._clock.wall())
 
     async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> Answer:
         """The last answer of a chain of redirects. Each hop is checked as the first one was."""
@@ -109,7 +116,7 @@ class HttpExecutor:
     async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> Answer:
         """One hop."""
         order = attempt.order
-        started = time.monotonic()
+        started = self._clock.monotonic()
         try:
             connection = await self._connections.take(
                 request.origin,
@@ -125,14 +132,17 @@ class HttpExecutor:
                 self._connections.put(connection)
         except TransportError as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            self._note(attempt, f"{request.method} {request.where} -> {said} after {_ms(started)}")
+            self._note(attempt, f"{request.method} {request.where} -> {said} after {self._ms(started)}")
             raise _CallFailed(f"{request.method} {request.where}: {said}", _class_names(error)) from None
         except asyncio.CancelledError:
-            self._note(attempt, f"{request.method} {request.where} -> broken off after {_ms(started)}")
+            self._note(attempt, f"{request.method} {request.where} -> broken off after {self._ms(started)}")
             raise
         size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
-        self._note(attempt, f"{request.method} {request.where} -> {received.status} in {_ms(started)}, {size}")
+        self._note(attempt, f"{request.method} {request.where} -> {received.status} in {self._ms(started)}, {size}")
         return Answer(request.method, request.where, received)
+
+    def _ms(self, started: float) -> str:
+        return f"{(self._clock.monotonic() - started) * 1000:.0f} ms"
 
     def _note(self, attempt: Attempt, line: str) -> None:
         if self._open_log is not None:
@@ -174,7 +184,3 @@ def _class_names(error: Exception) -> list[str]:
 
 def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
-
-
-def _ms(started: float) -> str:
-    return f"{(time.monotonic() - started) * 1000:.0f} ms"

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.executors.http.address_guard import AddressGuard
 from mainspring.worker.executors.http.connection import (
     ConnectError,
@@ -64,7 +65,8 @@ def _addresses(host: str, port: int) -> list[str] | OSError | UnicodeError:
 class Connections:
     """Opens connections where `guard` permits, and keeps idle ones for a few seconds."""
 
-    def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None) -> None:
+    def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._guard = guard
         self._resolve = resolve or Resolver()
         self._tls: ssl.SSLContext | None = None
@@ -91,7 +93,7 @@ class Connections:
             return
         self._idle.setdefault(connection.origin, []).append(connection)
         self._idle_count += 1
-        connection.expiry = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, connection)
+        connection.expiry = self._clock.call_later(_IDLE_SECONDS, self._expire, connection)
 
     def close(self) -> None:
         """Close what is idle."""
@@ -112,20 +114,19 @@ class Connections:
             del self._idle[connection.origin]
 
     async def _connect(self, origin: Origin, timeout: float) -> Connection:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + timeout
+        give_up = self._clock.monotonic() + timeout
         try:
-            async with asyncio.timeout_at(give_up):
+            async with self._clock.timeout(timeout):
                 addresses = await self._addresses(origin)
         except TimeoutError:
             raise ConnectTimeout(f"{origin.host} was not resolved within {timeout:g} s") from None
         error: Exception = NameNotFound(f"{origin.host} has no address")
         for index, address in enumerate(addresses):
             # What is left is shared out, so that a dead first address does not eat the time of a live second one.
-            share = max(0.0, give_up - loop.time()) / (len(addresses) - index)
+            share = max(0.0, give_up - self._clock.monotonic()) / (len(addresses) - index)
             where = f"{origin.host} ({address}) port {origin.port}"
             try:
-                async with asyncio.timeout(share):
+                async with self._clock.timeout(share):
                     return await self._open(origin, address)
             except TimeoutError:
                 error = ConnectTimeout(f"no connection to {where} within {share:.3g} s")

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog
 from mainspring.worker.executors.http.address_guard import AddressGuard
 
@@ -18,7 +19,10 @@ class HttpOnDemand:
 
     killable = True
 
-    def __init__(self, guard: AddressGuard, *, open_log: OpenLog | None = None) -> None:
+    def __init__(
+        self, guard: AddressGuard, *, open_log: OpenLog | None = None, clock: LoopClock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._guard = guard
         self._open_log = open_log
         self._executor: HttpExecutor | None = None
@@ -34,5 +38,5 @@ class HttpOnDemand:
         if self._executor is None:
             from mainspring.worker.executors.http.executor import HttpExecutor
 
-            self._executor = HttpExecutor(self._guard, open_log=self._open_log)
+            self._executor = HttpExecutor(self._guard, open_log=self._open_log, clock=self._clock)
         return self._executor.execute(attempt)

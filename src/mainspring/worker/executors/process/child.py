@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.attempt import Attempt, LogSink, NoteProgress, OpenLog
 from mainspring.worker.execution.work_folders import WorkFolders
@@ -56,6 +57,7 @@ class Origin(msgspec.Struct, frozen=True):
     folders: WorkFolders
     note_progress: NoteProgress | None = None
     open_log: OpenLog | None = None
+    clock: LoopClock = SYSTEM_CLOCK
 
 
 async def start_child(origin: Origin) -> WarmChild:
@@ -139,7 +141,7 @@ class WarmChild(asyncio.Protocol):
     async def loaded(self, hello: Hello) -> None:
         self._send(framed(hello))
         try:
-            async with asyncio.timeout(_LOADING):
+            async with self._origin.clock.timeout(_LOADING):
                 answer = await self._ready
         except TimeoutError:
             answer = Unready(f"the application was not loaded within {_LOADING:.0f} s")

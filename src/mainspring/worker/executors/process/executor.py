@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.sizes import format_size
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.task import Task
 from mainspring.wire.exchange import RunOrder
@@ -63,7 +64,9 @@ class ProcessExecutor:
         folders: WorkFolders | None = None,
         environ: Mapping[str, str] | None = None,
         runs_each: int = RUNS_EACH,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._tasks = [name for name, task in tasks.items() if task.kind == "process"]
         if self._tasks and app is None:
             raise ValueError(
@@ -79,9 +82,10 @@ class ProcessExecutor:
             folders or WorkFolders(),
             note_progress,
             open_log,
+            clock,
         )
         warm = min(slots, os.cpu_count() or 1)
-        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each)
+        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each, clock=clock)
 
     def offers(self) -> dict[str, Execute]:
         return dict.fromkeys(self._tasks, self.execute)
@@ -131,7 +135,7 @@ class ProcessExecutor:
         order = attempt.order
         begin = _begin(order, child)
         attempt.kill = child.command.kill
-        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace))
+        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
             child.command.limit(_for_the_tree(begin.limits, child))
@@ -172,17 +176,18 @@ def children_environment(environ: Mapping[str, str]) -> dict[str, str]:
 class _Stopping:
     """Ends a run: by a request first, and by force when its grace is over."""
 
-    def __init__(self, child: WarmChild, run_id: str, grace: float) -> None:
+    def __init__(self, child: WarmChild, run_id: str, grace: float, clock: LoopClock) -> None:
+        self._clock = clock
         self._child = child
         self._run_id = run_id
         self._grace = grace
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def ask(self) -> None:
         """Once; not to be called after `over`."""
         if self._timer is None:
             self._child.halt(self._run_id)
-            self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.command.kill)
+            self._timer = self._clock.call_later(self._grace, self._child.command.kill)
 
     def over(self) -> None:
         if self._timer is not None:

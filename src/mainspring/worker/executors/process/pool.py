@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.executors.process.child import Unfit, WarmChild
 
@@ -36,7 +36,10 @@ class ProcessPool:
         warm: int,
         runs_each: int = RUNS_EACH,
         idle_seconds: float = IDLE_SECONDS,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
+        self._now = clock.monotonic
         self._start = start
         self._most = most
         self._warm = min(warm, most)
@@ -47,7 +50,8 @@ class ProcessPool:
         self._waiting: deque[tuple[asyncio.Future[WarmChild], float]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
         self._abreast = os.cpu_count() or 1
         self._closed = False
 
@@ -70,7 +74,7 @@ class ProcessPool:
     def wait_for_one(self) -> asyncio.Future[WarmChild]:
         """The next child that is free or started. Cancel the future to give up; Unfit when none can be started."""
         future: asyncio.Future[WarmChild] = asyncio.get_running_loop().create_future()
-        self._waiting.append((future, time.monotonic()))
+        self._waiting.append((future, self._now()))
         self._grow()
         return future
 
@@ -98,6 +102,7 @@ class ProcessPool:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for task in self._starting:
             task.cancel()
         for child in (*(child for child, _ in self._idle), *self._busy):
@@ -112,7 +117,7 @@ class ProcessPool:
                 self._busy.add(child)
                 future.set_result(child)
                 return
-        self._idle.append((child, time.monotonic()))
+        self._idle.append((child, self._now()))
         if len(self._idle) > self._warm:
             self._look_again_in(self._idle_seconds)
 
@@ -122,7 +127,7 @@ class ProcessPool:
             self._waiting.popleft()
         most_starting = 0 if self._closed else min(len(self._waiting), self._abreast)
         while len(self._starting) < most_starting and self.size < self._most:
-            waited = time.monotonic() - self._waiting[0][1]
+            waited = self._now() - self._waiting[0][1]
             if self.size >= self._warm and waited < _PATIENCE:
                 self._look_again_in(_PATIENCE - waited)
                 return
@@ -173,18 +178,18 @@ class ProcessPool:
         task.add_done_callback(self._ending.discard)
 
     def _look_again_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        at = loop.time() + seconds
-        if self._timer is not None and not self._timer.cancelled():
-            if self._timer.when() <= at:
+        at = self._now() + seconds
+        if self._timer is not None:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._look)
+        self._timer_at = at
+        self._timer = self._clock.call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
         self._grow()
-        now = time.monotonic()
+        now = self._now()
         while len(self._idle) > self._warm and now - self._idle[0][1] >= self._idle_seconds:
             self._retire(self._idle.pop(0)[0])
         if len(self._idle) > self._warm:

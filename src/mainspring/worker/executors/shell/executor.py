@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.domain.job import SHELL_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import idempotency_key, rfc3339
@@ -56,8 +57,10 @@ class ShellExecutor:
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
         sandbox: str | None = None,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`sandbox`: for every command, also where the job does not ask for it."""
+        self._clock = clock
         self._sandbox = sandbox
         self._watchdog = watchdog
         self._kill_grace = kill_grace
@@ -142,7 +145,7 @@ class ShellExecutor:
             if not command.exited.is_set():
                 command.terminate()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(grace_of(attempt.order, self._kill_grace)):
+                    async with self._clock.timeout(grace_of(attempt.order, self._kill_grace)):
                         await command.gone.wait()
                 command.kill()
             await command.gone.wait()
