@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from mainspring.kernel.config import Timing
+from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
 from mainspring.worker.exchange.server_client import ServerClient
@@ -114,12 +114,17 @@ async def a_worker(
 
 
 def against_a_server(
-    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK, **options: Any
+    test: Callable[[ExchangeServer, Worker], Awaitable[None]],
+    *,
+    slots: int = 4,
+    timing: Timing = QUICK,
+    tell_again: float = DEFAULT_TIMING.beat,
+    **options: Any,
 ) -> None:
     async def run() -> None:
         async with (
             asyncio.timeout(120),
-            ExchangeServer() as server,
+            ExchangeServer(tell_again=tell_again) as server,
             a_worker(server, slots, timing, **options) as worker,
         ):
             await server.until(lambda: server.requests)

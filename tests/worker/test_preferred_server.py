@@ -15,7 +15,7 @@ import uvloop
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.preferred_server import Pauses, PreferredServer
 from mainspring.worker.exchange.server_client import AnswerLost, ServerClient
 from tests.operations.waiting import until
@@ -24,6 +24,7 @@ from .a_worker import QUICK, a_worker, release
 from .exchange_server import ExchangeServer, an_order
 
 SOON = dataclasses.replace(QUICK, preferred_server_check=0.1, preferred_server_check_longest=0.2)
+HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
 
 
@@ -73,8 +74,8 @@ def with_three(
         async with (
             asyncio.timeout(60),
             ExchangeServer() as first,
-            ExchangeServer() as second,
-            ExchangeServer() as third,
+            ExchangeServer(first.records) as second,
+            ExchangeServer(first.records) as third,
         ):
             servers = [first, second, third]
             server_client = ServerClient(",".join(server.url for server in servers), "secret", timeout=30.0)
@@ -90,7 +91,7 @@ async def driven_to_the_third(servers: list[ExchangeServer], server_client: Serv
         server.faults.append("503")
     for seq in (1, 2, 3):
         try:
-            await server_client.exchange(ExchangeRequest(uuid7(), seq))
+            await server_client.exchange(ExchangeRequest(uuid7(), seq, hello=HELLO))
         except AnswerLost:
             continue
     assert server_client.server == servers[2].url
@@ -169,7 +170,7 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
         assert await asked_after(preferred_server, clock, 30.0) == servers[0].url
         servers[2].faults.append("503")
         try:
-            await server_client.exchange(ExchangeRequest(uuid7(), 4))
+            await server_client.exchange(ExchangeRequest(uuid7(), 4, hello=HELLO))
         except AnswerLost:
             assert server_client.server == servers[0].url, "after the last comes the first"
         servers[0].faults.append("503")
@@ -181,7 +182,7 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
 
 def test_the_link_for_logs_comes_along_also_when_it_alone_was_driven_away() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = f"{first.url},{second.url}"
             shipping = ServerClient(both, "secret", timeout=30.0)
             server_client = ServerClient(both, "secret", timeout=30.0, beside=shipping)
@@ -227,7 +228,7 @@ async def back_between_two_exchanges(first: Watchful, second: ExchangeServer) ->
 
 def test_a_worker_goes_back_between_two_exchanges_as_the_same_incarnation_with_its_runs_in_hand() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Watchful() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), Watchful() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             release["ordinary"].clear()
             async with a_worker(both, 4, SOON, answered=300.0) as worker:

@@ -133,7 +133,7 @@ class Deceptive(ExchangeServer):
     """Answers the first exchange after a refusal when its worker has heard that another server is ready."""
 
     def __init__(self, other: ExchangeServer) -> None:
-        super().__init__()
+        super().__init__(other.records)
         self.other = other
         self.refused = False
 

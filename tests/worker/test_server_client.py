@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import pytest
 import uvloop
 
 from mainspring.kernel.ids import uuid7
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.server_client import (
     AnswerLost,
     IncarnationLost,
@@ -23,6 +24,7 @@ from mainspring.worker.exchange.server_client import (
 from .exchange_server import ExchangeServer, Fault, an_order
 
 WORKER = uuid7()
+HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 
 
 def between(test: Callable[[ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 60.0) -> None:
@@ -35,8 +37,8 @@ def between(test: Callable[[ExchangeServer, ServerClient], Awaitable[None]], tim
     uvloop.run(run())
 
 
-def request(seq: int, free: int = 0, wait_ms: int = 0) -> ExchangeRequest:
-    return ExchangeRequest(worker_id=WORKER, seq=seq, free=free, wait_ms=wait_ms)
+def request(seq: int, free: int = 0, wait_ms: int = 0, worker_id: UUID = WORKER) -> ExchangeRequest:
+    return ExchangeRequest(worker_id=worker_id, seq=seq, free=free, wait_ms=wait_ms, hello=HELLO)
 
 
 def test_an_exchange_brings_its_answer_over_one_warm_connection() -> None:
@@ -86,7 +88,8 @@ def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
         with pytest.raises(error, match=words) as caught:
             await server_client.exchange(request(1))
         assert caught.type is error
-        assert (await server_client.exchange(request(2))).seq == 2
+        next_incarnation = uuid7() if error is IncarnationLost else WORKER
+        assert (await server_client.exchange(request(2, worker_id=next_incarnation))).seq == 2
 
     between(test, timeout=3.0 if fault == "hang" else 30.0)
 
@@ -130,7 +133,7 @@ def with_two(
     test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 30.0
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=timeout)
             await test(first, second, server_client)
             server_client.close()
@@ -174,7 +177,7 @@ def test_what_the_database_says_is_not_asked_of_another_server(fault: Fault) -> 
         first.faults.append(fault)
         with pytest.raises(IncarnationLost):
             await server_client.exchange(request(1))
-        await server_client.exchange(request(2))
+        await server_client.exchange(request(2, worker_id=uuid7()))
         assert not second.requests
 
     with_two(test)
@@ -200,7 +203,7 @@ def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_t
     """Else a run that has printed something would keep its slot until the shipment of its log has timed out."""
 
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             patient = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0)
             server_client = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
             first.begin_outage("hang")

@@ -28,7 +28,7 @@ def _late_is_later_than_a_machine_that_stood_still(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("fault", ["hang", "503", "store_down", "drop the answer", "401"])
 def test_it_goes_on_at_the_second_server_as_the_same_incarnation(fault: Fault) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             async with a_worker(both, 4, TIMING, answered=300.0) as worker:
                 before, after = an_order(), an_order()
@@ -52,7 +52,7 @@ def test_when_a_parked_exchange_and_a_report_wait_for_a_server_that_hangs_a_thir
     """A worker that reported something to the server since it hangs would else lose its lease, and kill its runs."""
 
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             release["ordinary"].clear()
             async with a_worker(both, 4, TIMING, answered=300.0) as worker:
@@ -78,7 +78,7 @@ class Unforgiving(ExchangeServer):
 
 def test_a_worker_whose_farewell_is_refused_says_it_to_the_other_server() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Unforgiving() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), Unforgiving() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             async with a_worker(both, 4, TIMING, answered=300.0) as worker:
                 await first.until(lambda: first.acknowledged)

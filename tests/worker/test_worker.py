@@ -200,7 +200,7 @@ def test_a_cancelled_shell_run_is_reported_once_it_is_gone_without_spinning_mean
         assert await ended_soon(pid, 0)
         assert len(server.requests) - before < 25 + 15 * (time.monotonic() - begun)
 
-    against_a_server(test)
+    against_a_server(test, tell_again=0.0)
 
 
 @pytest.mark.usefixtures("fetches_in_advance")
