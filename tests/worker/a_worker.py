@@ -16,6 +16,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
+from mainspring.wire.exchange import RunOrder
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.output.progress import ProgressReports
@@ -34,6 +35,7 @@ ANSWERED = 10.0  # seconds after which an exchange counts as lost
 HELD = "while :; do sleep 0.05; done"
 
 app = Mainspring()
+task_clock: LoopClock = SYSTEM_CLOCK
 ran: Counter[str] = Counter()
 release = {"ordinary": threading.Event(), "exclusive": threading.Event()}
 
@@ -50,7 +52,7 @@ async def counted(name: str) -> str:
 
 @app.task
 async def sleeps(seconds: float) -> None:
-    await asyncio.sleep(seconds)
+    await task_clock.sleep(seconds)
 
 
 @app.task
@@ -63,7 +65,7 @@ def blocks(name: str) -> None:
 async def tells(ctx: Context, steps: int, pause: float) -> None:
     for step in range(1, steps + 1):
         ctx.progress(step / steps, f"step {step} of {steps}")
-        await asyncio.sleep(pause)
+        await task_clock.sleep(pause)
 
 
 class PatientWatchdog(WatchdogClient):
@@ -84,6 +86,17 @@ async def pass_time(clock: ManualClock, seconds: float, *, step: float = 0.05) -
         clock.advance(min(step, left))
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+
+
+async def passes_until(clock: ManualClock, condition: Callable[[], object], *, step: float = 0.05) -> None:
+    """Let time pass for as long as it takes."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await pass_time(clock, step)
+
+
+async def passes_until_reported(server: ExchangeServer, clock: ManualClock, order: RunOrder) -> None:
+    await passes_until(clock, lambda: order.run_id in server.outcomes)
 
 
 @asynccontextmanager
@@ -121,6 +134,7 @@ async def a_worker(
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("mainspring.worker.worker._LAST_BREATH", last_breath)
         patches.setattr("mainspring.worker.worker._FAREWELL", 30.0)
+        patches.setattr(f"{__name__}.task_clock", clock)
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.worker.worker import Worker
 
 from .a_worker import against_a_server as against
-from .a_worker import pass_time
+from .a_worker import pass_time, passes_until, passes_until_reported
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
 
@@ -42,17 +41,6 @@ def a_shell(folder: Path, name: str, *, exclusive: bool = False) -> RunOrder:
 async def pid_of(folder: Path, name: str) -> int:
     (line,) = await written(folder / name)
     return int(line)
-
-
-async def passes_until(clock: ManualClock, condition: Callable[[], object]) -> None:
-    """Let time pass, a beat at the most, for as long as it takes."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await pass_time(clock, TIMING.beat)
-
-
-async def passes_until_reported(server: ExchangeServer, clock: ManualClock, order: RunOrder) -> None:
-    await passes_until(clock, lambda: order.run_id in server.outcomes)
 
 
 async def pass_until(clock: ManualClock, moment: float) -> None:
