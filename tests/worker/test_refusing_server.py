@@ -142,8 +142,8 @@ class Deceptive(ExchangeServer):
             self.other.begin_outage("422")
             self.other.ready = True
             asked = self.other.asked_if_ready
-            await self.other.until(lambda: self.other.asked_if_ready > asked)
-            await asyncio.sleep(0.1)
+            # Twice: the second question is asked when the answer to the first has been heard.
+            await self.other.until(lambda: self.other.asked_if_ready > asked + 1)
         self.refused = self.refused or bool(request.outcomes)
         return await super()._answer(request)
 

@@ -239,7 +239,8 @@ def test_a_command_that_its_keeper_did_not_live_to_read_goes_to_another() -> Non
         await command.gone.wait()
         os.kill(command._supervisor, signal.SIGSTOP)
         starting = asyncio.create_task(sleeper(watchdog))
-        await asyncio.sleep(0.05)  # it is in the supervisor's socket, and nobody reads it
+        for _ in range(10):  # it is in the supervisor's socket, and nobody reads it
+            await asyncio.sleep(0)
         os.kill(command._supervisor, signal.SIGKILL)
         assert alive((await starting).pid)
 
