@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 import uvloop
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.server_client import (
@@ -27,10 +28,14 @@ WORKER = uuid7()
 HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 
 
-def between(test: Callable[[ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 60.0) -> None:
+def between(
+    test: Callable[[ExchangeServer, ServerClient], Awaitable[None]],
+    timeout: float = 60.0,
+    clock: LoopClock = SYSTEM_CLOCK,
+) -> None:
     async def run() -> None:
         async with ExchangeServer() as server:
-            server_client = ServerClient(server.url, "secret", timeout=timeout)
+            server_client = ServerClient(server.url, "secret", timeout=timeout, clock=clock)
             await test(server, server_client)
             server_client.close()
 
@@ -83,15 +88,21 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
 def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
     fault: Fault, error: type[Exception], words: str
 ) -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, server_client: ServerClient) -> None:
         server.faults.append(fault)
+        exchange = asyncio.create_task(server_client.exchange(request(1)))
+        await server.until(lambda: server.requests)
+        if fault == "hang":
+            clock.advance(3.0)
         with pytest.raises(error, match=words) as caught:
-            await server_client.exchange(request(1))
+            await exchange
         assert caught.type is error
         next_incarnation = uuid7() if error is IncarnationLost else WORKER
         assert (await server_client.exchange(request(2, worker_id=next_incarnation))).seq == 2
 
-    between(test, timeout=3.0 if fault == "hang" else 30.0)
+    between(test, timeout=3.0, clock=clock)
 
 
 def test_a_server_that_is_not_there_is_a_lost_answer() -> None:
@@ -130,11 +141,11 @@ def test_a_stale_exchange_is_an_answer_that_was_lost() -> None:
 
 
 def with_two(
-    test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 30.0
+    test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], clock: LoopClock = SYSTEM_CLOCK
 ) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
-            server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=timeout)
+            server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=30.0, clock=clock)
             await test(first, second, server_client)
             server_client.close()
 
@@ -184,19 +195,22 @@ def test_what_the_database_says_is_not_asked_of_another_server(fault: Fault) -> 
 
 
 def test_while_an_answer_is_late_exchanges_go_to_the_other_server() -> None:
+    clock = ManualClock()
+
     async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
         first.faults.append("hang")
         hanging = asyncio.create_task(server_client.exchange(request(1)))
         await first.until(lambda: first.requests)
-        while not is_late(server_client):
-            await asyncio.sleep(0)
+        assert is_late(server_client) is False
+        clock.advance(0.2)
+        assert is_late(server_client)
         assert (await server_client.exchange(request(2))).seq == 2
         assert [asked.seq for asked in second.requests] == [2]
         assert is_late(server_client) is False
         with pytest.raises(AnswerLost, match="another server answers"):
             await hanging  # long before its time is over
 
-    with_two(test)
+    with_two(test, clock)
 
 
 def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_too() -> None:
@@ -204,14 +218,15 @@ def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_t
 
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
-            patient = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0)
-            server_client = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
+            clock, both = ManualClock(), f"{first.url},{second.url}"
+            patient = ServerClient(both, "secret", timeout=300.0, clock=clock)
+            server_client = ServerClient(both, "secret", timeout=300.0, beside=patient, clock=clock)
             first.begin_outage("hang")
             waiting = asyncio.create_task(patient.exchange(request(1)))
             hanging = asyncio.create_task(server_client.exchange(request(2)))
             await first.until(lambda: len(first.requests) == 2)
-            while not is_late(server_client):
-                await asyncio.sleep(0)
+            clock.advance(0.2)
+            assert is_late(server_client)
             await server_client.exchange(request(3))
             for each in (waiting, hanging):
                 with pytest.raises(AnswerLost, match="another server answers"):
@@ -230,12 +245,13 @@ def test_while_one_is_late_and_the_other_is_away_nobody_is_in_a_hurry() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first:
             async with ExchangeServer() as second:
                 away = second.url
-            server_client = ServerClient(f"{first.url},{away}", "secret", timeout=30.0)
+            clock = ManualClock()
+            server_client = ServerClient(f"{first.url},{away}", "secret", timeout=30.0, clock=clock)
             first.faults.append("hang")
             hanging = asyncio.create_task(server_client.exchange(request(1)))
             await first.until(lambda: first.requests)
-            while not is_late(server_client):
-                await asyncio.sleep(0)
+            clock.advance(0.2)
+            assert is_late(server_client)
             with pytest.raises(AnswerLost):
                 await server_client.exchange(request(2))
             assert must_wait(server_client)
