@@ -132,7 +132,7 @@ async def a_worker(
         **{"queues": ["default"], **options},
     )
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("mainspring.worker.worker._LAST_BREATH", last_breath)
+        patches.setattr("mainspring.worker.drain._AFTER_KILL", last_breath)
         patches.setattr("mainspring.worker.worker._FAREWELL", 30.0)
         patches.setattr(f"{__name__}.task_clock", clock)
         running = asyncio.create_task(worker.run())

@@ -28,8 +28,10 @@ HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
 
 
-def times_asked(pauses: Pauses, begin: int, end: int, *, home: Callable[[int], bool] = lambda _: False) -> list[int]:
-    return [second for second in range(begin, end) if pauses.due(float(second), home=home(second))]
+def times_asked(
+    pauses: Pauses, begin: int, end: int, *, at_preferred: Callable[[int], bool] = lambda _: False
+) -> list[int]:
+    return [second for second in range(begin, end) if pauses.due(float(second), at_preferred=at_preferred(second))]
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -44,13 +46,13 @@ def test_chance_makes_each_pause_half_to_one_and_a_half_times_as_long() -> None:
 
 
 def test_nobody_asks_at_home() -> None:
-    assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, home=lambda _: True) == []
+    assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, at_preferred=lambda _: True) == []
 
 
 def test_a_server_that_keeps_its_worker_is_asked_soon_the_next_time() -> None:
     pauses = Pauses(30.0, 300.0, lambda: 0.5)
     assert times_asked(pauses, 0, 100) == [30, 90]
-    assert times_asked(pauses, 100, 1000, home=lambda _: True) == []
+    assert times_asked(pauses, 100, 1000, at_preferred=lambda _: True) == []
     assert times_asked(pauses, 1000, 1050) == [1030]
 
 
@@ -60,7 +62,7 @@ def test_a_server_that_loses_its_worker_again_at_once_is_asked_less_and_less() -
     asked: list[int] = []
     home_until = 0
     for second in range(3000):
-        if pauses.due(float(second), home=second < home_until):
+        if pauses.due(float(second), at_preferred=second < home_until):
             asked.append(second)
             home_until = second + 5
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
@@ -118,14 +120,14 @@ def test_the_best_server_that_is_ready_is_wished_for_and_the_move_waits_to_be_ma
         assert await asked_after(preferred_server, clock, 1.0) is None
         assert [server.asked_if_ready for server in servers] == [1, 1, 0], "and neither is ready"
         servers[1].ready = True
-        assert await asked_after(preferred_server, clock, 60.0) == servers[1].url == preferred_server.wish
+        assert await asked_after(preferred_server, clock, 60.0) == servers[1].url == preferred_server.target
         assert server_client.server == servers[2].url
         preferred_server.move()
         assert server_client.server == servers[1].url
         servers[0].ready = True
         assert await asked_after(preferred_server, clock, 120.0) == servers[0].url
         preferred_server.move()
-        assert server_client.server == servers[0].url and preferred_server.wish is None
+        assert server_client.server == servers[0].url and preferred_server.target is None
         assert await asked_after(preferred_server, clock, 1000.0) is None
 
     with_three(test)

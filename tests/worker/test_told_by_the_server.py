@@ -24,7 +24,7 @@ def sleeper(seconds: float = 60) -> RunOrder:
 def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)  # it does not hand back without being asked
+    monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)  # it does not hand back without being asked
     # It fetches by the pace of the last minute, not by that of 75 ms in which the machine may have stood still.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
 
@@ -112,4 +112,4 @@ def test_a_worker_says_how_much_room_a_limited_task_has() -> None:
         server.submit(sleeper())
         await server.until(lambda: any(request.room.get("sleeps") == 0 for request in server.requests))
 
-    against_a_server(test, limits={"sleeps": 2})
+    against_a_server(test, task_limits={"sleeps": 2})

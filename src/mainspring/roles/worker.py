@@ -105,7 +105,7 @@ async def run_worker(options: WorkerOptions) -> int:
         slots=options.slots,
         weights=options.weights,
         labels=options.labels,
-        limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
+        task_limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
         progress=progress,
         version=__version__,
         signatures=declared(app.tasks.values()),

@@ -65,8 +65,8 @@ class ProgressReports:
             self._not_before[key] = now + EVERY
             if (said := attempt.progress) is not None:
                 order = attempt.order
-                attempt.words_sent += 1
-                taken.append(Progress(order.run_id, order.fence, attempt.words_sent, said.fraction, said.message))
+                attempt.progress_sent += 1
+                taken.append(Progress(order.run_id, order.fence, attempt.progress_sent, said.fraction, said.message))
         return taken
 
     def put_back(self, lost: Iterable[Attempt]) -> None:

@@ -103,7 +103,7 @@ class ProcessExecutor:
         self._pool.close()
 
     async def execute(self, attempt: Attempt) -> Ending:
-        attempt.heeds = StopSupport.REQUEST
+        attempt.stops_by = StopSupport.REQUEST
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot be boxed in", retry=False)

@@ -105,10 +105,10 @@ class PythonExecutor:
                 return ending_of_error(error)
             interruption = attempt.interruption = Interruption()
             attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt
-            attempt.heeds = StopSupport.NOTHING
+            attempt.stops_by = StopSupport.NOTHING
             ending = await self._threads.run(partial(_called, call, context, interruption))
             attempt.on_stop = attempt.kill = None
-            attempt.heeds = StopSupport.REQUEST  # it is over, however long its log takes
+            attempt.stops_by = StopSupport.REQUEST  # it is over, however long its log takes
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None:

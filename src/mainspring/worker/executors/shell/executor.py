@@ -79,7 +79,7 @@ class ShellExecutor:
 
     async def execute(self, attempt: Attempt) -> Ending:
         news = asyncio.Event()
-        attempt.on_stop, attempt.heeds = news.set, StopSupport.REQUEST
+        attempt.on_stop, attempt.stops_by = news.set, StopSupport.REQUEST
         order = attempt.order
         if not order.command:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
