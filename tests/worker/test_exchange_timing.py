@@ -21,7 +21,7 @@ NOW = 100.0
 
 
 class Scene:
-    """A ledger and its pace, with time in the test's hands."""
+    """Held runs and their exchange timing, at times that the test chooses."""
 
     def __init__(self) -> None:
         self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["q"], tasks=["noop"], slots=20), NOW)

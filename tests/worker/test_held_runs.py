@@ -1,4 +1,4 @@
-"""The ledger never drops an outcome before it is settled, and never takes a run twice."""
+"""HeldRuns never drops an outcome before it is settled, and never takes a run twice."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_finish_waits_for_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch)
 
 def test_finish_gives_up_on_a_log_store_that_is_away_and_leaves_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 0.3)
-    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
+    monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 30.0)
 
     async def test(server: LogServer, shipper: LogShipper) -> None:
         attempt, next_one = an_attempt(), an_attempt()
@@ -252,7 +252,7 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 2.2)  # longer than the pause between two tries
-    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
+    monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 30.0)
 
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
@@ -307,7 +307,7 @@ def test_finish_gives_up_in_the_end_and_at_once_when_the_run_is_lost(monkeypatch
         async with asyncio.timeout(30):
             await finishing
         monkeypatch.setattr(attempt_log, "_GIVE_UP_ANYWAY", 0.2)
-        monkeypatch.setattr(log_shipper, "_LAST_WORD", 0.1)
+        monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 0.1)
         await shipper.open(attempt).finish()
         assert server.logs == {}
         server.open.set()

@@ -45,7 +45,7 @@ def test_chance_makes_each_pause_half_to_one_and_a_half_times_as_long() -> None:
     assert times_asked(Pauses(30.0, 300.0, lambda: 0.99), 0, 50) == [45]
 
 
-def test_nobody_asks_at_home() -> None:
+def test_a_worker_at_its_preferred_server_asks_nobody() -> None:
     assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, at_preferred=lambda _: True) == []
 
 
@@ -182,7 +182,7 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
     with_three(test)
 
 
-def test_the_link_for_logs_comes_along_also_when_it_alone_was_driven_away() -> None:
+def test_the_client_for_logs_moves_along_also_when_it_alone_was_driven_away() -> None:
     async def run() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = f"{first.url},{second.url}"

@@ -40,7 +40,7 @@ class Picky:
     def asks(self, request: ExchangeRequest) -> Problem | None:
         self.asked += 1
         if self.refuses_all:
-            return a_problem("portions")
+            return a_problem("shares")
         for name, items in (("outcomes", request.outcomes), ("progress", request.progress)):
             for index, item in enumerate(items):
                 if self._refuses(item):
@@ -57,7 +57,7 @@ class Picky:
 
 
 class Scene:
-    """A ledger with runs in its hands, and what its exchanges lead to."""
+    """Held runs, and what their exchanges lead to."""
 
     def __init__(self, count: int) -> None:
         self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["default"], tasks=["noop"], slots=4), 0.0)

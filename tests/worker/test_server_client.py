@@ -1,4 +1,4 @@
-"""The link tells apart an answer, a refusal, a lost answer and a lost incarnation."""
+"""The server client tells apart an answer, a refusal, a lost answer and a lost incarnation."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_while_an_answer_is_late_exchanges_go_to_the_other_server() -> None:
     with_two(test, clock)
 
 
-def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_too() -> None:
+def test_what_waits_for_a_late_server_at_the_client_beside_goes_to_the_other_one_too() -> None:
     """Else a run that has printed something would keep its slot until the shipment of its log has timed out."""
 
     async def run() -> None:
@@ -232,8 +232,8 @@ def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_t
                 with pytest.raises(AnswerLost, match="another server answers"):
                     await each
             assert patient.server == server_client.server == second.url
-            for each_link in (patient, server_client):
-                each_link.close()
+            for each_client in (patient, server_client):
+                each_client.close()
 
     uvloop.run(run())
 

@@ -25,13 +25,13 @@ def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_ag
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)  # it does not hand back without being asked
-    # It fetches by the pace of the last minute, not by that of 75 ms in which the machine may have stood still.
+    # It prefetches by the rate of the last minute, not by that of 75 ms in which the machine may have stood still.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
 
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(*[an_order() for _ in range(3000)], *[sleeper() for _ in range(500)])
         await server.until(lambda: server.requests[-1].unstarted >= 5 and server.requests[-1].wait_ms)
-        while len(server.outcomes) <= 3000:  # at first it trusts its pace; then it sees that no slot becomes free
+        while len(server.outcomes) <= 3000:  # at first it trusts the rate; then it sees that no slot becomes free
             seen = len(server.requests)
             server.ask_back(3)
             # What it gives back is in the next exchange: after several it has given nothing, and is asked again.
@@ -93,7 +93,7 @@ def test_progress_whose_exchange_was_lost_is_told_again() -> None:
     against_a_server(test, timing=SLOW_BEATS)  # whose polls are parked for long enough to be lost
 
 
-def test_a_worker_with_weights_asks_in_portions_and_never_for_more_than_its_slots() -> None:
+def test_a_worker_with_weights_asks_in_shares_and_never_for_more_than_its_slots() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         asked = server.requests[0]
         assert [(share.queue, share.most) for share in asked.shares[:2]] == [("heavy", 1), ("light", 3)]

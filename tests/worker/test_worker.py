@@ -20,7 +20,7 @@ PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=
 
 @pytest.fixture
 def fetches_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the pace of the last minute, not by that of 75 ms in which the machine may have stood still."""
+    """By the rate of the last minute, not by that of 75 ms in which the machine may have stood still."""
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
     monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)
 
@@ -90,7 +90,7 @@ def test_slow_runs_are_not_hoarded() -> None:
 
 
 def test_runs_that_were_prefetched_in_vain_go_back_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A pace that the machine's standing still does not hide.
+    # A rate that a stall of the machine does not hide.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 0.5)
 
     async def test(server: ExchangeServer, _: Worker) -> None:

@@ -1,4 +1,4 @@
-"""One file per kind of task. A new kind is a file with an `Executor` in it and a line here."""
+"""Builds the executors of a worker. A new kind of task needs a package with an `Executor`, and a line here."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def build_executors(
     sandbox: str | None = None,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
-    """What a worker can run: the application's tasks, shell commands (all of them in `sandbox`, if one is named), and
-    HTTP calls to what `http_guard` permits.
+    """Executors for the tasks of the application, for shell commands (all of them in `sandbox`, if given), and for HTTP
+    calls to addresses that `http_guard` permits.
 
-    `app` (module:attribute), `server` and `token` are for child interpreters, which load the application themselves.
+    `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     """
     folders = WorkFolders()
     folders.sweep_aside()
@@ -68,14 +68,14 @@ def build_executors(
 
 
 def warm_up(executors: Iterable[Executor]) -> None:
-    """Start child interpreters for process tasks, if there are such; to be called once the watchdog is there."""
+    """Start child processes if there are process tasks. Call it after the watchdog has been started."""
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             executor.warm_up()
 
 
 def shut_down(executors: Iterable[Executor]) -> None:
-    """Once the worker has stopped: its children are gone with the watchdog, and none is to be started again."""
+    """Call it after the worker has stopped. Its children end with the watchdog, and no new ones are started."""
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             executor.close()

@@ -1,4 +1,4 @@
-"""HTTP calls: the task `http`. What may be reached is told in http_guard.py."""
+"""HTTP calls: the task `http`. address_guard.py decides which addresses may be called."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _ALIEN_LIMITS = ("memory", "cpu", "processes", "files")
 
 
 class HttpExecutor:
-    """Calls are coroutines of ours, which end at their cancellation: the connection is closed, and nobody waits for
-    an answer any more. What the called service makes of a request that it already has is beyond anybody's reach."""
+    """A call is a coroutine of the worker that ends when it is cancelled: the connection is closed. A request that the
+    called service has already received cannot be taken back."""
 
     killable = True
 
@@ -66,11 +66,11 @@ class HttpExecutor:
             try:
                 ending = await self._call(attempt)
             except asyncio.CancelledError:
-                ending = failed("the call was broken off by its worker")
+                ending = failed("the call was interrupted by its worker")
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None and not attempt.fenced:
-                with suppress(asyncio.CancelledError):  # asked again, more urgently: then the log stays as it is
+                with suppress(asyncio.CancelledError):  # cancelled again: do not wait for the log
                     await attempt.log.finish()
         finally:
             attempt.kill = None
@@ -93,7 +93,7 @@ class HttpExecutor:
         return await ending_of(answer, call.success, self._clock.wall())
 
     async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> Answer:
-        """The last answer of a chain of redirects. Each hop is checked as the first one was."""
+        """The last answer of a chain of redirects. Each address is checked like the first one."""
         wanted = call.success.status if call.success is not None else []
         came_from = ""
         for _ in range(_MOST_REDIRECTS + 1):
@@ -106,7 +106,7 @@ class HttpExecutor:
                 not call.follow_redirects
                 or answer.status not in REDIRECTS
                 or location is None
-                or accepts(wanted, answer.status)  # a job that waits for a redirect wants that one
+                or accepts(wanted, answer.status)  # the job expects this redirect
             ):
                 return answer
             came_from = f" (redirected there by {request.where})"
@@ -114,14 +114,15 @@ class HttpExecutor:
         raise BadAddress(f"more than {_MOST_REDIRECTS} redirects; the last one was to {request.where}")
 
     async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> Answer:
-        """One hop."""
+        """One request of the chain."""
         order = attempt.order
         started = self._clock.monotonic()
         try:
             connection = await self._connections.take(
                 request.origin,
                 min(_CONNECT_SECONDS, order.timeout),
-                # A kept connection may be hung up on just as we write; a run that has one try only is spared that.
+                # A server may close an idle connection while the request is written. A run with one attempt avoids
+                # that.
                 fresh=order.max_attempts == 1,
             )
             try:
@@ -135,7 +136,7 @@ class HttpExecutor:
             self._note(attempt, f"{request.method} {request.where} -> {said} after {self._ms(started)}")
             raise _CallFailed(f"{request.method} {request.where}: {said}", _class_names(error)) from None
         except asyncio.CancelledError:
-            self._note(attempt, f"{request.method} {request.where} -> broken off after {self._ms(started)}")
+            self._note(attempt, f"{request.method} {request.where} -> interrupted after {self._ms(started)}")
             raise
         size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
         self._note(attempt, f"{request.method} {request.where} -> {received.status} in {self._ms(started)}, {size}")
@@ -150,7 +151,7 @@ class HttpExecutor:
 
 
 class _CallFailed(Exception):
-    """No answer came; another try may get one."""
+    """No answer arrived; another attempt may get one."""
 
     def __init__(self, message: str, errors: list[str]) -> None:
         super().__init__(message)
@@ -158,7 +159,7 @@ class _CallFailed(Exception):
 
 
 def _call_of(order: RunOrder) -> HttpCall:
-    """The payload has the last word, for it may have been changed for a replay."""
+    """The payload overrides the setup, because a replay may have changed it."""
     call = None
     if (payload := bytes(memoryview(order.payload))) not in (b"", b"null"):
         call = http_in(payload.decode())
@@ -178,7 +179,7 @@ def _body_limit(order: RunOrder) -> int:
 
 
 def _class_names(error: Exception) -> list[str]:
-    """The error's class and its bases, for retry rules: ConnectError, NetworkError, TransportError."""
+    """The class of the error and its bases, for retry rules: ConnectError, NetworkError, TransportError."""
     return [kind.__name__ for kind in type(error).__mro__ if kind not in (Exception, BaseException, object)]
 
 

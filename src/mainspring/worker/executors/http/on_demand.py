@@ -1,4 +1,4 @@
-"""The http executor, loaded when the first http run comes: most workers never see one."""
+"""The http executor, imported when the first http run arrives. Most workers never get one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HttpOnDemand:
-    """Spares a worker httpx and h11, 0.1 s of CPU at its start. The first http run pays for them."""
+    """Saves a worker the import of httpx and h11, 0.1 s of CPU time, until the first http run."""
 
     killable = True
 

@@ -174,7 +174,7 @@ class ProcessPool:
 
     def _retire(self, child: WarmChild) -> None:
         child.on_lost = None
-        task = asyncio.get_running_loop().create_task(child.bury())
+        task = asyncio.get_running_loop().create_task(child.kill_and_wait())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
