@@ -36,6 +36,7 @@ ADDITION = "\n".join(
     )
 )
 EVERY_SECOND = {"job_id": "often", "command": "true", "schedule": {"every": 1}}
+TROUBLE = ('"level": "error"', "cached statement plan")
 
 
 def later(header: str) -> list[Migration]:
@@ -73,11 +74,13 @@ async def ran(cluster: Cluster) -> None:
     assert [(await cluster.ended(job_id))["status"] for job_id in (over_http, in_sql)] == ["SUCCESS", "SUCCESS"]
 
 
-async def fired(cluster: Cluster) -> None:
-    async def look() -> bool:
-        return any(run["status"] == "SUCCESS" for run in await cluster.runs("often"))
+async def fires(cluster: Cluster) -> None:
+    """The job that runs every second has a run that it did not have."""
+    before = len(await cluster.runs("often"))
 
-    await cluster.submit(**EVERY_SECOND)
+    async def look() -> bool:
+        return sum(run["status"] == "SUCCESS" for run in await cluster.runs("often")) > before
+
     await eventually(look, SLOW, "the scheduler has fired")
 
 
@@ -85,12 +88,15 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
     cluster: Cluster, old: Path, database_url: str
 ) -> None:
     """An upgrade as it happens: the old server runs, a migration comes, a new server comes, then the workers change."""
-    await cluster.server(tree=old)
+    server = await cluster.server(tree=old)
     await cluster.worker()
+    await cluster.submit(**EVERY_SECOND)
     await ran(cluster)  # old server, new worker
+    await fires(cluster)
     await migrate(database_url, known=later("-- stage: pre\n"))
     await ran(cluster)
-    await fired(cluster)
+    await fires(cluster)
+    assert [line for line in cluster.said(server).splitlines() if any(word in line for word in TROUBLE)] == []
     for child in cluster._children:
         child.kill()
         child.wait()
@@ -98,6 +104,7 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
     await cluster.server()
     await cluster.worker(tree=old)
     await ran(cluster)  # new server, old worker
+    await fires(cluster)
 
 
 async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
