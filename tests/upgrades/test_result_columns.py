@@ -35,4 +35,6 @@ async def test_no_statement_returns_a_column_that_it_does_not_name(connection: a
         await connection.execute(f"alter table mainspring.{row['relname']} add column of_tomorrow int")
     await connection.reload_schema_state()
     after = await results(connection)
-    assert [label for label in before if before[label] != after[label]] == []
+    changed = [label for label in before if before[label] != after[label]]
+    print(changed)
+    assert changed == []
