@@ -1,1 +1,1 @@
-"""Duties that keep the house: rescue, beats, partitions, pruning. One class per duty, each with `run_once()`."""
+"""Periodic work: rescue, deadlines, beats, partitions, pruning. One class for each duty, with `run_once()`."""
