@@ -52,7 +52,7 @@ def without_blocks(text: str) -> str:
 
 
 def packages() -> list[Path]:
-    """Every package of Mainspring: the layers from the top down, and below each its packages in the order of their names."""
+    """Every package of Mainspring: layers from the top down, and the packages of each layer by name."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     [layers] = [contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers"]
     order = [name.strip().removeprefix("mainspring.") for layer in layers for name in layer.split("|")]
