@@ -1,1 +1,1 @@
-"""Periodic work: rescue, deadlines, beats, partitions, pruning. One class for each duty, with `run_once()`."""
+"""Periodic maintenance: rescue, beats, deadlines, partitions and pruning. One class with `run_once()` for each."""
