@@ -202,10 +202,10 @@ async def test_a_revocation_disturbs_nobody_elses_workers(tenants: Tenants, asse
     """Or an admin who makes and revokes tokens in a loop would wake all workers of everybody."""
     others = [await tenants.shared_worker(), HandWorker(tenants.clients["b"]), HandWorker(tenants.operator)]
     waiting = [await start_waiting(assembly, worker) for worker in others]
-    waiting = await start_waiting(assembly, HandWorker(tenants.clients["a"]))
+    ending = await start_waiting(assembly, HandWorker(tenants.clients["a"]))
     made = (await tenants.clients["a"].post("/v1/tokens", json={"role": "worker", "name": "x"})).json()
     assert (await tenants.clients["a"].post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
-    assert (await waiting).superseded
+    assert (await ending).superseded
     assert not any(reply.done() for reply in waiting)
     assembly.long_polls.close()
     await asyncio.gather(*waiting)
