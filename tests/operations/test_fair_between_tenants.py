@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mainspring.operations.exchange.claim import LANES_AT_A_TIME
+from mainspring.operations.exchange.claim import MAX_LANES_PER_CLAIM
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import QueueShare, RunOrder
 from tests.operations.hand_worker import HandWorker, outcome
@@ -124,7 +124,7 @@ async def test_who_had_many_critical_runs_waits_longer_with_the_rest(tenants: Te
 
 
 async def test_many_lanes_of_one_do_not_hide_the_single_lane_of_another(tenants: Tenants) -> None:
-    names = [f"t{number}" for number in range(3 * LANES_AT_A_TIME)]
+    names = [f"t{number}" for number in range(3 * MAX_LANES_PER_CLAIM)]
     worker = await tenants.shared_worker(tasks=names)
     await worker.hello()
     for name in names:
@@ -141,7 +141,7 @@ async def test_many_lanes_of_one_do_not_hide_the_single_lane_of_another(tenants:
 async def test_many_critical_lanes_of_a_tenant_hide_neither_each_other_nor_the_rest(tenants: Tenants) -> None:
     """Its own worker, with more critical lanes than are claimed from at a time: the last of them, and a lane that is
     not critical, have their turns."""
-    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    names = [f"t{number}" for number in range(MAX_LANES_PER_CLAIM + 6)]
     worker = HandWorker(tenants.clients["a"], tasks=names)
     await worker.hello()
     for name in names:
@@ -157,7 +157,7 @@ async def test_many_critical_lanes_of_a_tenant_hide_neither_each_other_nor_the_r
 
 
 async def test_what_a_tenants_own_workers_do_is_not_held_against_it_where_all_share(tenants: Tenants) -> None:
-    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    names = [f"t{number}" for number in range(MAX_LANES_PER_CLAIM + 6)]
     shared, own = await tenants.shared_worker(tasks=names), HandWorker(tenants.clients["a"], tasks=names)
     for name in names:
         await tenants.submit("a", 3, task=name)

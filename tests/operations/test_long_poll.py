@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
-from mainspring.operations.exchange.long_poll import LongPolls, Waiter, divided
+from mainspring.operations.exchange.long_poll import LongPolls, Waiter, divide
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from tests.operations.firing import fire_due, let_backoff_pass
@@ -190,7 +190,7 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
 @given(st.integers(0, 200), st.lists(st.integers(1, 50), min_size=1, max_size=9))
 def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None:
     rooms.sort(reverse=True)
-    parts = divided(count, rooms)
+    parts = divide(count, rooms)
     assert sum(parts) == min(count, sum(rooms))
     for part, room in zip(parts, rooms, strict=True):
         fair = min(count, sum(rooms)) * room / sum(rooms)

@@ -56,7 +56,7 @@ async def test_one_that_becomes_overfull_while_another_is_idle_is_told_at_once(
 async def test_two_idle_ones_are_promised_no_run_twice(
     api: httpx.AsyncClient, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.exchanger._RECALL_PAUSE", 60.0)  # so long does a promise hold
+    monkeypatch.setattr("mainspring.operations.exchange.recall._PAUSE", 60.0)  # how long a reservation holds
     await submit(api, 20)
     first, second, idle = HandWorker(api), HandWorker(api), HandWorker(api)
     await first.claim(10)
