@@ -1,4 +1,4 @@
-"""Which lanes of many are looked at and taken from, and that what a server remembers of pools is bounded."""
+"""Which of many lanes are checked and claimed from, and that the number of pools in memory is bounded."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_workers_that_take_the_same_share_a_pool_and_few_pools_are_remembered() 
     first = pools.pool_for(shared)
     assert pools.pool_for(lanes(7, 3) + lanes(8, 2)) is first
     assert pools.pool_for(lanes(1, 4) + lanes(2, 3)) is not first
-    assert pools.pool_for(lanes(1, 3)) is not first, "what a tenant's own workers do for it is not counted among others"
+    assert pools.pool_for(lanes(1, 3)) is not first, "a tenant's own workers have a pool of their own"
     for number in range(MAX_POOLS + 50):
         pools.pool_for(lanes(1, 1, first=1000 + number))
         if number < 50:
-            assert pools.pool_for(shared) is first, "asked for of late"
+            assert pools.pool_for(shared) is first, "it was used recently"
     assert pools.pool_for(shared) is not first
