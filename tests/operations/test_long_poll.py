@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
-from mainspring.operations.exchange.long_poll import LongPolls, Waiter, divide
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.exchange.long_poll import LongPolls, divide
+from mainspring.operations.exchange.waiter import Demand, Waiter
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from tests.operations.firing import fire_due, let_backoff_pass
@@ -195,6 +197,22 @@ def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None
     for part, room in zip(parts, rooms, strict=True):
         fair = min(count, sum(rooms)) * room / sum(rooms)
         assert 0 <= part <= room and abs(part - fair) < len(rooms)
+
+
+def test_reserved_runs_count_until_they_are_claimed_also_when_the_demand_changes() -> None:
+    long_polls = LongPolls()
+    waiter, other = (long_polls.register(uuid7(), DEFAULT_TENANT) for _ in range(2))
+    waiter.set_demand(Demand(3, lanes={1, 2}, capacity={1: 2, 2: 3}))
+    other.set_demand(Demand(2, lanes={3}))
+    long_polls.offer({1: 5, 3: 1})
+    assert (waiter.capacity(1), waiter.capacity(2), other.capacity(3)) == (0, 1, 1)
+    waiter.set_demand(Demand(4, lanes={1, 2}, capacity={1: 3, 2: 3}))
+    assert (waiter.capacity(1), waiter.capacity(2)) == (1, 2)
+    assert (waiter.take_reserved(), waiter.capacity(1), waiter.capacity(2)) == (2, 3, 3)
+    long_polls.offer({2: 3})
+    other.set_demand(Demand(2, lanes={2, 3}))
+    long_polls.release(waiter)
+    assert other.take_reserved() == 2, "one of its own, and one of the three that were not claimed"
 
 
 async def test_a_job_for_somebody_else_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:

@@ -32,6 +32,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
@@ -86,7 +87,8 @@ class Exchanger:
         """How many workers are cached here."""
         return len(self._registry)
 
-    async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
+    async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
+        tenant = caller.tenant
         arrived_at = self._clock.monotonic()
         worker = await self._registry.identify(tenant, request)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.

@@ -3,115 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-import msgspec
-
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
+from mainspring.operations.exchange.waiter import Waiter
 
 # New runs are divided among at least this many idle waiters. Looking at all of them would cost a submission 10,000
 # looks where 10,000 workers wait.
 _MIN_CANDIDATES = 8
 _MAX_REMEMBERED_STOPS = 10_000
-
-
-class Demand(msgspec.Struct, frozen=True, gc=False):
-    """What one exchange would take.
-
-    free        how many runs in all
-    unstarted   how many runs its worker holds and has not started
-    lanes       the lanes from which it would take now
-    eligible    the lanes from which its worker may ever take
-    capacity    how many runs of each lane at most; None where `free` is the only limit
-    """
-
-    free: int = 0
-    unstarted: int = 0
-    lanes: Collection[int] = ()
-    eligible: frozenset[int] = frozenset()
-    capacity: Mapping[int, int] | None = None
-
-
-_NO_DEMAND = Demand()
-
-
-class Waiter:
-    """The place of one exchange among the long polls. Only this module changes it.
-
-    It is woken for a reason: runs are ready, a run is to be stopped, a newer exchange superseded it, or an idle worker
-    could start the runs that its worker holds unstarted. The tenant is EVERY_TENANT for a shared worker.
-
-    Runs are reserved for a waiter when it is woken for them, so that the next runs wake another one. Runs that other
-    workers were asked to return for it are counted in `recalled` until `recalled_until`.
-    """
-
-    __slots__ = (
-        "demand", "event", "recalled", "recalled_until", "reserved", "reserved_by_lane", "stop_requested",
-        "superseded", "tenant", "worker_id",
-    )  # fmt: skip
-
-    def __init__(self, worker_id: UUID, tenant: TenantId, *, stop_requested: bool) -> None:
-        self.worker_id = worker_id
-        self.tenant = tenant
-        self.stop_requested = stop_requested
-        self.superseded = False
-        self.event = asyncio.Event()
-        self.demand = _NO_DEMAND
-        self.reserved = 0
-        self.reserved_by_lane: dict[int, int] = {}
-        self.recalled = 0
-        self.recalled_until = 0.0
-
-    def set_demand(self, demand: Demand) -> None:
-        self.demand = demand
-
-    def capacity(self, lane_id: int) -> int:
-        """How many more runs of this lane it can take, besides those reserved for it."""
-        demand = self.demand
-        capacity = demand.free - self.reserved
-        if demand.capacity is not None:
-            capacity = min(capacity, demand.capacity.get(lane_id, 0) - self.reserved_by_lane.get(lane_id, 0))
-        return capacity
-
-    def reserve(self, lane_id: int, count: int) -> None:
-        """Reserve runs of this lane, and wake the exchange to claim them."""
-        self.reserved += count
-        self.reserved_by_lane[lane_id] = self.reserved_by_lane.get(lane_id, 0) + count
-        self.event.set()
-
-    def take_reserved(self) -> int:
-        """Return how many runs are reserved, and reset the reservation: the exchange is about to claim them."""
-        reserved, self.reserved = self.reserved, 0
-        self.reserved_by_lane.clear()
-        return reserved
-
-    def recall_capacity(self, now: float) -> int:
-        """How many more runs other workers may be asked to return for it."""
-        return self.demand.free - (self.recalled if now < self.recalled_until else 0)
-
-    def reserve_recalled(self, count: int, now: float, until: float) -> None:
-        """Count runs that another worker is asked to return for it. The reservation expires at `until`."""
-        self.recalled = count + (self.recalled if now < self.recalled_until else 0)
-        self.recalled_until = until
-
-    def request_stop(self) -> None:
-        """Wake the exchange to check for runs to stop."""
-        self.stop_requested = True
-        self.event.set()
-
-    def take_stop_request(self) -> bool:
-        requested, self.stop_requested = self.stop_requested, False
-        return requested
-
-    def disconnect(self) -> None:
-        """Make the exchange reply at once, without runs."""
-        self.superseded = True
-        self.event.set()
-
-    def clear_wakeup(self) -> None:
-        """Wait again. The caller looks at everything for which it may have been woken."""
-        self.event.clear()
 
 
 class LongPolls:
@@ -161,7 +62,7 @@ class LongPolls:
         if demand.free > 0 and self._with_unstarted:
             for holder in self._with_unstarted.values():
                 if holder is not waiter and _may_take_from(waiter, holder):
-                    holder.event.set()
+                    holder.wake()
 
     def stop_waiting(self, waiter: Waiter) -> None:
         if self._with_unstarted.get(waiter.worker_id) is waiter:
@@ -198,8 +99,7 @@ class LongPolls:
         """Waiters with capacity for this lane, the largest first: a few, or as many as can take all the runs."""
         idle, total = [], 0
         for waiter in self._waiters.values():
-            demand = waiter.demand
-            if demand.free > waiter.reserved and lane_id in demand.lanes and (own := waiter.capacity(lane_id)) > 0:
+            if waiter.available > 0 and lane_id in waiter.demand.lanes and (own := waiter.capacity(lane_id)) > 0:
                 idle.append(waiter)
                 total += own
                 if total >= count and len(idle) >= _MIN_CANDIDATES:
