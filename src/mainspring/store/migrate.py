@@ -26,7 +26,10 @@ from mainspring.store.routine_loader import load_routines
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 _HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
 _LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
-_STAGES_SINCE = 6  # the migration that adds the columns `stage` and `breaking`
+_HAS_STAGES = """
+select exists (select from pg_attribute
+               where attrelid = 'mainspring.schema_migrations'::regclass and attname = 'breaking')
+"""
 
 log = get_logger("migrate")
 
@@ -142,7 +145,7 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
     await connection.execute(
         "insert into mainspring.schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
     )
-    if migration.version >= _STAGES_SINCE:
+    if await connection.fetchval(_HAS_STAGES):
         await connection.execute(
             "update mainspring.schema_migrations set stage = $2, breaking = $3 where version = $1",
             migration.version,
@@ -155,7 +158,7 @@ async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:
     """The versions that the database has, each with whether it is breaking."""
     if await connection.fetchval("select to_regclass('mainspring.schema_migrations')") is None:
         return {}
-    # As JSON: before migration 6 there is no column `breaking`.
+    # As JSON: a database from before stages has no column `breaking`.
     rows = await connection.fetch(
         "select version, coalesce((to_jsonb(m) ->> 'breaking')::boolean, true) as breaking"
         " from mainspring.schema_migrations m"
