@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from mainspring.cli.main import main
 from mainspring.domain.errors import Conflict, Unavailable
 from mainspring.store.ddl_transaction import LockPatience
 from mainspring.store.migrate import (
@@ -170,3 +171,15 @@ async def test_a_migration_tries_again_and_lets_others_pass_in_between(
     await transaction.rollback()
     assert await migrating == [f"{NEXT:04d}_patient"]
     await reader.close()
+
+
+async def test_the_command_takes_a_stage(empty_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def said(*arguments: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, ["migrate", "--database-url", empty_url, *arguments])
+        return code, *capsys.readouterr()
+
+    code, _, err = await said("--stage", "post")
+    assert code != 0 and "--stage pre" in err
+    code, out, _ = await said("--stage", "pre")
+    assert (code, out.splitlines()[0]) == (0, "applied 0001_foundation")
+    assert await said("--json") == (0, '{"applied":[]}\n', "")
