@@ -99,8 +99,11 @@ def test_time_is_the_databases_at_that_moment_and_never_a_filter(query: Query) -
     assert "clock_timestamp" not in left, f"{query.label}: write (select clock_timestamp())"
 
 
-@pytest.mark.parametrize("file", sorted((STORE / "migrations").glob("*.sql")), ids=lambda file: file.stem)
-def test_migrations_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
+SCHEMA_FILES = sorted([*(STORE / "migrations").glob("*.sql"), *(STORE / "routines").glob("*.sql")])
+
+
+@pytest.mark.parametrize("file", SCHEMA_FILES, ids=lambda file: file.stem)
+def test_migrations_and_routines_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
     text = CLOCK_ALLOWED.sub("", re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8").lower()))
     assert "now()" not in text
     assert len(re.findall(r"clock_timestamp\(\)", text)) == len(re.findall(r"default clock_timestamp\(\)", text))
