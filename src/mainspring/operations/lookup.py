@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
+from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 
 
-async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
+async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
     """The run, live or ended, that a one-time job with an id of ours has become. Runs of other jobs, whose run_id
     somebody takes for a job_id, are not found."""
     run_id = parse_uuid(job_id)
     if run_id is None:
         return None
-    row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
-    return row if row is not None and row["job_id"] is None else None
+    run = await history.find_run(connection, tenant, run_id)
+    return run if run is not None and run.job_id is None else None
 
 
 async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:

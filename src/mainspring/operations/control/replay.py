@@ -30,9 +30,10 @@ from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, history
-from mainspring.store.dead_letters import DeadLetterFilter
+from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, LockedLetter
+from mainspring.store.history import EndedRun
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
 
@@ -149,7 +150,7 @@ class Replayer:
     # --- inside
 
     async def _replay(
-        self, connection: Connection, tenant: TenantId, letters: Sequence[Record], payload: msgspec.Raw
+        self, connection: Connection, tenant: TenantId, letters: Sequence[LockedLetter], payload: msgspec.Raw
     ) -> _Batch:
         """Repeat locked letters as far as their jobs allow it."""
         done = _Batch()
@@ -170,14 +171,14 @@ class Replayer:
                 done.refusal = done.refusal or error
                 continue
             begun.add(job_id)
-            one_at_a_time = job is not None and job["one_at_a_time"]
-            items.append(dead_letters.Replay(letter["run_id"], replay_id, one_at_a_time, changed))
+            one_at_a_time = job is not None and job.one_at_a_time
+            items.append(dead_letters.Replay(letter.run_id, replay_id, one_at_a_time, changed))
         if items:
             rows = await dead_letters.replay(connection, tenant, items)
             if len(rows) != len(items):  # they are locked, so this is ours to mend
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
-            done.created.update(row["lane_id"] for row in rows)
+            done.created.update(row.lane_id for row in rows)
         return done
 
     async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -192,24 +193,24 @@ class Replayer:
                 if reason is not None:
                     raise _refused(run_id, reason)
                 changed = await self._changed(connection, tenant, row, payload)
-                one_at_a_time = job is not None and job["one_at_a_time"]
+                one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
                 created = await dead_letters.repeat(connection, tenant, item)
                 if created is None:
                     raise NotFound(f"there is no run {run_id} any more", hint="see GET /v1/runs")
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
-        self._signals.ready({created["lane_id"]: 1})
+        self._signals.ready({created.lane_id: 1})
         return replay_id
 
-    async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
+    async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)
         if row is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         replay_id = await dead_letters.replay_of(connection, tenant, run_id)
         if replay_id is not None:
             raise _repeated(run_id, replay_id)
-        if row["state"] == StoredState.SUCCESS:
+        if row.state == StoredState.SUCCESS:
             raise Conflict(
                 f"run {run_id} has succeeded, and the payload of such runs is not kept",
                 code="run_succeeded",
@@ -218,19 +219,19 @@ class Replayer:
         return row
 
     async def _changed(
-        self, connection: Connection, tenant: TenantId, row: Record, payload: msgspec.Raw
+        self, connection: Connection, tenant: TenantId, row: LockedLetter | EndedRun, payload: msgspec.Raw
     ) -> Changed | None:
         """Payload and spec of a run whose payload is changed, checked as at intake; None when it keeps its own."""
         if not memoryview(payload):
             return None
-        lane = await lane_at_hand(self._lanes, connection, row["lane_id"])
+        lane = await lane_at_hand(self._lanes, connection, row.lane_id)
         stored = JobDefinition(
             task=lane.task,
-            name=row["name"],
-            payload=row["payload_text"],
+            name=row.name,
+            payload=row.payload_text,
             queue=lane.queue,
             priority=Priority(lane.priority),
-            spec=spec_from_text(row["spec_text"]),
+            spec=spec_from_text(row.spec_text),
             required_labels=lane.required_labels,
         )
         changed = amend(stored, JobPatch(payload=payload), self._clock.now())
@@ -270,13 +271,13 @@ class Replayer:
             return bool(after and await dead_letters.some(connection, tenant, chosen, after, begun, 1))
 
 
-def _objection(job: Record | None, *, begun_here: bool) -> str | None:
+def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:
     """Why a run of this job may not begin. A one-time job that has fired has no row, and nothing against it."""
     if job is None:
         return None
-    if job["cancelled"]:
+    if job.cancelled:
         return _CANCELLED
-    return _ALIVE if job["alive"] or (begun_here and job["one_at_a_time"]) else None
+    return _ALIVE if job.alive or (begun_here and job.one_at_a_time) else None
 
 
 async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:

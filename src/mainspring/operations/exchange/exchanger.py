@@ -285,7 +285,7 @@ class Exchanger:
             # The same hint says that the worker is to drain. Without a hint its row was looked at on arrival.
             row = await workers.look(connection, tenant, worker_id) if hinted else None
         if row is not None:
-            known.state = row["state"]
+            known.state = row.state
         # Said once, and again every beat until the run has ended: the answer may have been lost.
         now = known.stop_looked_at
         reply.stop = [run_id for run_id in wanted if now - known.told.get(run_id, 0.0) >= self._timing.beat]

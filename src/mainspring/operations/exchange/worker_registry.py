@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-import msgspec
-
 from mainspring.domain.errors import Conflict, Fenced
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
@@ -82,14 +80,13 @@ class WorkerRegistry:
                 row = await workers.look(connection, tenant, request.worker_id)
             if row is None:
                 raise _unknown()
-            if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
+            if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
                 self._known.pop(request.worker_id, None)
-                raise _gone(WorkerState(row["state"]))
+                raise _gone(WorkerState(row.state))
             if known is None:
-                labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                known = KnownWorker(tenant, row["queues"], row["tasks"], labels, row["state"])
+                known = KnownWorker(tenant, row.queues, row.tasks, row.labels, row.state)
                 self._known[request.worker_id] = known
-            known.state = row["state"]
+            known.state = row.state
         return known
 
     def forget(self, worker_id: UUID) -> None:
@@ -112,10 +109,10 @@ class WorkerRegistry:
         self.forget(request.worker_id)
         if row is None:
             raise _unknown()
-        if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _gone(WorkerState(row["state"]))
+        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            raise _gone(WorkerState(row.state))
         raise Conflict(
-            f"exchange {request.seq} is not newer than {row['last_seq']}",
+            f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
             field="seq",
             hint="send the next number with recover and your inventory",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import UUID
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from mainspring.domain.errors import NotFound
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import RunState, StoredJobStatus, StoredState
+from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor, run_cursor
@@ -26,12 +27,12 @@ from mainspring.operations.read.views import (
 )
 from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
 from mainspring.store import dead_letters, history, jobs, workers
-from mainspring.store.dead_letters import DeadLetterFilter
-from mainspring.store.history import RunFilter
+from mainspring.store.dead_letters import DeadLetterFilter, DeadLetterRow
+from mainspring.store.history import LaneDepth, LiveRun, Run, RunFilter
+from mainspring.store.jobs import JobRow
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pages import cut
-from mainspring.store.pool import Connection, Record, Store
-from mainspring.store.workers import WorkerState
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -98,8 +99,8 @@ class Reader:
         following = None
         if more:
             last = page[-1]
-            following = encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
-        return JobList([job_view(row, await self._lanes.get(row["lane_id"])) for row in page], following)
+            following = encode_cursor(f"{last.created_at.isoformat()} {last.job_id}")
+        return JobList([job_view(row, await self._lanes.get(row.lane_id)) for row in page], following)
 
     async def status(self, tenant: TenantId, job_id: str) -> JobStatus:
         async with self._store.reads.acquire() as connection:
@@ -107,7 +108,7 @@ class Reader:
             own = await own_run(connection, tenant, job_id)
             if own is not None:
                 found.append(own)
-            newest = max(found, key=lambda row: row["scheduled_for"], default=None)
+            newest = max(found, key=lambda row: row.scheduled_for, default=None)
             latest = None if newest is None else await self._run_view(connection, tenant, newest)
         view = await self.job(tenant, job_id)
         return JobStatus(job_id, view.status, latest)
@@ -127,12 +128,12 @@ class Reader:
         if row is None:
             await self.job(tenant, job_id)  # a one-time job that has fired has nothing ahead; others are 404
             return Upcoming(job_id, [])
-        schedule = jobs.schedule_from_text(row["schedule_text"])
-        first: datetime | None = row["next_fire_at"]
-        if first is None and row["paused_from"] is not None:
+        schedule = jobs.schedule_from_text(row.schedule_text)
+        first: datetime | None = row.next_fire_at
+        if first is None and row.paused_from is not None:
             # Paused: what would fire if it were resumed now, so not the fires that the pause has passed over.
-            late = schedule.recurring and row["paused_from"] <= now
-            first = next_fire(schedule, now) if late else row["paused_from"]
+            late = schedule.recurring and row.paused_from <= now
+            first = next_fire(schedule, now) if late else row.paused_from
         return Upcoming(job_id, _ahead(schedule, first, count))
 
     async def missed(self, tenant: TenantId, job_id: str, limit: int) -> list[MissedRange]:
@@ -140,10 +141,7 @@ class Reader:
             rows = await jobs.list_missed(connection, tenant, job_id, limit)
         if not rows:
             await self.job(tenant, job_id)
-        return [
-            MissedRange(row["first_at"], row["last_at"], row["count"], row["reason"], row["recorded_at"])
-            for row in rows
-        ]
+        return [MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at) for row in rows]
 
     # --- runs
 
@@ -168,7 +166,7 @@ class Reader:
         asked = [chosen]
         if query.job is not None and (own := parse_uuid(query.job)) is not None:
             asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
-        rows: list[Record] = []
+        rows: list[Run] = []
         async with self._store.reads.acquire() as connection, _one_look(connection):
             for one in asked:
                 if live is None or live:
@@ -184,9 +182,9 @@ class Reader:
             row = await self._run_row(connection, tenant, run_id)
             view = await self._run_view(connection, tenant, row)
             ahead = 0
-            if view.status == RunState.QUEUED:
-                ahead = await history.ahead_of(connection, row["lane_id"], row["ready_at"])
-        return Why(view.run_id, view.status, sentence(view, ahead, row.get("deadline")))
+            if view.status == RunState.QUEUED and isinstance(row, LiveRun):
+                ahead = await history.ahead_of(connection, row.lane_id, row.ready_at)
+        return Why(view.run_id, view.status, sentence(view, ahead, row.deadline if isinstance(row, LiveRun) else None))
 
     async def timeline(self, tenant: TenantId, run_id: UUID) -> list[TimelineEntry]:
         """Every state of a run with its time, attempt, node, worker and reason, in order."""
@@ -202,7 +200,7 @@ class Reader:
     async def queues(self, tenant: TenantId) -> QueueList:
         await self._lanes.refresh()
         async with self._store.reads.acquire() as connection:
-            depths = {row["lane_id"]: row for row in await history.queue_depths(connection, tenant)}
+            depths = {row.lane_id: row for row in await history.queue_depths(connection, tenant)}
             ended = await history.ended_last_minute(connection, tenant)
             offers = await workers.offers_by_queue(connection, tenant)
         grouped = self._lanes.queues(tenant)
@@ -219,8 +217,8 @@ class Reader:
             dead = await dead_letters.count(connection, tenant)
         return Standing(
             queues.queues,
-            {WorkerState(row["state"]).name: row["count"] for row in counts},
-            sum(row["slots"] for row in counts if row["state"] in (WorkerState.LIVE, WorkerState.DRAINING)),
+            {WorkerState(row.state).name: row.count for row in counts},
+            sum(row.slots for row in counts if row.state in (WorkerState.LIVE, WorkerState.DRAINING)),
             dead,
         )
 
@@ -240,7 +238,7 @@ class Reader:
         async with self._store.reads.acquire() as connection:
             page, more = cut(await dead_letters.page(connection, tenant, chosen, before, limit + 1), limit)
             views = [dead_letter_view(row, await self._lane(connection, row)) for row in page]
-        return DeadLetterList(views, encode_cursor(str(page[-1]["run_id"])) if more else None)
+        return DeadLetterList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
     async def dead_letter(self, tenant: TenantId, run_id: UUID) -> DeadLetterView:
         """One dead letter, with every try's error as far as the history goes back."""
@@ -260,48 +258,47 @@ class Reader:
 
     # --- inside
 
-    async def _run_row(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
-        row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
-        # It may have ended between the two looks, but never the other way round.
+    async def _run_row(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
+        row = await history.find_run(connection, tenant, run_id)
         if row is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         return row
 
     async def _newest_runs(
         self, connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
-    ) -> list[Record]:
+    ) -> list[Run]:
         """Runs of a job, newest first; a one-time job with an id of ours is a run itself, beside those by hand."""
         rows = await history.runs_of_job(connection, tenant, job_id, before, limit)
         own = await own_run(connection, tenant, job_id)
-        if own is not None and (before is None or own["run_id"] < before):
+        if own is not None and (before is None or own.run_id < before):
             rows.append(own)
         return history.newest_first(rows, limit)
 
-    async def _run_view(self, connection: Connection, tenant: TenantId, row: Record) -> RunView:
+    async def _run_view(self, connection: Connection, tenant: TenantId, row: Run) -> RunView:
         lane = await self._lane(connection, row)
         if not _is_queued(row):
             return run_view(row, lane)
         missing = lacking(lane, await workers.offers(connection, tenant))
-        waited = (row["now"] - row["ready_at"]).total_seconds()
+        waited = (row.now - row.ready_at).total_seconds()
         if missing is None and waited >= A_MOMENT:  # until then there is nothing to ask: most are fetched at once
             takers = await workers.takers(connection, tenant, lane.queue, lane.task)
             missing = left_waiting(lane, takers, waited)
         return run_view(row, lane, lacking=missing)
 
-    async def _run_list(self, connection: Connection, tenant: TenantId, rows: list[Record], limit: int) -> RunList:
+    async def _run_list(self, connection: Connection, tenant: TenantId, rows: list[Run], limit: int) -> RunList:
         page, more = cut(rows, limit)
-        waiting = {row["lane_id"] for row in page if _is_queued(row)}
+        waiting = {row.lane_id for row in page if _is_queued(row)}
         offers = await workers.offers(connection, tenant) if waiting else []
         # Once a lane: where 10,000 workers have labels of their own, a look at all of them takes up to 16 ms.
         missing = {lane_id: lacking(await self._lane_of(connection, lane_id), offers) for lane_id in waiting}
         views = []
         for row in page:
             lane = await self._lane(connection, row)
-            views.append(run_view(row, lane, lacking=missing.get(row["lane_id"])))
-        return RunList(views, encode_cursor(str(page[-1]["run_id"])) if more else None)
+            views.append(run_view(row, lane, lacking=missing.get(row.lane_id)))
+        return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
-    async def _lane(self, connection: Connection, row: Record) -> Lane:
-        return await self._lane_of(connection, row["lane_id"])
+    async def _lane(self, connection: Connection, row: JobRow | Run | DeadLetterRow) -> Lane:
+        return await self._lane_of(connection, row.lane_id)
 
     async def _lane_of(self, connection: Connection, lane_id: int) -> Lane:
         return await lane_at_hand(self._lanes, connection, lane_id)
@@ -318,8 +315,8 @@ class Reader:
         return sorted(set.intersection(*sets))
 
 
-def _is_queued(row: Record) -> bool:
-    return "ended_at" not in row and row["state"] == StoredState.QUEUED
+def _is_queued(row: Run) -> TypeGuard[LiveRun]:
+    return isinstance(row, LiveRun) and row.state == StoredState.QUEUED
 
 
 def _one_look(connection: Connection) -> Any:
@@ -340,15 +337,15 @@ def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datet
 
 
 def _queue_view(
-    name: str, lanes: Sequence[int], depths: dict[int, Record], ended: dict[int, int], offering: int
+    name: str, lanes: Sequence[int], depths: dict[int, LaneDepth], ended: dict[int, int], offering: int
 ) -> QueueView:
     rows = [depths[lane] for lane in lanes if lane in depths]
-    ages = [row["oldest"] for row in rows if row["oldest"] is not None]
+    ages = [row.oldest for row in rows if row.oldest is not None]
     return QueueView(
         name=name,
-        depth=sum(row["depth"] for row in rows),
-        scheduled=sum(row["scheduled"] for row in rows),
-        running=sum(row["running"] for row in rows),
+        depth=sum(row.depth for row in rows),
+        scheduled=sum(row.scheduled for row in rows),
+        running=sum(row.running for row in rows),
         oldest_seconds=max(ages) if ages else None,
         rate=round(sum(ended.get(lane, 0) for lane in lanes) / 60, 3),
         workers=offering,
