@@ -1,7 +1,8 @@
-"""Looks that several operations share: a one-time job's own run, and a lane on the connection at hand."""
+"""Looks that several operations share: a one-time job's own run, a lane on the connection at hand, a filter's lanes."""
 
 from __future__ import annotations
 
+from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
 from mainspring.store.history import Run
@@ -25,3 +26,20 @@ async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int
     if lanes.peek(lane_id) is None:
         await lanes.refresh(connection)
     return await lanes.get(lane_id)
+
+
+async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
+    """The lanes of a queue and of a task; None when a filter names neither."""
+    if queue is None and task is None:
+        return None
+    await lanes.refresh()
+    sets = []
+    if queue is not None:
+        sets.append(set(lanes.of_queue(tenant, queue)))
+    if task is not None:
+        sets.append(set(lanes.of_task(tenant, task)))
+    return sorted(set.intersection(*sets))
+
+
+def no_job(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

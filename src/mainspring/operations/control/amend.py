@@ -21,7 +21,7 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, 
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import lane_at_hand, own_run
+from mainspring.operations.lookup import lane_at_hand, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import fires as fire_store
@@ -116,7 +116,7 @@ class Amender:
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
             workers = await _cancel_live(connection, live)
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
-                raise _no_job(job_id)
+                raise no_job(job_id)
         for worker_id in workers:
             self._signals.stop(worker_id)
 
@@ -161,7 +161,7 @@ class Amender:
                 code="already_fired",
                 hint="submit a new job",
             )
-        raise _no_job(job_id)
+        raise no_job(job_id)
 
     async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
@@ -261,7 +261,3 @@ def _ranges(definition: JobDefinition, first: datetime, until: datetime) -> Iter
 
 def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
     return now if last_fired_for is None else max(now, last_fired_for)
-
-
-def _no_job(job_id: str) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

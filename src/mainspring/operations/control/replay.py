@@ -25,7 +25,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import lane_at_hand
-from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
@@ -66,14 +66,12 @@ class Replayer:
         lanes: LaneRegistry,
         signals: Signals,
         clock: DatabaseClock,
-        reader: Reader,
         signatures: SignatureRegistry,
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
-        self._reader = reader
         self._signatures = signatures
 
     async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -265,7 +263,7 @@ class Replayer:
             None if choice.since is None else parse_time(choice.since, "since"),
             None if choice.until is None else parse_time(choice.until, "until"),
         )
-        return await self._reader.letter_filter(tenant, query), choice.limit or _MOST
+        return await letter_filter(self._lanes, tenant, query), choice.limit or _MOST
 
     async def _begun(self) -> datetime:
         async with self._store.reads.acquire() as connection:
