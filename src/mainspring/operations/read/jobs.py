@@ -75,7 +75,7 @@ class JobReader:
             if own is not None:
                 found.append(own)
             newest = max(found, key=lambda run: run.scheduled_for, default=None)
-            latest = None if newest is None else await self._runs.view(connection, tenant, newest)
+            latest = None if newest is None else await self._runs.view(caller, connection, newest)
         view = await self.job(caller, job_id)
         return JobStatus(job_id, view.status, latest)
 

@@ -34,7 +34,7 @@ class RunReader:
     async def run(self, caller: Caller, run_id: UUID) -> RunView:
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
-            return await self.view(connection, caller.tenant, run)
+            return await self.view(caller, connection, run)
 
     async def runs(self, caller: Caller, query: RunQuery) -> RunList:
         tenant = caller.tenant
@@ -79,7 +79,7 @@ class RunReader:
         """One sentence on why a run is not running, or what became of it."""
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
-            view = await self.view(connection, caller.tenant, run)
+            view = await self.view(caller, connection, run)
             if not isinstance(run, LiveRun):
                 return Why(view.run_id, view.status, sentence(view, 0, None))
             ahead = 0
@@ -96,15 +96,15 @@ class RunReader:
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
         return life_of(run, tries, names, replay_id)
 
-    async def view(self, connection: Connection, tenant: TenantId, run: Run) -> RunView:
+    async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it; of a queued one also what it waits for."""
         lane = await lane_at_hand(self._lanes, connection, run.lane_id)
         if not _is_queued(run):
             return run_view(run, lane)
-        missing = lacking(lane, await workers.offers(connection, tenant))
+        missing = lacking(lane, await workers.offers(connection, caller.tenant))
         waited = (run.now - run.ready_at).total_seconds()
         if missing is None and waited >= A_MOMENT:  # until then there is nothing to ask: most are fetched at once
-            takers = await workers.takers(connection, tenant, lane.queue, lane.task)
+            takers = await workers.takers(connection, caller.tenant, lane.queue, lane.task)
             missing = left_waiting(lane, takers, waited)
         return run_view(run, lane, lacking=missing)
 
