@@ -1,9 +1,10 @@
 """Rows as structs. The store decodes a row once, and the code above it sees typed attributes.
 
 One rule holds for every query that has a row type: its columns are the fields of the struct, by name and in order. A
-row is built by position, `Row(*record)`, which costs about as much as one `record["name"]` per row.
-tests/store/test_rows.py prepares every `RowQuery` and compares names, order and types, so a query that differs from its
-struct fails there and not in production. Column lists that several queries share are fragments (sql/fragments.sql).
+row is built by position, `Row(*record)`: no name is looked up. tests/store/test_rows.py prepares every `RowQuery` and
+compares names, order and types, so a query that differs from its struct fails there and not in production. Column lists
+that several queries share are fragments (sql/fragments.sql). A function that converts what it reads (sets, decoded
+labels, dicts by key) unpacks the record instead.
 
 JSON columns are cast to text in the query and have names that end in `_text`. A query lists its columns: `r.*` beside a
 cast would send the same value twice.
