@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import mainspring.store
+from mainspring.store.queries import CONSTANTS, render
+
+from .sql_snapshot import RENEWAL, SNAPSHOT, dump
 
 STORE = Path(mainspring.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -48,8 +51,9 @@ def read(file: Path) -> list[Query]:
     return found
 
 
-FILES = sorted((STORE / "sql").glob("*.sql"))
-QUERIES = [query for file in FILES for query in read(file)]
+FRAGMENTS = STORE / "sql" / "fragments.sql"
+FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file != FRAGMENTS)
+QUERIES = [replace(query, sql=render(query.sql)) for file in FILES for query in read(file)]
 MUTATIONS = [query for query in QUERIES if MUTATION.search(query.bare)]
 MODULES = {file.name: file.read_text(encoding="utf-8") for file in STORE.glob("*.py")}
 
@@ -114,6 +118,56 @@ def test_no_query_is_dead(query: Query) -> None:
     by_number = re.sub(r"_\d$", "_{table}", query.name)
     assert any(f'_SQL["{query.name}"]' in text or f'_SQL[f"{by_number}"]' in text for text in users), (
         f"nothing uses {query.label}"
+    )
+
+
+STATE_NUMBER = re.compile(
+    r"\b(?:\w*state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d|\b\d+\s+as\s+(?:state|status)\b"
+)
+
+
+@pytest.mark.parametrize("file", [*FILES, FRAGMENTS], ids=lambda file: file.stem)
+def test_states_have_names(file: Path) -> None:
+    """A number of a state is written {{QUEUED}}: it comes from the domain."""
+    if file.stem in {"history", "jobs", "logs", "signatures", "workers"}:
+        pytest.skip("theirs come with the rows of these files")
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+    assert [line for line in lines if STATE_NUMBER.search(line)] == []
+    assert [line for line in lines if re.search(r"interval '5 minutes'|'at_most_once'|overlap = 0", line)] == []
+
+
+def test_runs_are_created_and_enter_the_history_in_one_place_each() -> None:
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS]}
+    for table in ("runs", "run_history"):
+        inserts = [
+            name for name, text in texts.items() for _ in re.findall(rf"insert into mainspring\.{table}\b", text)
+        ]
+        assert inserts == ["fragments"], table
+
+
+def test_every_fragment_and_parameter_is_used() -> None:
+    text = FRAGMENTS.read_text(encoding="utf-8")
+    known = dict(re.findall(r"^-- fragment: (\w+)(?:\((.*)\))?$", text, re.M))
+    folders = [STORE / "sql", STORE / "routines"]
+    everything = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.glob("*.sql"))
+    used = set(re.findall(r"\{\{(\w+)", everything))
+    for name, parameters in known.items():
+        assert name in used, f"nothing uses the fragment {name}"
+        assert name not in CONSTANTS
+        for parameter in filter(None, map(str.strip, parameters.split(","))):
+            assert parameter in used, f"{name} has no use for {parameter}"
+
+
+def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="neither a constant nor a fragment"):
+        render("select {{NOBODY}}")
+    with pytest.raises(ValueError, match=r"takes \(lane, bound, limit\)"):
+        render("select {{head(1)}}")
+
+
+def test_the_statements_are_those_of_the_snapshot() -> None:
+    assert dump() == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"a statement is not the one that was reviewed; if it should be, renew them with `{RENEWAL}`"
     )
 
 

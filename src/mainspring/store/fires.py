@@ -13,6 +13,7 @@ from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import TenantId, uuid7_batch
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
+from mainspring.store.runs import EndedRow
 
 _SQL = load("fire")
 
@@ -38,10 +39,12 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What became of a batch: how many runs each lane got, and which jobs fired, by their place in the batch."""
+    """What became of a batch: how many runs each lane got, which jobs fired, by their place in the batch, and the
+    skipped runs that something follows."""
 
     created: dict[int, int]
     moved: list[int]
+    skipped: list[EndedRow] = []
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[Record]:
@@ -112,7 +115,7 @@ async def fire_recurring(
     created: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         created[lane_id] = created.get(lane_id, 0) + 1
-    return Fired(created, [position - 1 for position in row["moved"] or ()])
+    return Fired(created, [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -122,6 +125,6 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Record | None:
-    """A manual run (lane_id, skipped); None when the job is cancelled or gone. The caller holds the job's lock."""
+    """A manual run (lane_id, skipped, follows); None when the job is cancelled or gone. The caller holds its lock."""
     row: Record | None = await connection.fetchrow(_SQL["run_now"], tenant, job_id, run_id, trigger)
     return row

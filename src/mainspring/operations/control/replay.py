@@ -23,6 +23,7 @@ from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
+from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.lookup import lane_at_hand
 from mainspring.operations.read.reader import Reader
 from mainspring.operations.read.search import DeadLetterQuery
@@ -127,7 +128,7 @@ class Replayer:
     async def discard(self, tenant: TenantId, run_id: UUID) -> Discarded:
         """Give up one dead letter; its run stays in the history."""
         async with self._store.reads.acquire() as connection:
-            if not await dead_letters.discard(connection, tenant, [run_id]):
+            if not await discard(connection, tenant, [run_id]):
                 raise await _gone(connection, tenant, run_id)
         return Discarded(1)
 
@@ -142,7 +143,7 @@ class Replayer:
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, most - seen))
                 if not run_ids:
                     break
-                discarded += await dead_letters.discard(connection, tenant, run_ids)
+                discarded += await discard(connection, tenant, run_ids)
             seen, after = seen + len(run_ids), run_ids[-1]
         return Discarded(discarded, more=await self._more(tenant, chosen, after, begun))
 

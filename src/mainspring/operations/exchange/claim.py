@@ -12,11 +12,12 @@ import msgspec
 from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import LaneId, TenantId
 from mainspring.operations.exchange.fair_turns import LANES_LOOKED_AT, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
+from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import RunOrder
 
 LANES_AT_A_TIME = 64
@@ -66,12 +67,12 @@ class LaneWeights:
         """How many runs of these lanes are thought to fit into `room` bytes."""
         return room // max(self._weights.get(lane.lane_id, _HEAVY) for lane in lanes)
 
-    def weigh(self, rows: Sequence[Record]) -> int:
+    def weigh(self, claimed: Sequence[ClaimedRun]) -> int:
         """Take note of what was claimed; gives what it weighs."""
         sums: dict[int, tuple[int, int]] = {}
-        for row in rows:
-            weight, count = sums.get(row["lane_id"], (0, 0))
-            sums[row["lane_id"]] = weight + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
+        for run in claimed:
+            weight, count = sums.get(run.lane_id, (0, 0))
+            sums[run.lane_id] = weight + len(run.payload or "") + len(run.spec or ""), count + 1
         for lane_id, (weight, count) in sums.items():
             self._weights[lane_id] = max(1, weight // count)
         return sum(weight for weight, _ in sums.values())
@@ -100,7 +101,7 @@ class Claimer:
         self._note_heads(rows)
         if len(eligible) > 1:
             priority = {lane.lane_id: lane.priority for lane in eligible}
-            rows.sort(key=lambda row: rank(priority[row["lane_id"]], row["ready_at"]))
+            rows.sort(key=lambda run: rank(priority[run.lane_id], run.ready_at))
         return [await self.order(row) for row in rows]
 
     async def _take(
@@ -111,11 +112,11 @@ class Claimer:
         worker_id: UUID,
         seq: int,
         starts: dict[TenantId, int] | None = None,
-    ) -> list[Record]:
+    ) -> list[ClaimedRun]:
         """In one step as a rule. In several where fewer are thought to fit than do: a lane that was never claimed from
         counts as heavy, also when it is empty and the runs beside it weigh nothing. `starts`: where tenants stand."""
         heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
-        rows: list[Record] = []
+        rows: list[ClaimedRun] = []
         room = _MOST_BYTES
         while (step := min(limit - len(rows), self._weights.most(lanes, room))) > 0:
             if starts is None:
@@ -124,8 +125,8 @@ class Claimer:
                 tenants = [lane.tenant_id for lane in lanes]
                 some = await runs.claim_fairly(connection, heads, tenants, starts, step, worker_id, seq)
                 owner = {lane.lane_id: lane.tenant_id for lane in lanes}
-                for row in some:
-                    starts[owner[row["lane_id"]]] += 1
+                for run in some:
+                    starts[owner[run.lane_id]] += 1
             room -= self._weights.weigh(some)
             rows += some
             if len(some) < step:
@@ -162,41 +163,41 @@ class Claimer:
         """Which of these lanes have something to claim at this moment."""
         return await runs.ready_lanes(connection, [(lane_id, self._bounds.bound(lane_id)) for lane_id in lane_ids])
 
-    async def order(self, row: Record) -> RunOrder:
-        """What the worker needs to know of a claimed row."""
-        lane = self._lanes.peek(row["lane_id"]) or await self._lanes.get(row["lane_id"])
-        run_id, job_id, payload, spec_text = row["run_id"], row["job_id"], row["payload"], row["spec"]
+    async def order(self, run: ClaimedRun) -> RunOrder:
+        """What the worker needs to know of a claimed run."""
+        lane = self._lanes.peek(run.lane_id) or await self._lanes.get(run.lane_id)
+        run_id, job_id, payload, spec_text = run.run_id, run.job_id, run.payload, run.spec
         order = RunOrder(
             run_id,
-            row["fence"],
+            run.fence,
             lane.task,
-            row["attempt"],
+            run.attempt,
             str(run_id) if job_id is None else job_id,
-            row["scheduled_for"],
+            run.scheduled_for,
             _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
             DEFAULT_TIMEOUT,
-            row["max_attempts"],
-            row["name"],
+            run.max_attempts,
+            run.name,
             None,
-            row["exclusive"],
+            run.exclusive,
             lane.queue,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
             order.timeout = spec.timeout
-            if (left := row["time_left"]) is not None:
+            if (left := run.time_left) is not None:
                 order.timeout = max(_LEAST_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
         return order
 
-    def _note_heads(self, rows: Sequence[Record]) -> None:
-        heads: dict[int, datetime] = {}
-        for row in rows:
-            lane_id, ready_at = row["lane_id"], row["ready_at"]
+    def _note_heads(self, claimed: Sequence[ClaimedRun]) -> None:
+        heads: dict[LaneId, datetime] = {}
+        for run in claimed:
+            lane_id, ready_at = run.lane_id, run.ready_at
             if lane_id not in heads or ready_at < heads[lane_id]:
                 heads[lane_id] = ready_at
         for lane_id, ready_at in heads.items():
             self._bounds.claimed(lane_id, ready_at)
-        metrics.claimed.inc(len(rows))
+        metrics.claimed.inc(len(claimed))
         metrics.start_latency.observe(max(0.0, (self._clock.wall() - min(heads.values())).total_seconds()))

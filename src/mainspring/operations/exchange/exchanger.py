@@ -26,7 +26,8 @@ from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.long_poll import LongPolls, Waiter
 from mainspring.operations.exchange.queue_shares import claim_in_shares, rooms_asked_for
 from mainspring.operations.exchange.worker_registry import STALE, STOP_LOOK, KnownWorker, WorkerRegistry
-from mainspring.operations.lifecycle.report import Random, settle
+from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import runs, workers
