@@ -177,12 +177,12 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     leaving, staying = HandWorker(api), HandWorker(api)
-    waiting = await start_waiting(assembly, leaving, free=9)
+    left = await start_waiting(assembly, leaving, free=9)
     waiting = await start_waiting(assembly, staying, free=1)
     [waiter] = [waiter for waiter in assembly.long_polls._waiters.values() if waiter.worker_id == leaving.worker_id]
     waiter.superseded = True  # as if a newer exchange of its worker had come in this moment
     job_id = await submit(api)
-    assert (await waiting).superseded
+    assert (await left).superseded
     async with asyncio.timeout(PROMPTLY):
         assert [order.job_id for order in (await waiting).runs] == [job_id]
 

@@ -42,7 +42,7 @@ async def parent() -> str:
 """
 
 # A worker that asks for the server it prefers after a second, and not after half a minute.
-HOMING_WORKER = """
+WORKER_PROGRAM = """
 import argparse, sys
 from pathlib import Path
 from mainspring.kernel.config import Timing
@@ -53,7 +53,7 @@ parser.add_argument("role")
 for name in ("--server", "--token-file", "--slots", "--app"):
     parser.add_argument(name)
 given = parser.parse_args()
-timing = Timing(homing=1.0, homing_longest=2.0)
+timing = Timing(preferred_server_check=1.0, preferred_server_check_longest=2.0)
 token = Path(given.token_file).read_text()
 options = WorkerOptions(given.server, token, None, int(given.slots), None, given.app, "info", timing=timing)
 sys.exit(serve_worker(options))
@@ -132,12 +132,12 @@ async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_o
 async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_there_again(
     cluster: Cluster, place: Path
 ) -> None:
-    (place / "homing_worker.py").write_text(HOMING_WORKER)
+    (place / "preferring_worker.py").write_text(WORKER_PROGRAM)
     ports = [cluster.port, free_port()]
     urls = {f"http://127.0.0.1:{port}": port for port in ports}
     servers = {port: await cluster.server(port) for port in ports}
     worker = await cluster.worker(
-        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "homing_worker.py")
+        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "preferring_worker.py")
     )
     preferred, second = servers_in_order(",".join(urls), None, worker.pid).split(",")
     home, other = urls[preferred], urls[second]

@@ -21,6 +21,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.long_poll import LongPolls, Waiter
@@ -97,7 +98,8 @@ class Exchanger:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
 
-    async def exchange(self, tenant: TenantId, request: ExchangeRequest) -> ExchangeReply:
+    async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
+        tenant = caller.tenant
         arrived = self._clock.monotonic()
         known = await self._registry.know(tenant, request)
         # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
