@@ -78,13 +78,13 @@ def _is_text(result: msgspec.Raw) -> bool:
 async def _settle_others(
     connection: Connection, worker_id: UUID, others: list[Outcome], random: Random, effects: Effects
 ) -> list[Outcome]:
-    held = await runs.lock_reported(
+    locked = await runs.lock_reported(
         connection, worker_id, [item.run_id for item in others], [item.fence for item in others]
     )
-    changes = Changes()
+    held = {(run.run_id, run.fence): run for run in locked}
     once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two that are the same, the first
-    for run in held:
-        decide(run, once[run.run_id, run.fence], random, changes)
+    changes = Changes()
+    for key, run in held.items():
+        decide(run, once[key], random, changes)
     await carry_out(connection, changes, effects)
-    matched = {(run.run_id, run.fence) for run in held}
-    return [item for item in others if (item.run_id, item.fence) not in matched]
+    return [item for item in others if (item.run_id, item.fence) not in held]
