@@ -17,7 +17,7 @@ Random = Callable[[], float]
 
 def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
     """Add to `changes` what follows. `lost`: nobody reported, its worker is gone."""
-    error = None if outcome.error is None else clean_text(outcome.error)
+    error = None if outcome.error is None else storable_text(outcome.error)
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
@@ -77,6 +77,6 @@ def out_of_time(spec: Spec) -> str:
     return f"timed out after {format_duration(spec.run_timeout or 0.0)} in all (run_timeout)"
 
 
-def clean_text(text: str) -> str:
+def storable_text(text: str) -> str:
     """Text that PostgreSQL can store: no NUL, no lone surrogates, not endless."""
     return text[:65536].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
