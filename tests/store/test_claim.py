@@ -53,7 +53,7 @@ async def test_a_claim_writes_down_who_has_the_run_and_spends_an_attempt(
     worker_id = uuid7()
     [claimed] = await claim(connection, lane_ids, 5, worker_id, seq=7)
     assert (claimed.run_id, claimed.fence, claimed.attempt) == (run_id, 1, 1)
-    assert claimed.payload == '{"to": "moon"}'
+    assert claimed.payload_text == '{"to": "moon"}'
     [row] = await live(connection)
     assert (row["state"], row["worker_id"], row["claim_seq"]) == (StoredState.RUNNING, worker_id, 7)
     assert (row["fence"], row["attempt"]) == (1, 1)

@@ -16,6 +16,8 @@ from importlib.resources import files
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import Delivery, Overlap, Priority
 from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
+from mainspring.domain.worker_state import WorkerState
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$")
 _FRAGMENT = re.compile(r"^-- fragment: (\w+(?:\([\w, ]+\))?)\s*$")
@@ -24,6 +26,11 @@ _INSERT = re.compile(r"\{\{(\w+)(?:\(([^(){}]*)\))?\}\}")
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
+    **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
+    "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",
+    "WORKERS_ENDED": f"{WorkerState.LOST:d}, {WorkerState.STOPPED:d}",
+    "DEFAULT_TENANT": str(DEFAULT_TENANT),
+    "EVERY_TENANT": str(EVERY_TENANT),
     "CRITICAL": str(int(Priority.CRITICAL)),
     "OVERLAP_SKIP": str(int(Overlap.SKIP)),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",

@@ -1,4 +1,4 @@
-"""Live runs: created, claimed, reported, cancelled. Rows are decoded here, by position: columns are fields."""
+"""Live runs: created, claimed, reported, cancelled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.kernel.ids import LaneId, TenantId
+from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("runs")
 _ready_at = attrgetter("ready_at")
@@ -41,14 +42,14 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     fence: int
     attempt: int
     max_attempts: int
-    lane_id: LaneId
+    lane_id: int
     job_id: str | None
     scheduled_for: datetime
     ready_at: datetime
     exclusive: bool
     name: str | None
-    payload: str | None
-    spec: str | None
+    payload_text: str | None
+    spec_text: str | None
     time_left: float | None
 
 
@@ -62,11 +63,11 @@ class HeldRun(msgspec.Struct, frozen=True):
     cancel_requested_at: datetime | None
     claimed_at: datetime | None
     worker_id: UUID
-    spec: str | None
+    spec_text: str | None
     time_left: float | None
 
 
-class LiveRun(msgspec.Struct, frozen=True):
+class LockedRun(msgspec.Struct, frozen=True):
     """A run that has not ended, locked."""
 
     run_id: UUID
@@ -81,12 +82,24 @@ class OverdueRun(msgspec.Struct, frozen=True):
     fence: int
     attempt: int
     state: int
-    spec: str | None
+    spec_text: str | None
 
 
 class RequeuedRun(msgspec.Struct, frozen=True):
     run_id: UUID
     lane_id: int
+
+
+_claim_from_lane = RowQuery(ClaimedRun, _SQL["claim_from_lane"])
+_claim_from_lanes = RowQuery(ClaimedRun, _SQL["claim_from_lanes"])
+_claim_fairly = RowQuery(ClaimedRun, _SQL["claim_fairly"])
+_redeliver = RowQuery(ClaimedRun, _SQL["redeliver"])
+_lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
+_runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
+_lock_run = RowQuery(LockedRun, _SQL["lock_run"])
+_lock_runs_of_job = RowQuery(LockedRun, _SQL["lock_runs_of_job"])
+_overdue = RowQuery(OverdueRun, _SQL["overdue"])
+_requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -162,12 +175,11 @@ async def claim(
     """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). One lane's come longest waiting first."""
     if len(lanes) == 1:
         lane_id, _, bound = lanes[0]
-        rows = await connection.fetch(_SQL["claim_from_lane"], lane_id, limit, worker_id, seq, bound)
-        claimed = [ClaimedRun(*row) for row in rows]
+        claimed = await _claim_from_lane.fetch(connection, lane_id, limit, worker_id, seq, bound)
         claimed.sort(key=_ready_at)  # an update by ctid answers in the order of the table's pages
         return claimed
-    merged = await connection.fetch(
-        _SQL["claim_from_lanes"],
+    return await _claim_from_lanes.fetch(
+        connection,
         [lane[0] for lane in lanes],
         limit,
         worker_id,
@@ -175,7 +187,6 @@ async def claim(
         [lane[2] for lane in lanes],
         [lane[1] for lane in lanes],
     )
-    return [ClaimedRun(*row) for row in merged]
 
 
 async def claim_fairly(
@@ -189,8 +200,8 @@ async def claim_fairly(
 ) -> list[ClaimedRun]:
     """Claim up to `limit` runs of several tenants; `lanes` are (lane, priority, lower bound), `tenants` whose each is,
     and `starts` where a tenant stands (see domain/fairness.py). They come in no order."""
-    rows = await connection.fetch(
-        _SQL["claim_fairly"],
+    return await _claim_fairly.fetch(
+        connection,
         [lane[0] for lane in lanes],
         limit,
         worker_id,
@@ -200,7 +211,6 @@ async def claim_fairly(
         tenants,
         [starts[tenant] for tenant in tenants],
     )
-    return [ClaimedRun(*row) for row in rows]
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:
@@ -212,7 +222,7 @@ async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetim
 async def redeliver(
     connection: Connection, worker_id: UUID, seq: int, held: Sequence[UUID], limit: int
 ) -> list[ClaimedRun]:
-    return [ClaimedRun(*row) for row in await connection.fetch(_SQL["redeliver"], worker_id, seq, held, limit)]
+    return await _redeliver.fetch(connection, worker_id, seq, held, limit)
 
 
 async def report_successes(
@@ -234,21 +244,20 @@ async def report_successes(
 async def lock_reported(
     connection: Connection, worker_id: UUID, run_ids: Sequence[UUID], fences: Sequence[int]
 ) -> list[HeldRun]:
-    return [HeldRun(*row) for row in await connection.fetch(_SQL["lock_reported"], run_ids, fences, worker_id)]
+    return await _lock_reported.fetch(connection, run_ids, fences, worker_id)
 
 
 async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[RequeuedRun]:
     """Put runs back; answers those that matched."""
     ordered = sorted(items, key=lambda item: item.run_id)
-    rows = await connection.fetch(
-        _SQL["requeue"],
+    return await _requeue.fetch(
+        connection,
         [item.run_id for item in ordered],
         [item.fence for item in ordered],
         [item.delay for item in ordered],
         [item.given_back for item in ordered],
         [item.error for item in ordered],
     )
-    return [RequeuedRun(*row) for row in rows]
 
 
 async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRow]:
@@ -297,13 +306,12 @@ async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
     return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
 
 
-async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
-    row = await connection.fetchrow(_SQL["lock_run"], tenant, run_id)
-    return None if row is None else LiveRun(*row)
+async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LockedRun | None:
+    return await _lock_run.first(connection, tenant, run_id)
 
 
-async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[LiveRun]:
-    return [LiveRun(*row) for row in await connection.fetch(_SQL["lock_runs_of_job"], tenant, job_id)]
+async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[LockedRun]:
+    return await _lock_runs_of_job.fetch(connection, tenant, job_id)
 
 
 async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
@@ -313,8 +321,8 @@ async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UU
 
 
 async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[HeldRun]:
-    return [HeldRun(*row) for row in await connection.fetch(_SQL["runs_held_by"], worker_id, limit)]
+    return await _runs_held_by.fetch(connection, worker_id, limit)
 
 
 async def overdue(connection: Connection, limit: int) -> list[OverdueRun]:
-    return [OverdueRun(*row) for row in await connection.fetch(_SQL["overdue"], limit)]
+    return await _overdue.fetch(connection, limit)

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import LaneId, TenantId
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -72,7 +72,7 @@ class LaneSizes:
         sums: dict[int, tuple[int, int]] = {}
         for row in rows:
             size, count = sums.get(row.lane_id, (0, 0))
-            sums[row.lane_id] = size + len(row.payload or "") + len(row.spec or ""), count + 1
+            sums[row.lane_id] = size + len(row.payload_text or "") + len(row.spec_text or ""), count + 1
         for lane_id, (size, count) in sums.items():
             self._sizes[lane_id] = max(1, size // count)
         return sum(size for size, _ in sums.values())
@@ -167,7 +167,7 @@ class Claimer:
     async def order(self, row: ClaimedRun) -> RunOrder:
         """Convert a claimed row to what the worker needs to run it."""
         lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
-        run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload, row.spec
+        run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
         order = RunOrder(
             run_id,
             row.fence,
@@ -193,7 +193,7 @@ class Claimer:
         return order
 
     def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:
-        heads: dict[LaneId, datetime] = {}
+        heads: dict[int, datetime] = {}
         for row in rows:
             lane_id, ready_at = row.lane_id, row.ready_at
             if lane_id not in heads or ready_at < heads[lane_id]:

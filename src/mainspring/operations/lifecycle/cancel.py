@@ -8,10 +8,10 @@ from mainspring.domain.transitions import StoredState
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
 from mainspring.store import runs
 from mainspring.store.pool import Connection
-from mainspring.store.runs import Ending, LiveRun
+from mainspring.store.runs import Ending, LockedRun
 
 
-async def cancel(connection: Connection, live: Sequence[LiveRun]) -> Effects:
+async def cancel(connection: Connection, live: Sequence[LockedRun]) -> Effects:
     """The caller holds the locks. A running run is CANCELLED once its worker says that it is gone (`stops`)."""
     cancelled = int(StoredState.CANCELLED)
     effects = Effects()

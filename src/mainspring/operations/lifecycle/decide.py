@@ -39,7 +39,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
     elif outcome.status == "RETURNED":
         again("RETURNED", 0.0, given_back=1)
     else:
-        verdict = _verdict(spec_from_text(run.spec), run, outcome, random, lost=lost)
+        verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost)
         if verdict.delay is None:
             end(StoredState.FAILED, verdict.reason)
         else:

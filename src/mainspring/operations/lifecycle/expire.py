@@ -17,7 +17,13 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
     failed = int(StoredState.FAILED)
     endings = [
         Ending(
-            run.run_id, run.fence, failed, out_of_time(spec_from_text(run.spec)), None, run.state, attempt=run.attempt
+            run.run_id,
+            run.fence,
+            failed,
+            out_of_time(spec_from_text(run.spec_text)),
+            None,
+            run.state,
+            attempt=run.attempt,
         )
         for run in overdue
     ]

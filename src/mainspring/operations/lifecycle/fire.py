@@ -42,6 +42,6 @@ async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id:
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
     if run is None:
         return None
-    fired = Fired(created={} if run["skipped"] else {run["lane_id"]: 1})
-    after_end([(run_id, run["follows"])], fired)
+    fired = Fired(created={} if run.skipped else {run.lane_id: 1})
+    after_end([(run_id, run.follows)], fired)
     return fired

@@ -224,14 +224,14 @@ where exists (select from mainspring.run_history h
 select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
-select {{live_run}}
+select {{locked_run}}
 from mainspring.runs r
 where tenant_id = $1 and run_id = $2
 for no key update
 
 -- name: lock_runs_of_job
 -- All live runs of a job, in key order.
-select {{live_run}}
+select {{locked_run}}
 from mainspring.runs r
 where tenant_id = $1 and job_id = $2
 order by run_id
@@ -258,7 +258,7 @@ for no key update
 -- name: overdue
 -- Runs whose run_timeout passed while they waited for a worker or backed off, locked in key order. The state is hidden
 -- from the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100).
-select run_id, fence, attempt, state, spec::text as spec
+select run_id, fence, attempt, state, spec::text as spec_text
 from mainspring.runs
 where run_id = any (array(select run_id from mainspring.runs
                           where deadline is not null and deadline <= (select clock_timestamp())
