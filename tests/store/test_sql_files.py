@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import mainspring.store
-from mainspring.store.queries import render
+from mainspring.store.queries import CONSTANTS, render
+
+from .sql_snapshot import RENEWAL, SNAPSHOT, dump
 
 STORE = Path(mainspring.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -49,7 +51,8 @@ def read(file: Path) -> list[Query]:
     return found
 
 
-FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file.stem != "fragments")
+FRAGMENTS = STORE / "sql" / "fragments.sql"
+FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file != FRAGMENTS)
 QUERIES = [replace(query, sql=render(query.sql)) for file in FILES for query in read(file)]
 MUTATIONS = [query for query in QUERIES if MUTATION.search(query.bare)]
 MODULES = {file.name: file.read_text(encoding="utf-8") for file in STORE.glob("*.py")}
@@ -141,16 +144,53 @@ def test_what_reads_large_tables_lists_their_columns(query: Query) -> None:
         assert not re.search(rf"select\s+\*\s+from\s+mainspring\.{table}", query.bare) or table not in LARGE_TABLES
 
 
-STATE_NUMBER = re.compile(r"\b(?:state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d")
+STATE_NUMBER = re.compile(
+    r"\b(?:\w*state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d|\b\d+\s+as\s+(?:state|status)\b"
+)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, FRAGMENTS], ids=lambda file: file.stem)
 def test_states_have_names(file: Path) -> None:
     """A number of a state is written {{QUEUED}}: it comes from the domain."""
-    if file.stem in {"runs", "fire", "dead_letters"}:
-        pytest.skip("theirs come with the fragments of the run lifecycle")
-    for query in read(file):
-        assert not STATE_NUMBER.search(query.bare), f"{query.label} has a bare number of a state"
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+    assert [line for line in lines if STATE_NUMBER.search(line)] == []
+    assert [line for line in lines if re.search(r"interval '5 minutes'|'at_most_once'|overlap = 0", line)] == []
+
+
+def test_runs_are_created_and_enter_the_history_in_one_place_each() -> None:
+    routines = sorted((STORE / "routines").glob("*.sql"))
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS, *routines]}
+    for table in ("runs", "run_history"):
+        inserts = [
+            name for name, text in texts.items() for _ in re.findall(rf"insert into mainspring\.{table}\b", text)
+        ]
+        assert inserts == ["fragments"], table
+
+
+def test_every_fragment_and_parameter_is_used() -> None:
+    text = FRAGMENTS.read_text(encoding="utf-8")
+    known = dict(re.findall(r"^-- fragment: (\w+)(?:\((.*)\))?$", text, re.M))
+    folders = [STORE / "sql", STORE / "routines"]
+    everything = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.glob("*.sql"))
+    used = set(re.findall(r"\{\{(\w+)", everything))
+    for name, parameters in known.items():
+        assert name in used, f"nothing uses the fragment {name}"
+        assert name not in CONSTANTS
+        for parameter in filter(None, map(str.strip, parameters.split(","))):
+            assert parameter in used, f"{name} has no use for {parameter}"
+
+
+def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="neither a constant nor a fragment"):
+        render("select {{NOBODY}}")
+    with pytest.raises(ValueError, match=r"takes \(lane, bound, limit\)"):
+        render("select {{head(1)}}")
+
+
+def test_the_statements_are_those_of_the_snapshot() -> None:
+    assert dump() == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"a statement is not the one that was reviewed; if it should be, renew them with `{RENEWAL}`"
+    )
 
 
 def test_the_modules_ask_only_for_queries_that_exist() -> None:

@@ -42,10 +42,11 @@ async def test_it_is_brought_up_to_date(empty_url: str, connection: asyncpg.Conn
     old = await asyncpg.connect(empty_url)
     user = await asyncpg.connect(empty_url)
     async with user.transaction():  # submitted with the routines of then, stored by those of today
-        await user.fetchval("""select mainspring.submit('{"task": "noop", "job_id": "before"}')""")
+        # Without a chosen id: the look whether one is taken would lock tables that a migration changes.
+        await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "before"}')""")
         assert await migrate_at_start(empty_url) == [*all_names()[5:], "routines"]
-        await user.fetchval("""select mainspring.submit('{"task": "noop", "job_id": "after"}')""")
-    rows = await old.fetch("select job_id, tenant_id from mainspring.runs order by job_id")
+        await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "after"}')""")
+    rows = await old.fetch("select name, tenant_id from mainspring.runs order by name")
     assert [tuple(row) for row in rows] == [("after", 1), ("before", 1)]
     assert await migrate(empty_url) == []
     assert await dump(old) == SNAPSHOT.read_text(encoding="utf-8")

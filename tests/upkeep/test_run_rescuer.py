@@ -97,7 +97,7 @@ async def test_the_lost_try_is_recorded_and_the_next_worker_has_the_next_attempt
     assert (attempt.attempt, attempt.fence, attempt.outcome) == (1, 1, "LOST")
     assert (attempt.worker_id, attempt.started_at) == (worker_id, before["claimed_at"])
     [again] = await claim(connection, [lane_id], 1, uuid7())
-    assert (again["run_id"], again["attempt"], again["fence"]) == (before["run_id"], 2, 3)
+    assert (again.run_id, again.attempt, again.fence) == (before["run_id"], 2, 3)
 
 
 async def test_a_late_report_of_the_lost_worker_changes_nothing(

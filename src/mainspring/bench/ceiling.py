@@ -36,8 +36,8 @@ async def measure(postgres: EmbeddedPostgres, payloads: list[str]) -> float:
             recorded = await runs.report_successes(
                 connection,
                 worker,
-                [row["run_id"] for row in claimed],
-                [row["fence"] for row in claimed],
+                [run.run_id for run in claimed],
+                [run.fence for run in claimed],
                 zeros,
                 zeros,
                 [None] * len(claimed),

@@ -12,12 +12,14 @@ All of it may be forgotten at any moment: everybody is equal then.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from itertools import groupby
 from typing import Protocol, TypeVar
 
 from mainspring.kernel.ids import TenantId
 
 MOST_TENANTS = 10_000
+AGING_STEP = timedelta(minutes=5)  # how much longer a run waits that is one level of priority lower
 
 
 class _OfATenant(Protocol):

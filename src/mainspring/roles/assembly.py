@@ -23,7 +23,7 @@ from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
-from mainspring.operations.lifecycle.report import Random
+from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch

@@ -14,6 +14,7 @@ from mainspring.kernel.ids import TenantId, uuid7_batch
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
+from mainspring.store.runs import EndedRow
 
 _SQL = load("fire")
 
@@ -40,10 +41,12 @@ class DueJob(msgspec.Struct, frozen=True):
 
 
 class ManualRun(msgspec.Struct, frozen=True):
-    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive."""
+    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive. `follows`
+    is what follows the end of a skipped one."""
 
     lane_id: int
     skipped: bool
+    follows: int | None
 
 
 _due_scan = RowQuery(DueJob, _SQL["due_scan"])
@@ -71,10 +74,12 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What became of a batch: how many runs each lane got, and which jobs fired, by their place in the batch."""
+    """What became of a batch: how many runs each lane got, which jobs fired, by their place in the batch, and the
+    skipped runs that something follows."""
 
     created: dict[int, int]
     moved: list[int]
+    skipped: list[EndedRow] = []
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
@@ -144,7 +149,7 @@ async def fire_recurring(
     created: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         created[lane_id] = created.get(lane_id, 0) + 1
-    return Fired(created, [position - 1 for position in row["moved"] or ()])
+    return Fired(created, [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -24,6 +24,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.lookup import lane_at_hand
 from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.search import DeadLetterQuery
@@ -131,7 +132,7 @@ class Replayer:
         """Give up one dead letter; its run stays in the history."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            if not await dead_letters.discard(connection, tenant, [run_id]):
+            if not await discard(connection, tenant, [run_id]):
                 raise await _gone(connection, tenant, run_id)
         return Discarded(1)
 
@@ -147,7 +148,7 @@ class Replayer:
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, most - seen))
                 if not run_ids:
                     break
-                discarded += await dead_letters.discard(connection, tenant, run_ids)
+                discarded += await discard(connection, tenant, run_ids)
             seen, after = seen + len(run_ids), run_ids[-1]
         return Discarded(discarded, more=await self._more(tenant, chosen, after, begun))
 

@@ -41,7 +41,7 @@ from mainspring.operations.exchange.recall import recall_unstarted
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
-from mainspring.operations.lifecycle.report import Random
+from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers

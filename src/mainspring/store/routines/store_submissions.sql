@@ -32,16 +32,15 @@ begin
         on conflict do nothing;
     end if;
 
-    with inserted as (
-        insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for,
-                                     ready_at, job_id, name, payload, spec)
-        select s.run_id, s.tenant_id, l.lane_id, {{QUEUED}}, s.max_attempts,
-               coalesce(s.spec ->> 'delivery' = 'at_most_once', false), moment, moment, s.job_id, s.name, s.payload,
-               s.spec
+    with new_run as (
+        select s.run_id, s.tenant_id, l.lane_id, s.max_attempts, false as exclusive, null::timestamptz as scheduled_for,
+               s.job_id, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels)
         where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
         order by s.turn
+    ), inserted as (
+        {{create_runs}}
         returning lane_id
     )
     select string_agg(b.lane_id || ':' || b.runs, ',') into born

@@ -35,6 +35,7 @@ returning worker_id
 -- name: note_progress
 -- How far attempts have come. The rows are locked in key order first, as everywhere. Of a shared worker ($7: 0) they
 -- are of any tenant.
+-- keeps: RUNNING
 -- guard: run, fence, worker incarnation, RUNNING and a number above the last one's; the caller compares what came
 -- back with what it sent: it is every run that is still this worker's, also where the word was an old one.
 with word as materialized (
