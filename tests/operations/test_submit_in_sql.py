@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.plain import read_value
 from mainspring.domain.job import spec_from_text
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
+from mainspring.store.submit_fields import fields_elsewhere, known_fields, option_members, spec_members
+from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, TEXT, Field, plain_field
 
 pytestmark = pytest.mark.anyio
 
@@ -221,6 +225,61 @@ async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connec
             await submit(connection, {"task": "a", **more})
         assert refused.value.detail == field
         assert "POST /v1/jobs" in refused.value.hint
+
+
+async def test_the_routine_knows_the_fields_of_the_table(connection: asyncpg.Connection) -> None:
+    """Both lists stand in its text: the fields that it takes, and those that it sends to HTTP."""
+    text = await connection.fetchval(
+        "select string_agg(prosrc, ' ') from pg_proc where pronamespace = 'mainspring'::regnamespace"
+    )
+    found = {}
+    for name in ("known", "elsewhere"):
+        [names] = re.findall(rf"\b{name} constant text\[\] := array\[([^\]]*)\]", text)
+        found[name] = re.findall(r"'(\w+)'", names)
+    assert found == {"known": known_fields(), "elsewhere": fields_elsewhere()}
+
+
+@pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
+async def test_a_plain_field_is_taken_and_refused_as_by_the_api(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, field: Field
+) -> None:
+    texts = ["x" * int(field.least), "x" * int(field.most)]
+    for value in texts if field.kind == TEXT else [field.least, field.most]:
+        over_http, in_sql = await both_ways(api, connection, {"task": "noop", field.name: value})
+        assert over_http is not None
+        assert in_sql == over_http
+        assert getattr(in_sql["runs"][0]["spec"], field.name) == value
+    for value in ("x" * (min(int(field.most), 10_000) + 1), "a\nb", field.most + 1, True, [], {}):
+        assert await both_ways(api, connection, {"task": "noop", field.name: value}) == (None, None), value
+
+
+MADE_UP = (
+    plain_field("probe_in", DURATION, least=0.5, most=7 * 86400, help="A made-up duration."),
+    plain_field("probe_count", COUNT, least=1, most=9, help="A made-up number."),
+    plain_field("probe_word", TEXT, least=1, most=20, help="A made-up line."),
+)
+
+
+async def test_the_text_for_a_new_plain_field_reads_it_as_the_servers_do(connection: asyncpg.Connection) -> None:
+    query = f"select jsonb_strip_nulls(jsonb_build_object({spec_members(MADE_UP)})) from (select $1::jsonb as job) as t"
+    given = {"probe_in": "1h30m", "probe_count": 3, "probe_word": "a b"}
+    assert json.loads(await connection.fetchval(query, json.dumps(given))) == {
+        field.name: read_value(field, given[field.name]) for field in MADE_UP
+    }
+    assert json.loads(await connection.fetchval(query, "{}")) == {}
+    for name, value in (("probe_in", "8d"), ("probe_in", 0.4), ("probe_count", 0), ("probe_word", "")):
+        with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+            await connection.fetchval(query, json.dumps({name: value}))
+        assert refused.value.detail == name
+
+
+async def test_a_tasks_options_are_laid_under_a_job_by_the_text_of_the_table(connection: asyncpg.Connection) -> None:
+    options = {"queue": "q", "priority": "high", "timeout": 5.0, "delivery": "at_most_once"}
+    options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind == DURATION}
+    query = f"select jsonb_strip_nulls(jsonb_build_object({option_members()})) from (select $1::jsonb as options) as t"
+    assert json.loads(await connection.fetchval(query, json.dumps(options | {"env": {"A": "b"}}))) == options
+    routine = "select filled from mainspring.intake_options('{}', $1::jsonb)"
+    assert json.loads(await connection.fetchval(routine, json.dumps(options))) == options
 
 
 async def test_http_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:

@@ -6,7 +6,7 @@ editors must see them and because their checks differ; tests/domain/test_fields.
 A plain field (a duration, a whole number or a line of text that is stored in the spec and shown as it is) has no rules
 of its own, and no other file names it to declare it. To add one:
 
-1. add a row to FIELDS with `plain(...)`;
+1. add a row to FIELDS with `plain_field(...)`;
 2. add a line to PlainValues and one to PlainKeywords below, which type checkers read.
 
 The request, the patch, a task's options, the stored spec, the job's view, the SDK's keywords, the command line's
@@ -106,7 +106,7 @@ _DEFAULT = _SETTING | Place.TASK_OPTION
 _HTTP_ONLY = ~Place.SQL
 
 
-def plain(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
+def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
     """A field without rules of its own; it may be given everywhere."""
     if kind not in PLAIN_KINDS:
         raise ValueError(f"{name}: a plain field is a duration, a count or a text")
@@ -139,7 +139,7 @@ FIELDS = (
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
-    plain("run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="For all attempts together: 2h."),
+    plain_field("run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="For all attempts together: 2h."),
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
     Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
