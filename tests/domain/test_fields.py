@@ -155,7 +155,7 @@ def test_plain_fields_may_be_given_everywhere() -> None:
 
 @pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
 def test_a_plain_field_is_read_stored_changed_and_taken_back(field: Field) -> None:
-    low, high = ("x", "y") if field.kind == TEXT else (field.least, field.most)
+    low, high = ("x", "y") if field.kind is TEXT else (field.least, field.most)
     job = defined({"task": "t", "schedule": "manual", field.name: low})
     assert plain_values(job.spec) == dict.fromkeys(PLAIN_NAMES) | {field.name: low}
     changed = amended(job, {field.name: high})

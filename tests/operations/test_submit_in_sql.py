@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.plain import read_value
+from mainspring.domain.intake.plain import reader_of
 from mainspring.domain.job import spec_from_text
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
@@ -244,7 +244,7 @@ async def test_a_plain_field_is_taken_and_refused_as_by_the_api(
     api: httpx.AsyncClient, connection: asyncpg.Connection, field: Field
 ) -> None:
     texts = ["x" * int(field.least), "x" * int(field.most)]
-    for value in texts if field.kind == TEXT else [field.least, field.most]:
+    for value in texts if field.kind is TEXT else [field.least, field.most]:
         over_http, in_sql = await both_ways(api, connection, {"task": "noop", field.name: value})
         assert over_http is not None
         assert in_sql == over_http
@@ -264,7 +264,7 @@ async def test_the_text_for_a_new_plain_field_reads_it_as_the_servers_do(connect
     query = f"select jsonb_strip_nulls(jsonb_build_object({spec_members(MADE_UP)})) from (select $1::jsonb as job) as t"
     given = {"probe_in": "1h30m", "probe_count": 3, "probe_word": "a b"}
     assert json.loads(await connection.fetchval(query, json.dumps(given))) == {
-        field.name: read_value(field, given[field.name]) for field in MADE_UP
+        field.name: reader_of(field)(given[field.name]) for field in MADE_UP
     }
     assert json.loads(await connection.fetchval(query, "{}")) == {}
     for name, value in (("probe_in", "8d"), ("probe_in", 0.4), ("probe_count", 0), ("probe_word", "")):
@@ -275,7 +275,7 @@ async def test_the_text_for_a_new_plain_field_reads_it_as_the_servers_do(connect
 
 async def test_a_tasks_options_are_laid_under_a_job_by_the_text_of_the_table(connection: asyncpg.Connection) -> None:
     options = {"queue": "q", "priority": "high", "timeout": 5.0, "delivery": "at_most_once"}
-    options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind == DURATION}
+    options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind is DURATION}
     query = f"select jsonb_strip_nulls(jsonb_build_object({option_members()})) from (select $1::jsonb as options) as t"
     assert json.loads(await connection.fetchval(query, json.dumps(options | {"env": {"A": "b"}}))) == options
     routine = "select filled from mainspring.intake_options('{}', $1::jsonb)"

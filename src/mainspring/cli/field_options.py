@@ -34,9 +34,9 @@ def with_plain_options(*, after: str, panel: str) -> Callable[[Command], Command
 
 
 def _parameter(field: Field, panel: str) -> inspect.Parameter:
-    metavar = "D" if field.kind == DURATION else "N" if field.kind == COUNT else "TEXT"
+    metavar = "D" if field.kind is DURATION else "N" if field.kind == COUNT else "TEXT"
     option = typer.Option(field.option, metavar=metavar, help=field.help, rich_help_panel=panel)
-    kind: Any = int if field.kind == COUNT else str
+    kind: Any = int if field.kind is COUNT else str
     return inspect.Parameter(
         field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind | None, option]
     )

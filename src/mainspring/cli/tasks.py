@@ -17,7 +17,7 @@ _COLUMNS = (
     Column("TASK"), Column("TAKES"), Column("OPTIONS"), Column("QUEUES"), Column("WORKERS", right=True),
 )  # fmt: skip
 _DURATIONS = (
-    *(field.name for field in task_options() if field.kind == DURATION), "retry.base", "retry.cap", "limits.cpu",
+    *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
 )  # fmt: skip
 _SIZES = ("limits.memory", "limits.output")
 

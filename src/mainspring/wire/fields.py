@@ -38,7 +38,7 @@ class Place(Flag):
     KEYWORD = auto()  # Client.submit(...) and task.options(...)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A type, as annotations spell it. `merged`: a request's members are laid over those of the task's option."""
 

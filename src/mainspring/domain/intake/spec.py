@@ -7,7 +7,7 @@ from typing import TypeVar
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
-from mainspring.domain.intake.plain import no_plain_field, read_plain
+from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, POLICIES, MisfirePolicy
@@ -42,7 +42,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.description is None
         and request.labels is None
         and request.idempotency_key is None
-        and no_plain_field(request)
+        and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
     delivery = _delivery(request.delivery)

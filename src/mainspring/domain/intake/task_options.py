@@ -20,7 +20,7 @@ from mainspring.wire.tasks import DeclaredOptions
 Laid = TypeVar("Laid", RetryIn, ResourceLimitsIn, MisfireIn)
 
 _WHOLE = tuple(field.name for field in task_options() if not field.kind.merged)
-_BY_NAME = tuple(field.name for field in task_options() if field.kind == PAIRS)
+_BY_NAME = tuple(field.name for field in task_options() if field.kind is PAIRS)
 
 
 def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
