@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.plain import reader_of
 from mainspring.domain.job import spec_from_text
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
-from mainspring.store.submit_fields import fields_elsewhere, known_fields, option_members, spec_members
-from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, TEXT, Field, plain_field
+from mainspring.store.submit_fields import fields_elsewhere, known_fields
+from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
 
 pytestmark = pytest.mark.anyio
 
@@ -253,33 +252,11 @@ async def test_a_plain_field_is_taken_and_refused_as_by_the_api(
         assert await both_ways(api, connection, {"task": "noop", field.name: value}) == (None, None), value
 
 
-MADE_UP = (
-    plain_field("probe_in", DURATION, least=0.5, most=7 * 86400, help="A made-up duration."),
-    plain_field("probe_count", COUNT, least=1, most=9, help="A made-up number."),
-    plain_field("probe_word", TEXT, least=1, most=20, help="A made-up line."),
-)
-
-
-async def test_the_text_for_a_new_plain_field_reads_it_as_the_servers_do(connection: asyncpg.Connection) -> None:
-    query = f"select jsonb_strip_nulls(jsonb_build_object({spec_members(MADE_UP)})) from (select $1::jsonb as job) as t"
-    given = {"probe_in": "1h30m", "probe_count": 3, "probe_word": "a b"}
-    assert json.loads(await connection.fetchval(query, json.dumps(given))) == {
-        field.name: reader_of(field)(given[field.name]) for field in MADE_UP
-    }
-    assert json.loads(await connection.fetchval(query, "{}")) == {}
-    for name, value in (("probe_in", "8d"), ("probe_in", 0.4), ("probe_count", 0), ("probe_word", "")):
-        with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
-            await connection.fetchval(query, json.dumps({name: value}))
-        assert refused.value.detail == name
-
-
-async def test_a_tasks_options_are_laid_under_a_job_by_the_text_of_the_table(connection: asyncpg.Connection) -> None:
+async def test_plain_options_of_a_task_are_laid_under_a_job(connection: asyncpg.Connection) -> None:
     options = {"queue": "q", "priority": "high", "timeout": 5.0, "delivery": "at_most_once"}
     options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind is DURATION}
-    query = f"select jsonb_strip_nulls(jsonb_build_object({option_members()})) from (select $1::jsonb as options) as t"
-    assert json.loads(await connection.fetchval(query, json.dumps(options | {"env": {"A": "b"}}))) == options
-    routine = "select filled from mainspring.intake_options('{}', $1::jsonb)"
-    assert json.loads(await connection.fetchval(routine, json.dumps(options))) == options
+    filled = "select filled from mainspring.intake_options('{}', $1)"
+    assert json.loads(await connection.fetchval(filled, json.dumps(options | {"env": {"A": "b"}}))) == options
 
 
 async def test_http_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:

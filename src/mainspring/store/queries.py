@@ -1,6 +1,7 @@
 """Named SQL: `-- name: x` starts a query in sql/*.sql; the comment lines after it say why, and what guards it.
 
-`{{NAME}}` in a query is a constant: the numbers of states come from domain/transitions.py, never from memory.
+`{{NAME}}` in a query is a constant: the numbers of states come from domain/transitions.py, never from memory, and what
+`mainspring.submit` knows about the fields of a job comes from store/submit_fields.py.
 `{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. Fragments may hold constants and
 other fragments.
 """
@@ -14,6 +15,7 @@ from importlib.resources import files
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
+from mainspring.store import submit_fields
 
 _HEADING = re.compile(r"^-- (name|fragment): (\w+)\s*$")
 _INSERT = re.compile(r"\{\{(\w+)\}\}")
@@ -26,6 +28,7 @@ CONSTANTS: dict[str, str] = {
     "WORKERS_ENDED": f"{WorkerState.LOST:d}, {WorkerState.STOPPED:d}",
     "DEFAULT_TENANT": str(DEFAULT_TENANT),
     "EVERY_TENANT": str(EVERY_TENANT),
+    **submit_fields.CONSTANTS,
 }
 
 

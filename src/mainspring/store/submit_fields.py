@@ -24,12 +24,12 @@ def fields_elsewhere() -> list[str]:
     return [field.name for field in fields_in(Place.REQUEST) if Place.SQL not in field.places]
 
 
-def spec_members(fields: Iterable[Field] = PLAIN_FIELDS) -> str:
+def _spec_members() -> str:
     """The plain fields as arguments of jsonb_build_object: checked, and null where the job does not give them."""
-    return ",\n        ".join(f"'{field.name}', {_read(field)}" for field in fields)
+    return ",\n        ".join(f"'{field.name}', {_read(field)}" for field in PLAIN_FIELDS)
 
 
-def option_members() -> str:
+def _option_members() -> str:
     """The task's options that SQL takes and that are not merged by member, as arguments of jsonb_build_object."""
     names = [field.name for field in task_options() if Place.SQL in field.places and not field.kind.merged]
     return ", ".join(f"'{name}', options -> '{name}'" for name in names)
@@ -52,6 +52,6 @@ def _array(names: Iterable[str]) -> str:
 CONSTANTS = {
     "SUBMIT_KNOWN": _array(known_fields()),
     "SUBMIT_ELSEWHERE": _array(fields_elsewhere()),
-    "SUBMIT_SPEC_MEMBERS": spec_members(),
-    "SUBMIT_OPTION_MEMBERS": option_members(),
+    "SUBMIT_SPEC_MEMBERS": _spec_members(),
+    "SUBMIT_OPTION_MEMBERS": _option_members(),
 }

@@ -12,6 +12,10 @@ from mainspring.domain.texts import check_line, shown
 from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, PLAIN_NAMES, Field
 from mainspring.wire.jobs import JobRequest
 
+# Each submission compares these two: one call looks at all plain fields, and mostly none is given.
+plain_given = attrgetter(*PLAIN_NAMES)
+NONE_GIVEN = plain_given(JobRequest())
+
 
 def reader_of(field: Field) -> Callable[[Any], float | int | str]:
     """What turns a given value into the stored one, or raises InvalidInput that names the field."""
@@ -20,12 +24,6 @@ def reader_of(field: Field) -> Callable[[Any], float | int | str]:
         return lambda value: parse_duration(value, name, least=least, most=most)
     check = _count if field.kind is COUNT else _line
     return lambda value: check(field, value)
-
-
-# Both are looked at for each submission: one call for all plain fields, whose usual answer is that none is given.
-plain_given = attrgetter(*PLAIN_NAMES)
-NONE_GIVEN = plain_given(JobRequest())
-_READERS = [(field.name, reader_of(field)) for field in PLAIN_FIELDS]
 
 
 def read_plain(request: JobRequest) -> dict[str, Any]:
@@ -57,3 +55,6 @@ def _line(field: Field, value: str) -> str:
         )
     check_line(value, field.name)
     return value
+
+
+_READERS = [(field.name, reader_of(field)) for field in PLAIN_FIELDS]

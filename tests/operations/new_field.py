@@ -1,6 +1,6 @@
 """A program that runs with an edited copy of wire/fields.py and prints what the rest of the package makes of it.
 
-python -m tests.domain.new_field <path of the edited file>
+python -m tests.operations.new_field <path of the edited file>
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def put_in_place(path: str) -> None:
 def intake() -> dict[str, Any]:
     from mainspring.domain.errors import InvalidInput
     from mainspring.domain.job import plain_values, spec_from_text, spec_to_text
-
-    from .requests_as_sent import amended, defined
+    from tests.domain.requests_as_sent import amended, defined
 
     def refusal(**given: Any) -> tuple[str | None, str, str | None]:
         try:
@@ -110,13 +109,14 @@ def command_line() -> dict[str, Any]:
     }
 
 
-def in_sql() -> dict[str, Any]:
-    from mainspring.store.submit_fields import CONSTANTS
+def routines() -> str:
+    from mainspring.store.routine_loader import read_routines
 
-    return {name: text.count("'probe_in'") for name, text in CONSTANTS.items()}
+    return read_routines()
 
 
 if __name__ == "__main__":
     put_in_place(sys.argv[1])
-    found = {part.__name__: part() for part in (intake, options_and_keywords, command_line, in_sql)}
+    parts: tuple[Callable[[], Any], ...] = (intake, options_and_keywords, command_line, routines)
+    found = {part.__name__: part() for part in parts}
     sys.stdout.write(json.dumps(found))

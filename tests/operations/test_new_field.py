@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from mainspring.wire import fields
@@ -50,7 +51,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     edited = tmp_path_factory.mktemp("edited") / "fields.py"
     edited.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.domain.new_field", str(edited)],
+        [sys.executable, "-m", "tests.operations.new_field", str(edited)],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -99,7 +100,26 @@ def test_the_command_line_takes_them(found: dict[str, Any]) -> None:
     }
 
 
-def test_the_parts_of_the_sql_routine_name_them(found: dict[str, Any]) -> None:
-    assert found["in_sql"] == {
-        "SUBMIT_KNOWN": 1, "SUBMIT_ELSEWHERE": 0, "SUBMIT_SPEC_MEMBERS": 3, "SUBMIT_OPTION_MEMBERS": 2,
-    }  # fmt: skip
+@pytest.mark.anyio
+async def test_the_sql_routine_takes_them(found: dict[str, Any], connection: asyncpg.Connection) -> None:
+    await connection.execute(found["routines"])
+    given = {"task": "t", "probe_in": "5m", "probe_count": 3, "probe_word": "a b"}
+    await connection.fetchval("select mainspring.submit($1)", json.dumps(given))
+    [row] = await connection.fetch("delete from mainspring.runs returning spec::text")
+    assert json.loads(row["spec"]) == found["intake"]["stored"]
+    for name, value in (("probe_in", "soon"), ("probe_in", "8d"), ("probe_count", 0), ("probe_word", "")):
+        with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+            await connection.fetchval("select mainspring.submit($1)", json.dumps({"task": "t", name: value}))
+        assert refused.value.detail == name
+
+
+@pytest.mark.anyio
+async def test_the_sql_routine_lays_the_tasks_option_under_a_job(
+    found: dict[str, Any], connection: asyncpg.Connection
+) -> None:
+    await connection.execute(found["routines"])
+    options = json.dumps({"probe_in": 300.0, "probe_word": "w"})
+    filled = await connection.fetchval(
+        "select filled from mainspring.intake_options($1, $2)", json.dumps({"task": "t", "probe_word": "own"}), options
+    )
+    assert json.loads(filled) == {"task": "t", "probe_in": 300.0, "probe_word": "own"}
