@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.wire.fields import DURATION, task_options
 
 if TYPE_CHECKING:
     from mainspring.wire.tasks import DeclaredOptions
@@ -15,7 +16,9 @@ EXAMPLES = ("mainspring tasks",)
 _COLUMNS = (
     Column("TASK"), Column("TAKES"), Column("OPTIONS"), Column("QUEUES"), Column("WORKERS", right=True),
 )  # fmt: skip
-_DURATIONS = ("timeout", "run_timeout", "kill_grace", "retry.base", "retry.cap", "limits.cpu")
+_DURATIONS = (
+    *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
+)  # fmt: skip
 _SIZES = ("limits.memory", "limits.output")
 
 

@@ -4,6 +4,10 @@
 `{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the
 parameters of `-- fragment: name(x, y)`, which its text calls `{{x}}` and `{{y}}`. A fragment may use constants and
 other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes down what comes of it.
+`{{NAME}}` in a query is a constant: the numbers of states come from domain/transitions.py, never from memory, and what
+`mainspring.submit` knows about the fields of a job comes from store/submit_fields.py.
+`{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. Fragments may hold constants and
+other fragments.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from mainspring.domain.job import Delivery, Overlap, Priority
 from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
+from mainspring.store import submit_fields
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$")
 _FRAGMENT = re.compile(r"^-- fragment: (\w+(?:\([\w, ]+\))?)\s*$")
@@ -42,6 +47,7 @@ CONSTANTS: dict[str, str] = {
         for after in following
         if after in ENDED and after is not StoredState.SUCCESS
     ),
+    **submit_fields.CONSTANTS,
 }
 
 

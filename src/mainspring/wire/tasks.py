@@ -6,19 +6,20 @@ from typing import Any
 
 import msgspec
 
+from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.jobs import DurationIn, Name, ResourceLimitsIn, RetryIn
 
 # Options travel inside the schema that declares the task's parameters: a server that does not know the word ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
 
 
+@with_plain_fields("given", after="timeout")
 class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a task declares about its jobs. It holds where the request that makes a job says nothing."""
 
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
-    run_timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     retry: RetryIn | None = None
     delivery: str | None = None

@@ -32,6 +32,7 @@ import msgspec
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.task import ExecutorName, Submission, Task
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
+from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.jobs import ChosenJobId
 
 if TYPE_CHECKING:
@@ -43,17 +44,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskOptions(TypedDict, total=False):
-    """Defaults for every job of a task; and how a worker runs it: `executor="process"` in a child interpreter, where a
-    crash or a leak hurts that run only; `concurrency` at most so many at a time on one worker."""
-
+class _FirstOptions(TypedDict, total=False):
     executor: ExecutorName | None
     concurrency: int | None
 
     queue: str
     priority: str | int
     timeout: Duration
-    run_timeout: Duration
+
+
+class TaskOptions(_FirstOptions, PlainKeywords, total=False):
+    """Defaults for every job of a task; and how a worker runs it: `executor="process"` in a child interpreter, where a
+    crash or a leak hurts that run only; `concurrency` at most so many at a time on one worker."""
+
     kill_grace: Duration
     retries: int
     retry: dict[str, Any]

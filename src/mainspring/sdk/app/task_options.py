@@ -9,10 +9,11 @@ import msgspec
 
 from mainspring.domain.errors import MainspringError
 from mainspring.sdk.client.job_fields import job_request
+from mainspring.wire.fields import task_options
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 from mainspring.wire.tasks import DeclaredOptions
 
-_OBJECTS = ("retry", "limits", "env", "required_labels")
+_OBJECTS = tuple(field.name for field in task_options() if field.kind.merged)
 
 
 def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> DeclaredOptions | None:

@@ -8,8 +8,7 @@ language plpgsql immutable as $$
 declare
     retry jsonb := (options -> 'retry') - 'rules';
 begin
-    filled := jsonb_strip_nulls(jsonb_build_object('queue', options -> 'queue', 'priority', options -> 'priority',
-        'timeout', options -> 'timeout', 'run_timeout', options -> 'run_timeout', 'delivery', options -> 'delivery'))
+    filled := jsonb_strip_nulls(jsonb_build_object({{SUBMIT_OPTION_MEMBERS}}))
         || given;
     if given ?| array['retries', 'max_retries'] or lower(given ->> 'delivery') = 'at_most_once' then
         retry := retry - 'max_attempts'; -- the job says how often

@@ -146,7 +146,7 @@ begin
         'cap', nullif(mainspring.intake_whole(misfire -> 'cap', 'misfire.cap', 1, 1000), 100)));
     whole := jsonb_strip_nulls(jsonb_build_object(
         'timeout', nullif(mainspring.intake_seconds(job -> 'timeout', 'timeout', 0.001, 2592000), 3600),
-        'run_timeout', mainspring.intake_seconds(job -> 'run_timeout', 'run_timeout', 0.001, 2592000),
+        {{SUBMIT_SPEC_MEMBERS}},
         'retry', nullif(retry, '{}'), 'misfire', nullif(misfire, '{}'), 'delivery', nullif(delivery, 'at_least_once'),
         'command', command, 'owner', mainspring.intake_line(job -> 'owner', 'owner', 0, 10000),
         'description', job -> 'description',

@@ -13,11 +13,8 @@ create or replace function mainspring.submit(job jsonb) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     tenant constant int := mainspring.caller_tenant();
-    known constant text[] := array['job_id', 'name', 'task', 'job_type', 'command', 'payload', 'schedule',
-        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'run_timeout', 'required_labels', 'retry',
-        'retries', 'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
-    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'kill_grace', 'env', 'limits',
-        'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
+    known constant text[] := {{SUBMIT_KNOWN}};
+    elsewhere constant text[] := {{SUBMIT_ELSEWHERE}};
     given jsonb;
     options jsonb;
     beyond jsonb;
