@@ -9,7 +9,7 @@ EXAMPLES = ("mainspring migrate --database-url postgresql://mainspring@db/mainsp
 
 
 def command(database_url: DatabaseUrlOption = None, as_json: JsonFlag = False) -> None:
-    """Bring a database to this version's schema. Safe to repeat, and safe while servers run."""
+    """Migrate a database to this version's schema. The command is safe to repeat and safe while servers run."""
     import uvloop
 
     from mainspring.store.migrate import migrate
