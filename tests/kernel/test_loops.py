@@ -13,7 +13,7 @@ SOON = 60.0  # how long a test waits before it calls something stuck
 
 
 class Signalling:
-    """A duty that notes when it runs, and lets the test wait for its nth turn."""
+    """A task that notes when it runs, and lets the test wait for its nth turn."""
 
     def __init__(
         self, name: str = "signalling", interval: float = 0.001, body: Callable[[int], Awaitable[None]] | None = None

@@ -197,7 +197,7 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
         await ship(worker, chunk(order, 0, b"one\n"))
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
-        assembly.let_go()
+        assembly.release_waiters()
         async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output"]

@@ -16,10 +16,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mainspring.roles.supervisor import Pauses, Program, Supervisor
+from mainspring.roles.supervisor import Program, RestartBackoff, Supervisor
 from mainspring.store.embedded import EmbeddedPostgres
 
-QUICK = Pauses(first=0.01, longest=0.05)
+QUICK = RestartBackoff(first=0.01, longest=0.05)
 
 # A child that tells its story line by line: "<name> began <pid>", and "<name> ended" when it is asked to stop.
 CHILD = """
@@ -91,7 +91,7 @@ def program(name: str, fifo: Path, manner: str = "obedient", grace: float = 30.0
 def test_a_child_that_dies_is_started_again(folder: Path) -> None:
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
-            supervisor = Supervisor(pauses=QUICK)
+            supervisor = Supervisor(backoff=QUICK)
             supervisor.start(program("server", folder / "story"))
             _, _, first = await line_of(story)
             os.kill(int(first), signal.SIGKILL)
@@ -109,13 +109,13 @@ def test_a_child_that_dies_is_started_again(folder: Path) -> None:
 def test_one_that_may_leave_is_not_started_again_when_it_ends_with_0(folder: Path) -> None:
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
-            supervisor = Supervisor(pauses=QUICK)
-            for name, may_leave in (("server", False), ("worker", True)):
-                supervisor.start(Program(name, child_argv(name, folder / "story"), dict(os.environ), 30.0, may_leave))
+            supervisor = Supervisor(backoff=QUICK)
+            for name, may_exit in (("server", False), ("worker", True)):
+                supervisor.start(Program(name, child_argv(name, folder / "story"), dict(os.environ), 30.0, may_exit))
                 _, _, pid = await line_of(story)
                 os.kill(int(pid), signal.SIGTERM)
                 assert await line_of(story) == [name, "ended"]
-                if not may_leave:
+                if not may_exit:
                     assert (await line_of(story))[:2] == [name, "began"]
             while supervisor.pid("worker") is not None:
                 await asyncio.sleep(0)
@@ -127,7 +127,7 @@ def test_one_that_may_leave_is_not_started_again_when_it_ends_with_0(folder: Pat
 
 def test_a_program_that_cannot_be_started_is_tried_again_and_can_be_stopped() -> None:
     async def scenario() -> None:
-        supervisor = Supervisor(pauses=Pauses(first=60.0, longest=60.0))
+        supervisor = Supervisor(backoff=RestartBackoff(first=60.0, longest=60.0))
         supervisor.start(Program("server", ("/nonexistent/program",), {}))
         await asyncio.sleep(0)
         async with asyncio.timeout(60):
@@ -212,7 +212,7 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
         postgres = EmbeddedPostgres(folder / "data", settings={"shared_buffers": "16MB"})
         postgres.start()
         first = postgres.pid
-        supervisor = Supervisor(pauses=QUICK, watch_every=0.01)
+        supervisor = Supervisor(backoff=QUICK, watch_every=0.01)
         supervisor.watch(postgres)
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -239,4 +239,4 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    assert [Pauses().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]
+    assert [RestartBackoff().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]

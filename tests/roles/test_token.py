@@ -49,7 +49,7 @@ async def test_of_servers_on_folders_of_their_own_one_makes_a_token(
 
 async def test_an_empty_file_is_no_token(without_admin: str, connection: asyncpg.Connection, tmp_path: Path) -> None:
     (tmp_path / TOKEN_FILE_NAME).touch()
-    with pytest.raises(InvalidInput, match="is empty; remove it"):
+    with pytest.raises(InvalidInput, match=r"is empty\. Remove it"):
         await ensure_admin_token(without_admin, tmp_path)
     assert await known(connection) == []
 
