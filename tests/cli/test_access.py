@@ -1,4 +1,4 @@
-"""Tenants and tokens from the command line: the secret goes to stdout alone, so that it can go into a file."""
+"""Tenants and tokens on the command line. Only the secret goes to stdout, so that it can be redirected into a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters, retries and timelines on the command line: what is asked for, what is shown."""
+"""Dead letters, retries and timelines on the command line: requests and output."""
 
 from __future__ import annotations
 

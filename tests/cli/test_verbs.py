@@ -1,4 +1,4 @@
-"""The verbs that look and steer: what they ask for, what they show, how they end."""
+"""The commands that read and change jobs and runs: requests, output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draining a worker, its labels, and the bar of a run that says how far it has come."""
+"""Drain, labels, and the progress bar of a run."""
 
 from __future__ import annotations
 

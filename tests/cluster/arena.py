@@ -21,7 +21,7 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import Exit, Injection
-from tests.cluster.proxy import Links, ServerClient
+from tests.cluster.proxy import Links, ProxyLink
 from tests.cluster.tasks import LEDGER_VARIABLE
 from tests.processes.cluster import eventually, free_port
 
@@ -58,8 +58,8 @@ class Arena:
             *(Seat(WORKER, index) for index in range(self.shape.workers)),
         ]
         self._ports = [free_port() for _ in range(self.shape.servers)]
-        self._database: dict[str, ServerClient] = {}
-        self._balancers: dict[str, ServerClient] = {}
+        self._database: dict[str, ProxyLink] = {}
+        self._balancers: dict[str, ProxyLink] = {}
         self._witness: asyncpg.Connection | None = None
         self._witness_lock = asyncio.Lock()
         self._supervising: asyncio.Task[None] | None = None
@@ -130,10 +130,10 @@ class Arena:
         children = [seat.child for seat in self.seats_of(role) if seat.child is not None]
         return {child.label for child in children if child.alive and not child.paused and not child.wanted_end}
 
-    def database_link(self, seat: Seat) -> ServerClient:
+    def database_link(self, seat: Seat) -> ProxyLink:
         return self._database[seat.name]
 
-    def balancer(self, name: str = "clients") -> ServerClient:
+    def balancer(self, name: str = "clients") -> ProxyLink:
         """The link through which a worker (by its seat's name), or all clients, reach the servers."""
         return self._balancers[name]
 

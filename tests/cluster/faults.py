@@ -12,7 +12,7 @@ from tests.cluster.arena import Arena
 from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import TTL, Injection
 from tests.cluster.load import Clients
-from tests.cluster.proxy import ServerClient, Way
+from tests.cluster.proxy import ProxyLink, Way
 from tests.cluster.recovery import time_to_recover
 from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually
@@ -172,7 +172,7 @@ def strand(side: str) -> Fault:
     return fault
 
 
-def _link(injector: Injector, side: str) -> ServerClient:
+def _link(injector: Injector, side: str) -> ProxyLink:
     arena = injector.arena
     if side == "PostgreSQL":
         return arena.database_link(injector.chance.choice(arena.seats_of(SCHEDULER) + arena.seats_of(SERVER)))

@@ -33,7 +33,7 @@ class Way(StrEnum):
     DROP_ANSWER = "drop-the-answer"
 
 
-class ServerClient:
+class ProxyLink:
     """One listening port and the connections through it. Changed from outside by `Links` only."""
 
     def __init__(self, name: str, upstreams: Sequence[Upstream]) -> None:
@@ -176,21 +176,21 @@ class Links:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
-        self._links: list[ServerClient] = []
+        self._links: list[ProxyLink] = []
         self._thread.start()
 
-    def open(self, name: str, upstreams: Sequence[Upstream]) -> ServerClient:
+    def open(self, name: str, upstreams: Sequence[Upstream]) -> ProxyLink:
         link = self._do(_made(name, upstreams))
         self._links.append(link)
         return link
 
-    def disturb(self, link: ServerClient, way: Way, *, delay: float = 0.0) -> None:
+    def disturb(self, link: ProxyLink, way: Way, *, delay: float = 0.0) -> None:
         self._do(_called(lambda: link.disturb(way, delay)))
 
-    def heal(self, link: ServerClient, *, deliver: bool = False) -> None:
+    def heal(self, link: ProxyLink, *, deliver: bool = False) -> None:
         self._do(_called(lambda: link.heal(deliver=deliver)))
 
-    def strand(self, link: ServerClient) -> None:
+    def strand(self, link: ProxyLink) -> None:
         self._do(_called(link.strand))
 
     def close(self) -> None:
@@ -205,8 +205,8 @@ class Links:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
 
-async def _made(name: str, upstreams: Sequence[Upstream]) -> ServerClient:
-    link = ServerClient(name, upstreams)
+async def _made(name: str, upstreams: Sequence[Upstream]) -> ProxyLink:
+    link = ProxyLink(name, upstreams)
     await link.open()
     return link
 

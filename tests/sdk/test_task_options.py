@@ -1,4 +1,4 @@
-"""A task's options: wrong ones are told when it is declared, and they hold for a job that is submitted by name."""
+"""The options of a task: invalid ones are reported at its declaration. They also apply to jobs submitted by name."""
 
 from __future__ import annotations
 

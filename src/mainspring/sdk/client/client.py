@@ -1,10 +1,10 @@
-"""The two faces of the client: `Client` waits, `AsyncClient` is awaited. They differ only in how they send.
+"""The clients: `Client` blocks, `AsyncClient` is awaited. They differ only in how they send.
 
     with Client() as client:
         handle = client.submit(task="hello", payload={"name": "you"})
         print(handle.result(timeout=30))
 
-Both find the server and the token by themselves; see `mainspring.sdk.client.connection`.
+Both find the server and the token; see `mainspring.sdk.client.connection`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mainspring.sdk.client.core import (
     DEFAULT_PATIENCE,
     Answer,
     Call,
-    Conversation,
     NoAnswer,
     PageT,
+    RetryingCall,
     choose_next,
     following,
 )
@@ -45,7 +45,7 @@ P = ParamSpec("P")
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CLOCK = SystemClock()
-_SILENCE = 40.0  # a server that streams says something every 15 seconds
+_SILENCE = 40.0  # a streaming server sends something every 15 seconds
 
 
 class _HttpSettings(TypedDict):
@@ -70,15 +70,15 @@ def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
     return {
         "headers": headers,
         "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
-        # A proxy of the environment has no business between us and a server on this machine.
+        # Proxy settings of the environment are not used for a server on this machine.
         "trust_env": not connection.loopback,
         "verify": _trusted(connection),
     }
 
 
 def _trusted(connection: Connection) -> ssl.SSLContext | bool:
-    """Which certificates to believe: those that httpx does, or none where no address asks for TLS. Reading all of them
-    is 25 ms of CPU, a tenth of a command on this machine."""
+    """The trusted certificates: those of httpx, or none if no address uses TLS. Loading them takes 25 ms of CPU, a
+    tenth of a command on this machine."""
     if any(address.startswith("https:") for address in connection.addresses):
         return True
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -129,17 +129,17 @@ def _awaited(build: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P
 
 
 def _show_self(method: Any) -> None:
-    """Give the method its true signature: `wraps` alone would let help() drop the first real parameter."""
+    """Set the signature with `self`. With `wraps` alone, help() would drop the first real parameter."""
     signature = inspect.signature(method)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
 
 
 class Client:
-    """A client that waits for its answers. Threads may share one.
+    """A blocking client. Threads can share one.
 
-    `patience` is how many seconds a call may spend on being sent again while the server is away. `url` may name several
-    servers, with commas: the next one is asked when one is away.
+    `patience` is how many seconds a call is retried while the server does not answer. `url` can contain several
+    servers, separated by commas: if one does not answer, the next one is used.
     """
 
     def __init__(
@@ -155,18 +155,18 @@ class Client:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = ServerRotation(self.connection.addresses)
+        self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
 
     def send(self, call: Call[T], *, patience: float | None = None) -> T:
         """Send a call of `mainspring.sdk.client.calls` and give its result."""
-        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
-            address = self._rota.current
+            address = self._rotation.current
             outcome = self._send_once(address, call)
-            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            pause = retrying.next_delay(outcome, elsewhere=choose_next(self._rotation, address, outcome))
             if pause is None:
-                return talk.result()
+                return retrying.result()
             time.sleep(pause)
 
     def pages(self, call: Call[PageT]) -> Iterator[PageT]:
@@ -210,7 +210,7 @@ class Client:
         opened again, for as long as `patience` allows, and goes on where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
-            address = self._rota.current
+            address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
             try:
                 with self._http.stream(**_stream_request(address, stream.call())) as response:
@@ -223,7 +223,7 @@ class Client:
             except httpx.TransportError as error:
                 outcome = _no_answer(error)
             if not stream.ended:
-                elsewhere = choose_next(self._rota, address, outcome)
+                elsewhere = choose_next(self._rotation, address, outcome)
                 time.sleep(stream.pause(outcome, elsewhere=elsewhere))
 
     submit_batch = _blocking(calls.submit_batch)
@@ -285,7 +285,7 @@ class Client:
 
 
 class AsyncClient:
-    """A client that is awaited; otherwise the same as `Client`."""
+    """The async version of `Client`."""
 
     def __init__(
         self,
@@ -300,18 +300,18 @@ class AsyncClient:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = ServerRotation(self.connection.addresses)
+        self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
 
     async def send(self, call: Call[T], *, patience: float | None = None) -> T:
         """Send a call of `mainspring.sdk.client.calls` and give its result."""
-        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
-            address = self._rota.current
+            address = self._rotation.current
             outcome = await self._send_once(address, call)
-            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            pause = retrying.next_delay(outcome, elsewhere=choose_next(self._rotation, address, outcome))
             if pause is None:
-                return talk.result()
+                return retrying.result()
             await asyncio.sleep(pause)
 
     async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
@@ -357,7 +357,7 @@ class AsyncClient:
         opened again, for as long as `patience` allows, and goes on where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
-            address = self._rota.current
+            address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
             try:
                 async with self._http.stream(**_stream_request(address, stream.call())) as response:
@@ -371,7 +371,7 @@ class AsyncClient:
             except httpx.TransportError as error:
                 outcome = _no_answer(error)
             if not stream.ended:
-                elsewhere = choose_next(self._rota, address, outcome)
+                elsewhere = choose_next(self._rotation, address, outcome)
                 await asyncio.sleep(stream.pause(outcome, elsewhere=elsewhere))
 
     submit_batch = _awaited(calls.submit_batch)
