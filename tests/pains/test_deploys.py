@@ -43,7 +43,7 @@ async def declare(assembly: Assembly) -> dict[str, str]:
 
 
 async def a_week_ahead(connection: asyncpg.Connection) -> None:
-    """A cron expression that is not due during the test."""
+    """Move all fires by a week, so that nothing is due during the test."""
     await connection.execute("update mainspring.jobs set next_fire_at = next_fire_at + interval '7 days'")
 
 
