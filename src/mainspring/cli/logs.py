@@ -40,7 +40,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show the output of a run: stdout, stderr and what its task logged. --json -f prints one JSON object a line."""
+    """Show the output of a run: stdout, stderr and what its task logged. --json -f prints one JSON object per line."""
     with connect(url, token_file, data) as client:
         run_id = find_run_id(client, run_or_job)
         if follow:

@@ -88,7 +88,7 @@ def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothi
 
 
 def show_fields(fields: Iterable[tuple[str, str | None]]) -> None:
-    """Print one name and value a line. Values that are None are left out."""
+    """Print one name and value per line. Values that are None are left out."""
     console = stdout()
     kept = [(name, value) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in kept), default=0)

@@ -64,7 +64,7 @@ def command(
             metavar="S",
             help="bubblewrap: run every command in this sandbox, even if the job does not ask for it. For commands of "
             "people who must not read the worker's token.",
-            show_default="as each job says",
+            show_default="the sandbox of each job",
         ),
     ] = None,
     log_level: LogLevelOption = "info",

@@ -159,7 +159,7 @@ class Client:
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
 
     def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and give its result."""
+        """Send a call of `mainspring.sdk.client.calls` and return its result."""
         retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
             address = self._rotation.current
@@ -170,7 +170,7 @@ class Client:
             time.sleep(pause)
 
     def pages(self, call: Call[PageT]) -> Iterator[PageT]:
-        """All pages from the one that `call` asks for."""
+        """All pages, starting with the one that `call` requests."""
         following_call: Call[PageT] | None = call
         while following_call is not None:
             page = self.send(following_call)
@@ -178,36 +178,36 @@ class Client:
             following_call = following(following_call, page)
 
     def submit(self, **fields: Unpack[JobFields]) -> Handle:
-        """Create a job; see `calls.submit`."""
+        """Create a job. See `calls.submit`."""
         return self.handle(self.send(calls.submit(**fields)).job_id)
 
     def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
-        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
 
     def handle(self, job_id: str, run_id: str | None = None) -> Handle:
-        """A handle on a job, or on one run of it; nothing is sent."""
+        """A handle of a job, or of one run of it. Nothing is sent."""
         return Handle(self, job_id, run_id)
 
     def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> Iterator[JobView]:
-        """Every job that `jobs` would list, page after page."""
+        """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         for page in self.pages(calls.jobs(**filters)):
             yield from page.jobs
 
     def all_runs(self, **filters: Unpack[calls.RunFilters]) -> Iterator[RunView]:
-        """Every run that `runs` would list, page after page."""
+        """All runs that match the filters of `runs`. Pages are fetched as needed."""
         for page in self.pages(calls.runs(**filters)):
             yield from page.runs
 
     def follow_logs(self, run_id: str, attempt: int | None = None) -> Iterator[str]:
-        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        """The output of the run as it arrives, including retries, until the end of the run or of the given attempt."""
         for event in self.log_events(run_id, attempt):
             if event.text:
                 yield event.text
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
-        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
-        opened again, for as long as `patience` allows, and goes on where it was."""
+        """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
+        connection is opened again, for as long as `patience` allows, and continues where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
             address = self._rotation.current
@@ -304,7 +304,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
 
     async def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and give its result."""
+        """Send a call of `mainspring.sdk.client.calls` and return its result."""
         retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
             address = self._rotation.current
@@ -315,7 +315,7 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
-        """All pages from the one that `call` asks for."""
+        """All pages, starting with the one that `call` requests."""
         following_call: Call[PageT] | None = call
         while following_call is not None:
             page = await self.send(following_call)
@@ -323,38 +323,38 @@ class AsyncClient:
             following_call = following(following_call, page)
 
     async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
-        """Create a job; see `calls.submit`."""
+        """Create a job. See `calls.submit`."""
         return self.handle((await self.send(calls.submit(**fields))).job_id)
 
     async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
-        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
 
     def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
-        """A handle on a job, or on one run of it; nothing is sent."""
+        """A handle of a job, or of one run of it. Nothing is sent."""
         return AsyncHandle(self, job_id, run_id)
 
     async def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> AsyncIterator[JobView]:
-        """Every job that `jobs` would list, page after page."""
+        """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         async for page in self.pages(calls.jobs(**filters)):
             for job in page.jobs:
                 yield job
 
     async def all_runs(self, **filters: Unpack[calls.RunFilters]) -> AsyncIterator[RunView]:
-        """Every run that `runs` would list, page after page."""
+        """All runs that match the filters of `runs`. Pages are fetched as needed."""
         async for page in self.pages(calls.runs(**filters)):
             for run in page.runs:
                 yield run
 
     async def follow_logs(self, run_id: str, attempt: int | None = None) -> AsyncIterator[str]:
-        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        """The output of the run as it arrives, including retries, until the end of the run or of the given attempt."""
         async for event in self.log_events(run_id, attempt):
             if event.text:
                 yield event.text
 
     async def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
-        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
-        opened again, for as long as `patience` allows, and goes on where it was."""
+        """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
+        connection is opened again, for as long as `patience` allows, and continues where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
             address = self._rotation.current

@@ -107,38 +107,38 @@ class Handle(_Handle):
         self._client = client
 
     def status(self) -> str:
-        """The latest run's state, or the job's own while it has not run."""
+        """The state of the latest run, or of the job if it has not run yet."""
         return state_of(self.look())
 
     def run(self) -> RunView | None:
-        """The latest run, or None while there is none."""
+        """The latest run, or None."""
         return self.look().latest_run
 
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
         while (run := watch.ended(self.look(patience=watch.left()))) is None:
             time.sleep(watch.pause())
         return run
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(self.wait(timeout))
 
     def logs(self, attempt: int | None = None) -> str:
-        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(self.look())
         return "" if run_id is None else self._client.logs(run_id, attempt)
 
     def cancel(self) -> None:
-        """Cancel the run, or the whole job when this is a handle on a job."""
+        """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
             self._client.cancel_run(self.run_id)
         else:
             self._client.cancel_job(self.job_id)
 
     def look(self, *, patience: float | None = None) -> JobStatus:
-        """The job's status with its latest run (this handle's own run when it is on one)."""
+        """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
             return self._as_status(self._client.send(calls.run(self.run_id), patience=patience))
         return self._client.send(calls.job_status(self.job_id), patience=patience)
@@ -152,38 +152,38 @@ class AsyncHandle(_Handle):
         self._client = client
 
     async def status(self) -> str:
-        """The latest run's state, or the job's own while it has not run."""
+        """The state of the latest run, or of the job if it has not run yet."""
         return state_of(await self.look())
 
     async def run(self) -> RunView | None:
-        """The latest run, or None while there is none."""
+        """The latest run, or None."""
         return (await self.look()).latest_run
 
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
         while (run := watch.ended(await self.look(patience=watch.left()))) is None:  # noqa: ASYNC110 - no Event over HTTP
             await asyncio.sleep(watch.pause())
         return run
 
     async def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(await self.wait(timeout))
 
     async def logs(self, attempt: int | None = None) -> str:
-        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(await self.look())
         return "" if run_id is None else await self._client.logs(run_id, attempt)
 
     async def cancel(self) -> None:
-        """Cancel the run, or the whole job when this is a handle on a job."""
+        """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
             await self._client.cancel_run(self.run_id)
         else:
             await self._client.cancel_job(self.job_id)
 
     async def look(self, *, patience: float | None = None) -> JobStatus:
-        """The job's status with its latest run (this handle's own run when it is on one)."""
+        """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
             return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience))
         return await self._client.send(calls.job_status(self.job_id), patience=patience)
