@@ -138,7 +138,7 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
     said = [await asyncio.wait_for(heard.get(), 60) for _ in range(2)]
     assert said == [f"sql ready {lane}:3", "sql due -"]
     for message in said:  # in the words that the servers understand
-        assembly.signals._heard(None, 0, CHANNEL, message)
+        assembly.signals._on_notify(None, 0, CHANNEL, message)
     assert created == [{lane: 3}]
 
 

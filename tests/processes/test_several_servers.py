@@ -42,7 +42,7 @@ async def parent() -> str:
 """
 
 # A worker that checks its preferred server after one second instead of half a minute.
-QUICK_CHECK_WORKER = """
+WORKER_PROGRAM = """
 import argparse, sys
 from pathlib import Path
 from mainspring.kernel.config import Timing
@@ -132,12 +132,12 @@ async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_o
 async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_there_again(
     cluster: Cluster, place: Path
 ) -> None:
-    (place / "quick_check_worker.py").write_text(QUICK_CHECK_WORKER)
+    (place / "preferring_worker.py").write_text(WORKER_PROGRAM)
     ports = [cluster.port, free_port()]
     urls = {f"http://127.0.0.1:{port}": port for port in ports}
     servers = {port: await cluster.server(port) for port in ports}
     worker = await cluster.worker(
-        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "quick_check_worker.py")
+        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "preferring_worker.py")
     )
     preferred, second = servers_in_order(",".join(urls), None, worker.pid).split(",")
     home, other = urls[preferred], urls[second]

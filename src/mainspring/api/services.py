@@ -9,8 +9,8 @@ from litestar import Request
 
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.access_admin import AccessAdmin
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
@@ -19,7 +19,6 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.reader import Reader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
-from mainspring.store.tokens import Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +40,5 @@ def services_of(request: Request[Any, Any, Any]) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def tenant_of(request: Request[Any, Any, Any]) -> TenantId:
-    return cast(Principal, request.scope["principal"]).tenant  # type: ignore[typeddict-item]
+def caller_of(request: Request[Any, Any, Any]) -> Caller:
+    return cast(Caller, request.scope["caller"])  # type: ignore[typeddict-item]

@@ -1,1 +1,1 @@
-"""The lowest layer: clocks, ids, settings, logging and periodic tasks. It imports no other package of Mainspring."""
+"""The lowest layer: clocks, ids, settings, logging and periodic tasks. It imports no other layer."""

@@ -122,7 +122,7 @@ async def assemble(
     )
     book = TokenRegistry(store, clock)
     signals.on_tokens_changed(book.forget)
-    signals.on_tokens_changed(long_polls.send_off)  # a waiting worker may have lost its token: it has to ask again
+    signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
         signals=signals,

@@ -21,6 +21,7 @@ class Principal(msgspec.Struct, frozen=True):
     tenant: TenantId
     role: str
     name: str
+    token_id: UUID
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ async def find(connection: Connection, token_hash: bytes) -> Found | None:
     row = await connection.fetchrow(_SQL["find_token"], token_hash)
     if row is None:
         return None
-    return Found(Principal(TenantId(row["tenant_id"]), row["role"], row["name"]), row["seconds_left"])
+    return Found(Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"]), row["seconds_left"])
 
 
 async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> Record | None:

@@ -20,6 +20,7 @@ from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -44,7 +45,8 @@ class Amender:
         self._signals = signals
         self._signatures = signatures
 
-    async def update(self, tenant: TenantId, job_id: str, patch: JobPatch, if_version: int | None) -> None:
+    async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
@@ -67,7 +69,8 @@ class Amender:
             await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
         self._signals.due()
 
-    async def pause(self, tenant: TenantId, job_id: str) -> None:
+    async def pause(self, caller: Caller, job_id: str) -> None:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "paused")
             status = StoredJobStatus(row["status"])
@@ -79,8 +82,9 @@ class Amender:
                 connection, row, StoredJobStatus.PAUSED, None, row["next_fire_at"], row["lane_id"], definition
             )
 
-    async def resume(self, tenant: TenantId, job_id: str) -> None:
+    async def resume(self, caller: Caller, job_id: str) -> None:
         """Go on from now; the fires of the pause are recorded as missed. A one-time job whose moment passed fires."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "resumed")
             status = StoredJobStatus(row["status"])
@@ -98,8 +102,9 @@ class Amender:
             await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row["lane_id"], definition)
         self._signals.due()
 
-    async def cancel_job(self, tenant: TenantId, job_id: str) -> None:
+    async def cancel_job(self, caller: Caller, job_id: str) -> None:
         """Delete: the job fires no more, its queued runs end, its running ones are told to stop."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row["status"] != StoredJobStatus.CANCELLED:
@@ -116,7 +121,8 @@ class Amender:
         for worker_id in workers:
             self._signals.stop(worker_id)
 
-    async def cancel_run(self, tenant: TenantId, run_id: UUID) -> None:
+    async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await runs.lock_run(connection, tenant, run_id)
             if row is None:
@@ -131,7 +137,8 @@ class Amender:
         for worker_id in workers:
             self._signals.stop(worker_id)
 
-    async def run_now(self, tenant: TenantId, job_id: str) -> RanNow:
+    async def run_now(self, caller: Caller, job_id: str) -> RanNow:
+        tenant = caller.tenant
         run_id = uuid7()
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "run again")

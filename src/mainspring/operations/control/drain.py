@@ -7,6 +7,7 @@ from uuid import UUID
 from mainspring.domain.errors import Conflict, Forbidden, NotFound
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.views import worker_view
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
@@ -24,13 +25,15 @@ class Drainer:
         self._store = store
         self._signals = signals
 
-    async def worker(self, tenant: TenantId, worker_id: UUID) -> WorkerView:
+    async def worker(self, caller: Caller, worker_id: UUID) -> WorkerView:
         """One worker, alive or ended."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             return worker_view(await _row(connection, tenant, worker_id))
 
-    async def drain(self, tenant: TenantId, worker_id: UUID) -> WorkerView:
+    async def drain(self, caller: Caller, worker_id: UUID) -> WorkerView:
         """From now on it is given nothing new; asked twice is the same as once."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             before = await _row(connection, tenant, worker_id)
             if before["tenant_id"] == EVERY_TENANT and tenant != DEFAULT_TENANT:

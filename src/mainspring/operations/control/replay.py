@@ -23,6 +23,7 @@ from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import lane_at_hand
 from mainspring.operations.read.reader import Reader
 from mainspring.operations.read.search import DeadLetterQuery
@@ -74,8 +75,9 @@ class Replayer:
         self._reader = reader
         self._signatures = signatures
 
-    async def replay(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+    async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat one dead letter, with another payload if one is given; the id of the new run."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
             if not letters:
@@ -88,19 +90,21 @@ class Replayer:
         self._signals.ready(done.created)
         return done.replayed[0]
 
-    async def retry_run(self, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+    async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat any run that ended without success; if it is a dead letter, that one is taken away."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             # In this order: a run that ends meanwhile becomes a dead letter in the same statement.
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
                 return await self._repeat(connection, tenant, run_id, payload)
-        return await self.replay(tenant, run_id, payload)
+        return await self.replay(caller, run_id, payload)
 
-    async def replay_all(self, tenant: TenantId, choice: DeadLetterChoice) -> Replayed:
+    async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
         """Repeat the dead letters that are chosen, in batches, each a transaction of its own. Those that a changed
         payload does not fit are left; when it fits none, that is an error."""
+        tenant = caller.tenant
         chosen, most = await self._chosen(tenant, choice)
         total, after = _Batch(), None
         begun, changed = await self._begun(), bool(memoryview(choice.payload))
@@ -124,14 +128,16 @@ class Replayer:
         ids = [str(replay_id) for replay_id in total.replayed[:_IDS_SHOWN]]
         return Replayed(len(total.replayed), ids, dict(total.left), more=await self._more(tenant, chosen, after, begun))
 
-    async def discard(self, tenant: TenantId, run_id: UUID) -> Discarded:
+    async def discard(self, caller: Caller, run_id: UUID) -> Discarded:
         """Give up one dead letter; its run stays in the history."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             if not await dead_letters.discard(connection, tenant, [run_id]):
                 raise await _gone(connection, tenant, run_id)
         return Discarded(1)
 
-    async def discard_all(self, tenant: TenantId, choice: DeadLetterChoice) -> Discarded:
+    async def discard_all(self, caller: Caller, choice: DeadLetterChoice) -> Discarded:
+        tenant = caller.tenant
         if memoryview(choice.payload):
             raise InvalidInput("what is discarded has no use for a payload", field="payload", hint="leave it out")
         chosen, most = await self._chosen(tenant, choice)

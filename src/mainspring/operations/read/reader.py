@@ -13,6 +13,7 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import RunState, StoredJobStatus, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import lane_at_hand, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor, run_cursor
 from mainspring.operations.read.search import DeadLetterQuery, JobQuery, RunQuery, job_statuses, run_states
@@ -65,8 +66,9 @@ class Reader:
 
     # --- jobs
 
-    async def job(self, tenant: TenantId, job_id: str) -> JobView:
+    async def job(self, caller: Caller, job_id: str) -> JobView:
         """A job wherever it lies: in jobs, in runs, or in the history."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
             if row is not None:
@@ -79,7 +81,8 @@ class Reader:
                 fired = newest[0]
             return fired_job_view(fired, await self._lane(connection, fired))
 
-    async def jobs(self, tenant: TenantId, query: JobQuery) -> JobList:
+    async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
+        tenant = caller.tenant
         lane_ids = await self._lane_ids(tenant, query.queue, None)
         before = job_cursor(query.cursor)
         async with self._store.reads.acquire() as connection:
@@ -101,7 +104,8 @@ class Reader:
             following = encode_cursor(f"{last['created_at'].isoformat()} {last['job_id']}")
         return JobList([job_view(row, await self._lanes.get(row["lane_id"])) for row in page], following)
 
-    async def status(self, tenant: TenantId, job_id: str) -> JobStatus:
+    async def status(self, caller: Caller, job_id: str) -> JobStatus:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             found = await history.runs_of_job(connection, tenant, job_id, None, 1)
             own = await own_run(connection, tenant, job_id)
@@ -109,10 +113,11 @@ class Reader:
                 found.append(own)
             newest = max(found, key=lambda row: row["scheduled_for"], default=None)
             latest = None if newest is None else await self._run_view(connection, tenant, newest)
-        view = await self.job(tenant, job_id)
+        view = await self.job(caller, job_id)
         return JobStatus(job_id, view.status, latest)
 
-    async def runs_of_job(self, tenant: TenantId, job_id: str, cursor: str | None, limit: int) -> RunList:
+    async def runs_of_job(self, caller: Caller, job_id: str, cursor: str | None, limit: int) -> RunList:
+        tenant = caller.tenant
         before = run_cursor(cursor)
         async with self._store.reads.acquire() as connection, _one_look(connection):
             rows = await self._newest_runs(connection, tenant, job_id, before, limit + 1)
@@ -120,12 +125,13 @@ class Reader:
                 raise _no_job(job_id)
             return await self._run_list(connection, tenant, rows, limit)
 
-    async def upcoming(self, tenant: TenantId, job_id: str, count: int) -> Upcoming:
+    async def upcoming(self, caller: Caller, job_id: str, count: int) -> Upcoming:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
             now: datetime = await connection.fetchval("select clock_timestamp()")
         if row is None:
-            await self.job(tenant, job_id)  # a one-time job that has fired has nothing ahead; others are 404
+            await self.job(caller, job_id)  # a one-time job that has fired has nothing ahead; others are 404
             return Upcoming(job_id, [])
         schedule = jobs.schedule_from_text(row["schedule_text"])
         first: datetime | None = row["next_fire_at"]
@@ -135,11 +141,12 @@ class Reader:
             first = next_fire(schedule, now) if late else row["paused_from"]
         return Upcoming(job_id, _ahead(schedule, first, count))
 
-    async def missed(self, tenant: TenantId, job_id: str, limit: int) -> list[MissedRange]:
+    async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             rows = await jobs.list_missed(connection, tenant, job_id, limit)
         if not rows:
-            await self.job(tenant, job_id)
+            await self.job(caller, job_id)
         return [
             MissedRange(row["first_at"], row["last_at"], row["count"], row["reason"], row["recorded_at"])
             for row in rows
@@ -147,12 +154,14 @@ class Reader:
 
     # --- runs
 
-    async def run(self, tenant: TenantId, run_id: UUID) -> RunView:
+    async def run(self, caller: Caller, run_id: UUID) -> RunView:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await self._run_row(connection, tenant, run_id)
             return await self._run_view(connection, tenant, row)
 
-    async def runs(self, tenant: TenantId, query: RunQuery) -> RunList:
+    async def runs(self, caller: Caller, query: RunQuery) -> RunList:
+        tenant = caller.tenant
         live, ended, backing_off = run_states(query.statuses)
         chosen = RunFilter(
             job_id=query.job,
@@ -178,8 +187,9 @@ class Reader:
             rows = history.newest_first(rows, query.limit + 1)
             return await self._run_list(connection, tenant, rows, query.limit)
 
-    async def why(self, tenant: TenantId, run_id: UUID) -> Why:
+    async def why(self, caller: Caller, run_id: UUID) -> Why:
         """One sentence on why a run is not running, or what became of it."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await self._run_row(connection, tenant, run_id)
             view = await self._run_view(connection, tenant, row)
@@ -188,8 +198,9 @@ class Reader:
                 ahead = await history.ahead_of(connection, row["lane_id"], row["ready_at"])
         return Why(view.run_id, view.status, sentence(view, ahead, row.get("deadline")))
 
-    async def timeline(self, tenant: TenantId, run_id: UUID) -> list[TimelineEntry]:
+    async def timeline(self, caller: Caller, run_id: UUID) -> list[TimelineEntry]:
         """Every state of a run with its time, attempt, node, worker and reason, in order."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await self._run_row(connection, tenant, run_id)
             tries = await history.attempts_of(connection, run_id)
@@ -199,7 +210,8 @@ class Reader:
 
     # --- queues, workers, dead letters
 
-    async def queues(self, tenant: TenantId) -> QueueList:
+    async def queues(self, caller: Caller) -> QueueList:
+        tenant = caller.tenant
         await self._lanes.refresh()
         async with self._store.reads.acquire() as connection:
             depths = {row["lane_id"]: row for row in await history.queue_depths(connection, tenant)}
@@ -212,8 +224,9 @@ class Reader:
             [_queue_view(name, lanes, depths, ended, offers.get(name, 0)) for name, lanes in sorted(grouped.items())]
         )
 
-    async def standing(self, tenant: TenantId) -> Standing:
-        queues = await self.queues(tenant)
+    async def standing(self, caller: Caller) -> Standing:
+        tenant = caller.tenant
+        queues = await self.queues(caller)
         async with self._store.reads.acquire() as connection:
             counts = await workers.counts(connection, tenant)
             dead = await dead_letters.count(connection, tenant)
@@ -224,17 +237,19 @@ class Reader:
             dead,
         )
 
-    async def queue(self, tenant: TenantId, name: str) -> QueueView:
-        for view in (await self.queues(tenant)).queues:
+    async def queue(self, caller: Caller, name: str) -> QueueView:
+        for view in (await self.queues(caller)).queues:
             if view.name == name:
                 return view
         raise NotFound(f"there is no queue {name!r}", hint="a queue comes to be with its first job or worker")
 
-    async def workers(self, tenant: TenantId) -> WorkerList:
+    async def workers(self, caller: Caller) -> WorkerList:
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             return WorkerList([worker_view(row) for row in await workers.list_workers(connection, tenant)])
 
-    async def dead_letters(self, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterList:
+    async def dead_letters(self, caller: Caller, query: DeadLetterQuery) -> DeadLetterList:
+        tenant = caller.tenant
         chosen = await self.letter_filter(tenant, query)
         before, limit = run_cursor(query.cursor), query.limit
         async with self._store.reads.acquire() as connection:
@@ -242,8 +257,9 @@ class Reader:
             views = [dead_letter_view(row, await self._lane(connection, row)) for row in page]
         return DeadLetterList(views, encode_cursor(str(page[-1]["run_id"])) if more else None)
 
-    async def dead_letter(self, tenant: TenantId, run_id: UUID) -> DeadLetterView:
+    async def dead_letter(self, caller: Caller, run_id: UUID) -> DeadLetterView:
         """One dead letter, with every try's error as far as the history goes back."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await dead_letters.get(connection, tenant, run_id)
             if row is None:

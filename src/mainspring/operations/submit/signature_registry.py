@@ -12,6 +12,7 @@ from mainspring.domain.errors import MainspringError
 from mainspring.domain.intake.declaration import Declaration, options_in, read_declaration, read_options
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
 from mainspring.store import signatures
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.exchange import WorkerHello
@@ -66,8 +67,9 @@ class SignatureRegistry:
         if await signatures.declare(connection, tenant, schemas, untyped):
             await self._refresh(connection)
 
-    async def offered(self, tenant: TenantId) -> TaskList:
+    async def offered(self, caller: Caller) -> TaskList:
         """The tasks of live workers, what they take, and their options."""
+        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             rows = await signatures.offered(connection, tenant)
         return TaskList([_view(row) for row in rows])

@@ -388,7 +388,7 @@ end $$;
 
 -- ----------------------------------------------------------------------------------------------------------- submit
 
--- `given` with the options of its task laid under it: the rule is that of the servers (domain/intake/task_options.py), who put
+-- `given` with the options of its task laid under it: the rule is that of the servers (domain/task_options.py), who put
 -- options in plain numbers and words before they store them. What a job in SQL cannot say itself is in `beyond`, in the words of a stored
 -- spec, with the rules of the retry apart.
 create function mainspring.intake_options(given jsonb, options jsonb, out filled jsonb, out beyond jsonb)

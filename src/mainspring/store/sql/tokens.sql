@@ -7,7 +7,7 @@ values ($1, $2, $3, $4, $5, (select clock_timestamp()) + $6::float8 * interval '
 on conflict (token_hash) do nothing
 
 -- name: find_token
-select tenant_id, role, name, extract(epoch from expires_at - (select clock_timestamp()))::float8 as seconds_left
+select token_id, tenant_id, role, name, extract(epoch from expires_at - (select clock_timestamp()))::float8 as seconds_left
 from mainspring.tokens
 where token_hash = $1 and revoked_at is null
   and (expires_at is null or expires_at > (select clock_timestamp()))
