@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from mainspring.domain.job import Priority
-from mainspring.kernel.ids import LaneId, TenantId
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, MAX_POOLS, FairPool, FairPools
 from mainspring.store.lanes import Lane
 
 
 def lanes(tenant: int, count: int, *, first: int = 0, priority: int = Priority.NORMAL) -> list[Lane]:
     return [
-        Lane(LaneId(tenant * 100_000 + number), TenantId(tenant), "default", int(priority), f"t{number}")
+        Lane(tenant * 100_000 + number, TenantId(tenant), "default", int(priority), f"t{number}")
         for number in range(first, first + count)
     ]
 

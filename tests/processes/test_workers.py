@@ -208,7 +208,7 @@ async def test_reload_starts_the_worker_anew_when_a_file_changes_and_survives_a_
     assert (await cluster.ended(await cluster.submit(task="answer")))["result"] == "old"
     write(place, "import nonsense_that_is_not_there\n")
     await says("reloading: tasks.py")
-    await says("waiting for a change")
+    await says("waiting for a file change")
     job_id = await cluster.submit(task="answer")
     write(place, TASKS.replace('"old"', '"new"'))
     assert (await cluster.ended(job_id))["result"] == "new"
@@ -243,7 +243,7 @@ async def test_reload_ends_with_its_worker_when_that_is_drained_and_takes_it_alo
         (["--queues", "a,a"], "named twice"),
         (["--label", "gpu"], "is not NAME=VALUE"),
         (["--label", "gpu=a", "--label", "gpu=b"], "given twice"),
-        (["--reload"], "no application to reload"),
+        (["--reload"], "--reload needs an application"),
     ],
 )
 def test_a_mistake_in_the_options_is_said_before_anything_starts(

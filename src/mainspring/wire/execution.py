@@ -1,4 +1,8 @@
-"""How a run is executed. The same structs are stored with the job and sent to the worker."""
+"""How a run is executed. The same structs are stored with the job and sent to the worker.
+
+Newer servers store fields here that older servers and workers do not know and must ignore. Requests forbid unknown
+fields and have their own structs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class ResourceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits for all processes of one attempt together, in bytes and seconds. None: the job sets no limit; the worker
     can still have one."""
 
@@ -18,7 +22,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     output: int | None = None
 
 
-class SuccessRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the response to an HTTP call is a success. `status` contains numbers and classes such as "2xx". `json` is a
     JSONPath that must match a value. The value must equal `equals` if that is given."""
 
@@ -27,7 +31,7 @@ class SuccessRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     equals: Any = msgspec.UNSET
 
 
-class HttpCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The call of the task `http`. A string `body` is sent as text, any other as JSON. The default method is POST with
     a body and GET without."""
 
@@ -37,6 +41,16 @@ class HttpCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     body: Any = None
     success: SuccessRule | None = None
     follow_redirects: bool = True
+
+
+class SuccessRuleIn(SuccessRule, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The same in a request, where unknown fields are forbidden."""
+
+
+class HttpCallIn(HttpCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The same in a request, where unknown fields are forbidden."""
+
+    success: SuccessRuleIn | None = None
 
 
 class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):

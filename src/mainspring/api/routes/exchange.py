@@ -10,6 +10,7 @@ from litestar import MediaType, Request, Response, post
 from mainspring.api.bodies import ExchangeBody
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.protocol import PROTOCOL
 
 _encode = msgspec.json.Encoder().encode
 
@@ -25,4 +26,5 @@ _encode = msgspec.json.Encoder().encode
 )
 async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
     reply = await services_of(request).exchanger.exchange(caller_of(request), data)
+    reply.protocol = PROTOCOL.number
     return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ class StopCheck:
             # A request to drain sends the same hint. Without a hint the row was read when the exchange arrived.
             row = await workers.look(connection, exchange.tenant, worker_id) if hinted else None
         if row is not None:
-            worker.state = row["state"]
+            worker.state = row.state
         # Each run is sent once, and again every beat until it has ended: the reply may have been lost.
         sent = {run_id: worker.stops_sent.get(run_id, 0.0) for run_id in to_stop}
         exchange.reply.stop = [run_id for run_id in to_stop if now - sent[run_id] >= self._timing.beat]

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import NoReturn
 from uuid import UUID
 
-import msgspec
-
 from mainspring.domain.errors import Conflict, Fenced
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
@@ -95,14 +93,13 @@ class WorkerRegistry:
                 row = await workers.look(connection, tenant, request.worker_id)
             if row is None:
                 raise _unknown()
-            if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
+            if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
                 self._workers.pop(request.worker_id, None)
-                raise _ended(WorkerState(row["state"]))
+                raise _ended(WorkerState(row.state))
             if worker is None:
-                labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                worker = CachedWorker(tenant, row["queues"], row["tasks"], labels, row["state"])
+                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
                 self._workers[request.worker_id] = worker
-            worker.state = row["state"]
+            worker.state = row.state
         return worker
 
     def evict(self, worker_id: UUID) -> None:
@@ -125,10 +122,10 @@ class WorkerRegistry:
         self.evict(request.worker_id)
         if row is None:
             raise _unknown()
-        if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _ended(WorkerState(row["state"]))
+        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            raise _ended(WorkerState(row.state))
         raise Conflict(
-            f"exchange {request.seq} is not newer than {row['last_seq']}",
+            f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
             field="seq",
             hint="send the next number with recover and your inventory",
