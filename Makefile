@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv with everything in it
+setup: $(STAMP) ## create .venv and install everything
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or newer; set PY=python3.x")'
@@ -17,35 +17,35 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-run: $(STAMP) ## start the product on its embedded PostgreSQL (http://127.0.0.1:8700)
+run: $(STAMP) ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8700)
 	$(BIN)/mainspring up --app examples.hello:app $(ARGS)
 
-# The tests start a thousand processes. Where PYTHONDONTWRITEBYTECODE is set (many images of Python do), each of them
-# would compile all of our source again: 0.2 s of CPU, a third of its start.
+# The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
+# compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) sandbox ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
-# The tests of the sandbox need bubblewrap. Where it is neither installed nor installable they say so and are left out.
+# The sandbox tests need bubblewrap. If it is not installed and cannot be installed, these tests are skipped.
 sandbox:
 	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  { apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; } >/dev/null 2>&1; } \
-	  || echo "bubblewrap is not installed: the tests of the sandbox are left out"
+	  || echo "bubblewrap is not installed: the sandbox tests are skipped"
 
-faults: $(STAMP) ## break a whole cluster for MINUTES=10, and report (MAINSPRING_FAULT_SEED replays)
+faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAINSPRING_FAULT_SEED repeats a run)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
 
-chaos: $(STAMP) ## run tests while tasks begin late and processes stand still (SEED=1, ARGS="tests/logs")
+chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, ARGS="tests/logs")
 	MAINSPRING_CHAOS=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \
 	  $(BIN)/python -m pytest -p tests.chaos.delays $(ARGS)
 
-check: $(STAMP) ## format, lint, types, floors
+check: $(STAMP) ## check format, lint, types and layers
 	$(BIN)/ruff format --check src tests examples
 	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP) ## format and fix what can be fixed
+format: $(STAMP) ## format the code and apply automatic fixes
 	$(BIN)/ruff format src tests examples
 	$(BIN)/ruff check --fix src tests examples
 

@@ -1,1 +1,1 @@
-"""Small applications that run as they are: `mainspring up --app examples.hello:app`."""
+"""Small applications that run unchanged: `mainspring up --app examples.hello:app`."""

@@ -1,12 +1,12 @@
 """A web application that hands its slow work to Mainspring. It needs fastapi and uvicorn.
 
-Start a server, the worker and the site, each from the repository's root:
+Start a server, the worker and the site, each from the root of the repository:
 
     mainspring up
     mainspring worker --app examples.fastapi_app:tasks
     uvicorn examples.fastapi_app:web
 
-and place an order:
+Then place an order:
 
     curl localhost:8000/orders -H 'content-type: application/json' -d '{"order": 7, "address": "ada@example.com"}'
 """
@@ -29,10 +29,10 @@ tasks = Mainspring()
 
 @tasks.task("receipts.send", retries=5, timeout="1m")
 async def send_receipt(order: int, address: str, ctx: Context) -> dict[str, Any]:
-    """Stands for something slow: rendering a document, calling a mail service."""
+    """A placeholder for slow work: rendering a document, calling a mail service."""
     ctx.progress(0.5, "rendering")
     await asyncio.sleep(0.05)
-    # A service that de-duplicates gets this key: every attempt for this order has the same one.
+    # Pass this key to a service that deduplicates. Every attempt for this order has the same key.
     return {"order": order, "sent_to": address, "key": ctx.idempotency_key}
 
 
@@ -52,7 +52,7 @@ class Order(BaseModel):
 
 @web.post("/orders", status_code=202)
 async def place_order(order: Order, idempotency_key: Annotated[str | None, Header()] = None) -> dict[str, str]:
-    """Answer at once; the receipt is on its way. A client that repeats its request sends the same Idempotency-Key."""
+    """Answers at once. A worker sends the receipt. A client that repeats its request sends the same Idempotency-Key."""
     handle = await send_receipt.submit_async(
         order=order.order, address=order.address, idempotency_key=idempotency_key or f"receipt-{order.order}"
     )

@@ -1,13 +1,13 @@
 """A Django site that hands its slow work to Mainspring. It needs django.
 
-Start a server, the worker and the site, each from the repository's root:
+Start a server, the worker and the site, each from the root of the repository:
 
     mainspring up
     python -m examples.django_site migrate --run-syncdb
     mainspring worker --app examples.django_site.tasks:app
     python -m examples.django_site runserver
 
-and place an order:
+Then place an order:
 
     curl localhost:8000/orders -d account=ada -d cents=1000
 """

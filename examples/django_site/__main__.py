@@ -1,4 +1,4 @@
-"""What manage.py is in other projects: `python -m examples.django_site runserver`."""
+"""The manage.py of this project: `python -m examples.django_site runserver`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least that a site needs."""
+"""The minimum settings of a site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ.get("SHOP_DATABASE", "shop.sqlite3"),
-        # SQLite has one writer at a time: take the lock at the beginning, and wait for it.
+        # SQLite has one writer at a time. Take the lock at the beginning of a transaction, and wait for it.
         "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
     }
 }

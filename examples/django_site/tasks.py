@@ -1,4 +1,4 @@
-"""The site's tasks. A worker loads this module by itself: `mainspring worker --app examples.django_site.tasks:app`."""
+"""The tasks of the site. Start a worker with `mainspring worker --app examples.django_site.tasks:app`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import django
 from django.apps import apps
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.django_site.settings")
-if not apps.ready:  # in a worker; the site itself has set Django up by now
+if not apps.ready:  # true in a worker; the site has already set up Django
     django.setup()
 
 from django.db import close_old_connections, connection, transaction
@@ -23,8 +23,8 @@ app = Mainspring()
 
 @app.task("orders.charge", retries=5)
 def charge(order: int, ctx: Context) -> int:
-    """Charges an order once, however often this run is tried."""
-    close_old_connections()  # a worker's threads live long; Django does this itself only around requests
+    """Charges an order once, no matter how many attempts the run has."""
+    close_old_connections()  # a worker's threads live long, and Django does this only around requests
     with transaction.atomic():
         if mainspring.exactly_once(connection, ctx):
             Order.objects.filter(pk=order).update(charged=F("charged") + F("cents"))

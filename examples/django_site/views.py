@@ -19,9 +19,9 @@ class OutOfCredit(Exception):
 @csrf_exempt
 @require_POST
 def place_order(request: HttpRequest) -> HttpResponse:
-    """The job is submitted after the commit, so no worker looks for an order that is not there yet, or never will be.
+    """Stores an order and submits its job after the commit, so that the worker finds the order.
 
-    The job's id comes from the order: submitted twice, it is still one job.
+    The job id comes from the order. If it is submitted twice, it is still one job.
     """
     try:
         with transaction.atomic():

@@ -180,7 +180,7 @@ async def test_the_newest_worker_is_right_at_every_server(api: httpx.AsyncClient
     other = await assemble(database_url, SystemClock())
     transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=str(api.base_url), headers=api.headers) as elsewhere:
-        book = next(duty for duty in other.duties if duty.name == "signature_book")
+        book = next(task for task in other.periodic_tasks if task.name == "signature_book")
         assert (await job(elsewhere))["queue"] == "heavy", "a server that starts reads what was declared"
         for options, queue in (({"queue": "light"}, "light"), ({"timeout": 5}, "default"), ({}, "default")):
             await offer(api, **options)

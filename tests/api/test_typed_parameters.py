@@ -102,14 +102,14 @@ async def test_another_server_hears_of_it(api: httpx.AsyncClient, database_url: 
     other = await assemble(database_url, SystemClock())
     transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=str(api.base_url), headers=api.headers) as elsewhere:
-        duty = next(duty for duty in other.duties if duty.name == "signature_book")
-        assert await duty.run_once() == 0
+        task = next(task for task in other.periodic_tasks if task.name == "signature_book")
+        assert await task.run_once() == 0
         await offer(api)
         assert (await elsewhere.post("/v1/jobs", json=BAD)).status_code == 201
-        assert await duty.run_once() == 1
+        assert await task.run_once() == 1
         assert problem(await elsewhere.post("/v1/jobs", json=BAD))["code"] == "bad_payload"
         await offer(api, anything)
-        assert await duty.run_once() == 1
+        assert await task.run_once() == 1
         assert (await elsewhere.post("/v1/jobs", json=BAD)).status_code == 201
     await other.close()
 

@@ -1,12 +1,14 @@
-"""The words around the product are held to the product: what they name exists, and what exists is named.
+"""The documentation matches the product: everything that it names exists, and everything that must be named is named.
 
-`python -m tests.docs.test_docs` writes the generated diagram anew.
+`python -m tests.docs.test_docs` rewrites the generated parts: the state diagram and the table of packages.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,20 +27,21 @@ ARCHITECTURE = DOCS / "architecture.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 
-# Sections of the list of features, and how many lines each has.
+# The number of lines in each section of the list of features.
 FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
 STATES = {"done", "partly", "later"}
 GUARANTEES = [f"S{number}" for number in range(1, 14)] + [f"L{number}" for number in range(1, 9)]
 PAINS = 25
 
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
+_PACKAGES = re.compile(r"(<!-- packages -->\n)(.*?)(<!-- /packages -->)", re.DOTALL)
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|sql|md|sh|toml|txt)")
 _TEST = re.compile(r"(tests/[\w/]+\.py)((?:::\w+)+)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-_FOLDER = re.compile(r"^### `([\w./]+)/`$")
+_FOLDER = re.compile(r"[\w-]+(?:/[\w-]+)*/")
 _CONTINUED = re.compile(r"\\\n\s*")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -48,21 +51,29 @@ def without_blocks(text: str) -> str:
     return _FENCED.sub("", text)
 
 
-def folder_tables(text: str) -> Iterator[Path]:
-    """The files that the tables under headings such as ### `domain/` list, relative to the package."""
-    folder: Path | None = None
-    for line in text.splitlines():
-        if line.startswith("#"):
-            found = _FOLDER.match(line)
-            folder = Path(found[1]) if found else None
-        elif folder is not None and line.startswith("| `"):
-            for name in _CODE.findall(line.split("|")[1]):
-                yield folder / name
+def packages() -> list[Path]:
+    """Every package of Mainspring: layers from the top down, and the packages of each layer by name."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers"]
+    order = [name.strip().removeprefix("mainspring.") for layer in layers for name in layer.split("|")]
+    found = [path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
+    return sorted(found, key=lambda package: (order.index(package.parts[0]), package.parts))
+
+
+def package_table() -> str:
+    """One row for each package, with the first line of the docstring of its `__init__.py`."""
+    lines = ["| package | what it contains |", "| --- | --- |"]
+    for package in packages():
+        docstring = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text()))
+        assert docstring, f"{package}/__init__.py has no docstring"
+        lines.append(f"| `{package.as_posix()}/` | {docstring.splitlines()[0].replace('|', chr(92) + '|')} |")
+    return "\n".join(["", *lines, "", ""])
 
 
 def paths_in(text: str) -> set[str]:
-    """What is written in code style and looks like the path of a file."""
-    return {name for name in _CODE.findall(without_blocks(text)) if _PATH.fullmatch(name)}
+    """Every name in code style that looks like the path of a file or, with a slash at its end, of a folder."""
+    names = _CODE.findall(without_blocks(text))
+    return {name for name in names if _PATH.fullmatch(name) or _FOLDER.fullmatch(name)}
 
 
 def exists(name: str, page: Path) -> bool:
@@ -70,13 +81,13 @@ def exists(name: str, page: Path) -> bool:
 
 
 def slugs(text: str) -> set[str]:
-    """The anchors that a Markdown page gets from its headings."""
+    """The anchors that Markdown makes from the headings of a page."""
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(without_blocks(text)))
     return {heading.strip().replace(" ", "-") for heading in words}
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
-    """What follows `mainspring` in every command line of the page, in blocks and in running text."""
+    """The words after `mainspring` in every command line of the page, in blocks and in running text."""
     shell = [block for language, block in _FENCED.findall(text) if language in ("", "sh", "bash")]
     lines = [line for block in shell for line in _CONTINUED.sub("", block).splitlines()]
     lines += _CODE.findall(without_blocks(text))
@@ -87,7 +98,7 @@ def command_lines(text: str) -> Iterator[list[str]]:
 
 
 def rows(text: str, key: str) -> dict[str, list[str]]:
-    """Table rows whose first cell matches `key`, by that cell."""
+    """The table rows whose first cell matches `key`. The first cell is the key of the result."""
     found = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -98,30 +109,26 @@ def rows(text: str, key: str) -> dict[str, list[str]]:
 
 def test_the_state_diagram_is_the_one_of_the_transition_table() -> None:
     found = _DIAGRAM.search(ARCHITECTURE.read_text())
-    assert found is not None, "the markers of the run states are gone"
-    assert found[2].strip() == mermaid(), "write it anew: python -m tests.docs.test_docs"
+    assert found is not None, "the markers of the run states are missing"
+    assert found[2].strip() == mermaid(), "run: python -m tests.docs.test_docs"
 
 
-def test_every_module_has_a_line_in_the_architecture() -> None:
-    text = ARCHITECTURE.read_text()
-    named = {path.as_posix() for path in folder_tables(text)} | paths_in(text)
-    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sql")]
-    modules = {path.as_posix() for path in files if path.name != "__init__.py" and "__pycache__" not in path.parts}
-    assert modules - named == set()
+def test_the_table_of_packages_has_every_package_with_its_docstring() -> None:
+    found = _PACKAGES.search(ARCHITECTURE.read_text())
+    assert found is not None, "the markers of the packages are missing"
+    assert found[2] == package_table(), "run: python -m tests.docs.test_docs"
 
 
-def test_every_file_in_the_tables_of_the_architecture_is_there() -> None:
-    missing = [path.as_posix() for path in folder_tables(ARCHITECTURE.read_text()) if not (PACKAGE / path).exists()]
-    assert missing == []
+def test_the_table_of_packages_starts_with_the_layers_in_their_order() -> None:
+    names = [package.as_posix() for package in packages()]
+    assert names[0] == "cli" and names[-1] == "kernel"
+    assert {"operations/submit", "worker/processes/watchdog"} <= set(names)
 
 
 @each_page
 def test_every_path_that_is_named_is_there(page: Path) -> None:
-    text = page.read_text()
-    if page == ARCHITECTURE:  # its tables name files by their folder's heading, and have a test of their own
-        text = "\n".join(line for line in text.splitlines() if not line.startswith("| `"))
     examples = {"billing.py", "shop.py"}  # files that the reader is asked to write
-    assert {name for name in paths_in(text) - examples if not exists(name, page)} == set()
+    assert {name for name in paths_in(page.read_text()) - examples if not exists(name, page)} == set()
 
 
 @each_page
@@ -236,10 +243,11 @@ def test_decisions_are_numbered_without_gaps() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
-def write_diagram() -> None:
+def write_generated_parts() -> None:
     text = ARCHITECTURE.read_text()
-    ARCHITECTURE.write_text(_DIAGRAM.sub(lambda found: f"{found[1]}{mermaid()}\n{found[3]}", text))
+    text = _DIAGRAM.sub(lambda found: f"{found[1]}{mermaid()}\n{found[3]}", text)
+    ARCHITECTURE.write_text(_PACKAGES.sub(lambda found: f"{found[1]}{package_table()}{found[3]}", text))
 
 
 if __name__ == "__main__":
-    write_diagram()
+    write_generated_parts()

@@ -1,4 +1,4 @@
-"""Logs at the server: what counts, what is refused, what readers get, and how long."""
+"""Logs on the server: appending, rejected chunks, reading and retention."""
 
 from __future__ import annotations
 

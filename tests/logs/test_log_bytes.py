@@ -1,4 +1,4 @@
-"""A log is read out of any mix of chunks and merged objects; what was listed and has gone is found elsewhere."""
+"""A log is read from any mix of chunks and merged objects. An object that was removed is found in a merged one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 class Counting(LogFiles):
-    """Says what it was asked for, and how much of it was under way at the same time."""
+    """Counts the calls, and how many run at the same time."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore(), "memory")

@@ -1,4 +1,4 @@
-"""Small chunks become larger objects: whatever crashes, merges or reads at the same time, each byte stays readable."""
+"""Small chunks are merged into larger objects. Every byte stays readable during crashes, merges and reads."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_chunk_that_comes_late_overwrites_nothing_and_goes_with_the_next
 
 
 async def test_a_merged_object_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
-    """A disk that lied about a flush."""
+    """A disk that did not flush although it reported so."""
     files, output = open_log_files(tmp_path), output_of(20)
     await put_chunks(files, output, [5] * 4)
     (tmp_path / FOLDER / Stored(0, 20, merged=True).name).write_bytes(b"")
@@ -144,7 +144,7 @@ async def test_a_merged_object_that_was_cut_short_does_not_count(tmp_path: Path)
 
 
 class Play:
-    """Lets one call of one party at a time through to the log store, in an order that was drawn."""
+    """Lets one call at a time through to the log store, in a random order."""
 
     def __init__(self, chance: random.Random, output: bytes) -> None:
         self._chance = chance
@@ -162,7 +162,7 @@ class Play:
         while not all(task.done() for task in tasks):
             while self.at_work:
                 await asyncio.sleep(0)
-            for _ in range(20):  # what follows from it, up to the next calls
+            for _ in range(20):  # everything that follows, until the next calls
                 await asyncio.sleep(0)
             self._waiting = [(who, waiting) for who, waiting in self._waiting if not waiting.done()]
             if not self._waiting:
@@ -177,7 +177,7 @@ class Play:
 
 
 class InTurns(LogFiles):
-    """The same objects for all, and every call is a turn of the play."""
+    """The same objects for all participants. Every call waits for its turn."""
 
     def __init__(self, objects: MemoryStore, play: Play, who: str) -> None:
         super().__init__(objects, "memory")
@@ -214,7 +214,7 @@ class InTurns(LogFiles):
         return await self._in_turn(super().read(folder, stored, start, stop))
 
     async def remove(self, folder: str, objects: Iterable[Stored]) -> None:
-        for stored in objects:  # one by one: a crash comes between any two
+        for stored in objects:  # one by one, because a crash can happen between any two
             await self._in_turn(super().remove(folder, [stored]))
 
 
@@ -265,7 +265,7 @@ def test_readers_find_every_byte_that_counts_while_two_servers_merge_and_crash_a
     asyncio.run(everything())
 
 
-# -- what a server remembers
+# -- the state of a server
 
 
 @pytest.fixture

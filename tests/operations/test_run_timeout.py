@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mainspring.domain.job import Delivery, Spec
-from mainspring.operations.lifecycle.report import rescue
+from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.store import runs
 from mainspring.store.pool import Store
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
@@ -158,7 +158,7 @@ async def test_many_overdue_runs_are_ended_in_one_sweep(connection: asyncpg.Conn
     lane_id, worker_id = await a_lane(connection), await a_worker(connection)
     await queued(connection, lane_id, 1100, spec=Spec(run_timeout=60.0))
     claimed_rows = await claim(connection, [lane_id], 1100, worker_id)
-    await runs.requeue(connection, [runs.Requeue(row["run_id"], row["fence"], 0.0) for row in claimed_rows])
+    await runs.requeue(connection, [runs.Requeue(row.run_id, row.fence, 0.0) for row in claimed_rows])
     await let_time_pass(connection, HOUR)
     assert await DeadlineSweeper(store).run_once() == 1100
     assert await live(connection) == []
@@ -207,7 +207,7 @@ async def test_at_most_once_that_is_to_be_cancelled_ends_cancelled_and_never_run
     lane_id, worker_id = await a_lane(connection), await a_worker(connection)
     await queued(connection, lane_id, spec=Spec(run_timeout=3600.0, delivery=Delivery.AT_MOST_ONCE))
     [row] = await claim(connection, [lane_id], 1, worker_id)
-    await runs.request_cancel(connection, row["run_id"], row["fence"])
+    await runs.request_cancel(connection, row.run_id, row.fence)
     await let_time_pass(connection, HOUR)
     async with connection.transaction():
         await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,8 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import spec_from_text
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
+from mainspring.store.submit_fields import fields_elsewhere, known_fields
+from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
 
 pytestmark = pytest.mark.anyio
 
@@ -221,6 +224,39 @@ async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connec
             await submit(connection, {"task": "a", **more})
         assert refused.value.detail == field
         assert "POST /v1/jobs" in refused.value.hint
+
+
+async def test_the_routine_knows_the_fields_of_the_table(connection: asyncpg.Connection) -> None:
+    """Both lists stand in its text: the fields that it takes, and those that it sends to HTTP."""
+    text = await connection.fetchval(
+        "select string_agg(prosrc, ' ') from pg_proc where pronamespace = 'mainspring'::regnamespace"
+    )
+    found = {}
+    for name in ("known", "elsewhere"):
+        [names] = re.findall(rf"\b{name} constant text\[\] := array\[([^\]]*)\]", text)
+        found[name] = re.findall(r"'(\w+)'", names)
+    assert found == {"known": known_fields(), "elsewhere": fields_elsewhere()}
+
+
+@pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
+async def test_a_plain_field_is_taken_and_refused_as_by_the_api(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, field: Field
+) -> None:
+    texts = ["x" * int(field.least), "x" * int(field.most)]
+    for value in texts if field.kind is TEXT else [field.least, field.most]:
+        over_http, in_sql = await both_ways(api, connection, {"task": "noop", field.name: value})
+        assert over_http is not None
+        assert in_sql == over_http
+        assert getattr(in_sql["runs"][0]["spec"], field.name) == value
+    for value in ("x" * (min(int(field.most), 10_000) + 1), "a\nb", field.most + 1, True, [], {}):
+        assert await both_ways(api, connection, {"task": "noop", field.name: value}) == (None, None), value
+
+
+async def test_plain_options_of_a_task_are_laid_under_a_job(connection: asyncpg.Connection) -> None:
+    options = {"queue": "q", "priority": "high", "timeout": 5.0, "delivery": "at_most_once"}
+    options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind is DURATION}
+    filled = "select filled from mainspring.intake_options('{}', $1)"
+    assert json.loads(await connection.fetchval(filled, json.dumps(options | {"env": {"A": "b"}}))) == options
 
 
 async def test_http_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:

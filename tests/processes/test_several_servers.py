@@ -1,4 +1,4 @@
-"""Workers that know several servers, on real processes: the one in use dies, and nobody notices."""
+"""Workers with several servers, on real processes: the server in use is killed, and no run is affected."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def parent() -> str:
     return (await step.submit_async(name="child", seconds=0)).job_id
 """
 
-# A worker that asks for the server it prefers after a second, and not after half a minute.
-HOMING_WORKER = """
+# A worker that checks its preferred server after one second instead of half a minute.
+WORKER_PROGRAM = """
 import argparse, sys
 from pathlib import Path
 from mainspring.kernel.config import Timing
@@ -53,7 +53,7 @@ parser.add_argument("role")
 for name in ("--server", "--token-file", "--slots", "--app"):
     parser.add_argument(name)
 given = parser.parse_args()
-timing = Timing(homing=1.0, homing_longest=2.0)
+timing = Timing(preferred_server_check=1.0, preferred_server_check_longest=2.0)
 token = Path(given.token_file).read_text()
 options = WorkerOptions(given.server, token, None, int(given.slots), None, given.app, "info", timing=timing)
 sys.exit(serve_worker(options))
@@ -74,7 +74,7 @@ def marks(place: Path) -> list[str]:
 
 
 class Pair:
-    """Two servers, and a worker that knows both and is at the first."""
+    """Two servers, and a worker that knows both and uses the first."""
 
     def __init__(self, cluster: Cluster, place: Path) -> None:
         self.cluster = cluster
@@ -132,19 +132,20 @@ async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_o
 async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_there_again(
     cluster: Cluster, place: Path
 ) -> None:
-    (place / "homing_worker.py").write_text(HOMING_WORKER)
+    (place / "preferring_worker.py").write_text(WORKER_PROGRAM)
     ports = [cluster.port, free_port()]
     urls = {f"http://127.0.0.1:{port}": port for port in ports}
     servers = {port: await cluster.server(port) for port in ports}
     worker = await cluster.worker(
-        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "homing_worker.py")
+        app="tasks:app", folder=place, servers=",".join(urls), program=str(place / "preferring_worker.py")
     )
     preferred, second = servers_in_order(",".join(urls), None, worker.pid).split(",")
     home, other = urls[preferred], urls[second]
     cluster.talk_to(other)
 
     def returns() -> int:
-        """How often it has come there: on a slow machine perhaps not by asking, but because the other was late."""
+        """How often the worker has switched to the preferred server. On a slow machine it can also switch because the
+        other one was late."""
         lines = cluster.said(worker).splitlines()
         return sum("going " in line and f'"server": "{preferred}"' in line for line in lines)
 
@@ -154,7 +155,7 @@ async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_the
     servers[home].wait()
     away = await cluster.ended(await cluster.submit(task="step", payload={"name": "away", "seconds": 0}))
     assert away["status"] == "SUCCESS"
-    before = returns()  # none, unless the machine was so slow that the worker went to and fro already
+    before = returns()  # 0, unless the machine was so slow that the worker has switched before
     await cluster.server(home)
 
     async def returned() -> bool:
@@ -164,7 +165,7 @@ async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_the
     await eventually(returned, SLOW, "the worker goes back")
     cluster.talk_to(home)
     back = await cluster.ended(await cluster.submit(task="step", payload={"name": "back", "seconds": 0}))
-    servers[other].send_signal(signal.SIGKILL)  # where the worker is not any more
+    servers[other].send_signal(signal.SIGKILL)  # the worker no longer uses it
     servers[other].wait()
     (place / "go").touch()
     lasted = await cluster.ended(lasting)

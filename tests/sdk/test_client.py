@@ -1,4 +1,4 @@
-"""The two faces of the client, over a transport that stands for the network."""
+"""The sync and the async client, with a fake transport."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client(handler: Handler, **settings: Any) -> Client:
 
 
 def answers(*outcomes: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
-    """A server that gives these answers, one after the other, and remembers what it was asked."""
+    """A server that returns these responses one by one and records the requests."""
     asked: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""A task's options: wrong ones are told when it is declared, and they hold for a job that is submitted by name."""
+"""The options of a task: invalid ones are reported at its declaration. They also apply to jobs submitted by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_task_without_any_declares_its_parameters_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"priority": "urgent"}, "priority: 'urgent' is not a priority; low, normal, high, critical, or 0 to 3"),
+        ({"priority": "urgent"}, "'urgent' is not a priority. Expected low, normal, high, critical, or 0 to 3."),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"retry": {"tries": 3}}, r"unknown field `tries` - at `\$.retry`"),
         ({"queue": 5}, r"Expected `str \| null`, got `int` - at `\$.queue`"),

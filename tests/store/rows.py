@@ -14,6 +14,7 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7, uuid7_batch
 from mainspring.store import jobs, runs, workers
 from mainspring.store.pool import Connection, Record
+from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import WorkerHello
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -70,7 +71,7 @@ async def queued(
 
 async def claim(
     connection: Connection, lane_ids: Sequence[int], limit: int, worker_id: UUID, seq: int = 1
-) -> list[Record]:
+) -> list[ClaimedRun]:
     """Claim as an exchange does, with the lanes' own priorities."""
     rows = await connection.fetch(
         "select lane_id, priority from mainspring.lanes where lane_id = any ($1) order by lane_id", list(lane_ids)
@@ -132,7 +133,10 @@ def at(moment: datetime) -> Schedule:
 
 
 async def job_row(connection: Connection, job_id: str) -> Record:
-    row = await jobs.get(connection, DEFAULT_TENANT, job_id)
+    """The row of a job, with all its columns."""
+    row: Record | None = await connection.fetchrow(
+        "select * from mainspring.jobs where tenant_id = $1 and job_id = $2", DEFAULT_TENANT, job_id
+    )
     assert row is not None, f"there is no job {job_id}"
     return row
 

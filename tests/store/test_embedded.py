@@ -148,7 +148,7 @@ def test_a_second_one_on_the_same_folder_is_refused_in_plain_words(running: Embe
         EmbeddedPostgres(running.folder).start()
     assert refusal.value.code == "already_running"
     assert refusal.value.detail == (
-        f"Mainspring already runs on {running.folder} (process {os.getpid()}). "
+        f"Mainspring already uses {running.folder} (process {os.getpid()}). "
         "Stop it first, or choose another folder with --data."
     )
     assert query(running, "select 1") == 1

@@ -14,7 +14,8 @@ from mainspring.domain.job import Priority
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7
 from mainspring.store import runs
-from mainspring.store.pool import HOT_SETTINGS, Connection, Record
+from mainspring.store.pool import HOT_SETTINGS, Connection
+from mainspring.store.runs import ClaimedRun
 
 from .rows import BEGINNING, a_lane, live, queued
 
@@ -29,7 +30,7 @@ async def claim(
     limit: int,
     starts: Mapping[TenantId, int] | None = None,
     worker_id: UUID | None = None,
-) -> list[Record]:
+) -> list[ClaimedRun]:
     rows = await connection.fetch(
         "select lane_id, priority from mainspring.lanes where lane_id = any ($1) order by lane_id", list(lanes)
     )
@@ -40,8 +41,8 @@ async def claim(
     )
 
 
-def by_tenant(rows: list[Record], lanes: Mapping[int, TenantId]) -> dict[TenantId, int]:
-    return dict(Counter(lanes[row["lane_id"]] for row in rows))
+def by_tenant(rows: list[ClaimedRun], lanes: Mapping[int, TenantId]) -> dict[TenantId, int]:
+    return dict(Counter(lanes[row.lane_id] for row in rows))
 
 
 async def test_where_tenants_stand_decides_how_many_each_gets(connection: asyncpg.Connection) -> None:
@@ -63,7 +64,7 @@ async def test_within_a_tenant_priority_and_age_decide_as_ever(connection: async
     fresh = await queued(connection, high, 2)
     await queued(connection, low, waited=9 * 60)
     theirs = await queued(connection, other, 5)
-    taken = {row["run_id"] for row in await claim(connection, lanes, 4)}
+    taken = {row.run_id for row in await claim(connection, lanes, 4)}
     assert old in taken
     assert len(taken & set(fresh)) == 1
     assert len(taken & set(theirs)) == 2
@@ -79,7 +80,7 @@ async def test_critical_goes_before_everything_and_is_shared(connection: asyncpg
     await queued(connection, normal, 5, waited=24 * 3600)
     await queued(connection, critical_a, 20, waited=60)
     await queued(connection, critical_b, 3)
-    counts = Counter(row["lane_id"] for row in await claim(connection, lanes, 8))
+    counts = Counter(row.lane_id for row in await claim(connection, lanes, 8))
     assert counts == {critical_a: 5, critical_b: 3}
 
 
@@ -99,7 +100,7 @@ async def test_what_backs_off_is_locked_or_over_its_time_is_left(
         await runs.lock_run(other, DEFAULT_TENANT, locked)
         rows = await claim(connection, lanes, 2)
     await other.close()
-    assert [row["run_id"] for row in rows] == [free]
+    assert [row.run_id for row in rows] == [free]
 
 
 async def test_concurrent_claims_share_nothing_and_leave_nothing(
@@ -113,7 +114,7 @@ async def test_concurrent_claims_share_nothing_and_leave_nothing(
         worker_id, taken = uuid7(), []
         while rows := await claim(own, lanes, limit, worker_id=worker_id):
             assert len(rows) <= limit
-            taken += [row["run_id"] for row in rows]
+            taken += [row.run_id for row in rows]
         await own.close()
         return taken
 

@@ -62,7 +62,7 @@ async def report_one(connection: asyncpg.Connection) -> None:
     lane_id = await a_lane(connection, task=str(worker_id))
     [run_id] = await queued(connection, lane_id)
     [row] = await claim(connection, [lane_id], 1, worker_id)
-    assert await runs.report_successes(connection, worker_id, [run_id], [row["fence"]], [0.0], [1.0], [None])
+    assert await runs.report_successes(connection, worker_id, [run_id], [row.fence], [0.0], [1.0], [None])
 
 
 async def test_today_and_the_week_ahead_are_there_after_a_migration(connection: asyncpg.Connection) -> None:

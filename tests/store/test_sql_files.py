@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import mainspring.store
+from mainspring.store.queries import CONSTANTS, render
+
+from .sql_snapshot import RENEWAL, SNAPSHOT, dump
 
 STORE = Path(mainspring.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -48,8 +51,9 @@ def read(file: Path) -> list[Query]:
     return found
 
 
-FILES = sorted((STORE / "sql").glob("*.sql"))
-QUERIES = [query for file in FILES for query in read(file)]
+FRAGMENTS = STORE / "sql" / "fragments.sql"
+FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file != FRAGMENTS)
+QUERIES = [replace(query, sql=render(query.sql)) for file in FILES for query in read(file)]
 MUTATIONS = [query for query in QUERIES if MUTATION.search(query.bare)]
 MODULES = {file.name: file.read_text(encoding="utf-8") for file in STORE.glob("*.py")}
 
@@ -99,8 +103,11 @@ def test_time_is_the_databases_at_that_moment_and_never_a_filter(query: Query) -
     assert "clock_timestamp" not in left, f"{query.label}: write (select clock_timestamp())"
 
 
-@pytest.mark.parametrize("file", sorted((STORE / "migrations").glob("*.sql")), ids=lambda file: file.stem)
-def test_migrations_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
+SCHEMA_FILES = sorted([*(STORE / "migrations").glob("*.sql"), *(STORE / "routines").glob("*.sql")])
+
+
+@pytest.mark.parametrize("file", SCHEMA_FILES, ids=lambda file: file.stem)
+def test_migrations_and_routines_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
     text = CLOCK_ALLOWED.sub("", re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8").lower()))
     assert "now()" not in text
     assert len(re.findall(r"clock_timestamp\(\)", text)) == len(re.findall(r"default clock_timestamp\(\)", text))
@@ -114,6 +121,75 @@ def test_no_query_is_dead(query: Query) -> None:
     by_number = re.sub(r"_\d$", "_{table}", query.name)
     assert any(f'_SQL["{query.name}"]' in text or f'_SQL[f"{by_number}"]' in text for text in users), (
         f"nothing uses {query.label}"
+    )
+
+
+STAR_OF = re.compile(r"\b(\w+)\.\*")
+LARGE_TABLES = ("runs", "run_history", "jobs", "dead_letters")
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=label)
+def test_no_column_is_sent_twice(query: Query) -> None:
+    """`r.*` beside `r.payload::text` sends the payload twice: a query that casts a column lists its columns."""
+    for alias in STAR_OF.findall(query.bare):
+        assert not re.search(rf"\b{alias}\.\w+::", query.bare), f"{query.label}: {alias}.* beside a cast of its column"
+    assert not re.search(r"select\s+\*\s*,", query.bare), f"{query.label}: * beside other columns"
+
+
+@pytest.mark.parametrize("query", [query for query in QUERIES if query not in MUTATIONS], ids=label)
+def test_what_reads_large_tables_lists_their_columns(query: Query) -> None:
+    for table, alias in re.findall(r"mainspring\.(\w+)\s+(\w+)", query.bare):
+        if table in LARGE_TABLES:
+            assert f"{alias}.*" not in query.bare, f"{query.label}: list the columns of {table}"
+        assert not re.search(rf"select\s+\*\s+from\s+mainspring\.{table}", query.bare) or table not in LARGE_TABLES
+
+
+STATE_NUMBER = re.compile(
+    r"\b(?:\w*state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d|\b\d+\s+as\s+(?:state|status)\b"
+)
+
+
+@pytest.mark.parametrize("file", [*FILES, FRAGMENTS], ids=lambda file: file.stem)
+def test_states_have_names(file: Path) -> None:
+    """A number of a state is written {{QUEUED}}: it comes from the domain."""
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+    assert [line for line in lines if STATE_NUMBER.search(line)] == []
+    assert [line for line in lines if re.search(r"interval '5 minutes'|'at_most_once'|overlap = 0", line)] == []
+
+
+def test_runs_are_created_and_enter_the_history_in_one_place_each() -> None:
+    routines = sorted((STORE / "routines").glob("*.sql"))
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS, *routines]}
+    for table in ("runs", "run_history"):
+        inserts = [
+            name for name, text in texts.items() for _ in re.findall(rf"insert into mainspring\.{table}\b", text)
+        ]
+        assert inserts == ["fragments"], table
+
+
+def test_every_fragment_and_parameter_is_used() -> None:
+    text = FRAGMENTS.read_text(encoding="utf-8")
+    known = dict(re.findall(r"^-- fragment: (\w+)(?:\((.*)\))?$", text, re.M))
+    folders = [STORE / "sql", STORE / "routines"]
+    everything = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.glob("*.sql"))
+    used = set(re.findall(r"\{\{(\w+)", everything))
+    for name, parameters in known.items():
+        assert name in used, f"nothing uses the fragment {name}"
+        assert name not in CONSTANTS
+        for parameter in filter(None, map(str.strip, parameters.split(","))):
+            assert parameter in used, f"{name} has no use for {parameter}"
+
+
+def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="neither a constant nor a fragment"):
+        render("select {{NOBODY}}")
+    with pytest.raises(ValueError, match=r"takes \(lane, bound, limit\)"):
+        render("select {{head(1)}}")
+
+
+def test_the_statements_are_those_of_the_snapshot() -> None:
+    assert dump() == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"a statement is not the one that was reviewed; if it should be, renew them with `{RENEWAL}`"
     )
 
 

@@ -24,6 +24,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
 from mainspring.wire.problems import Problem
+from mainspring.wire.protocol import PROTOCOL
 
 from .exchange_records import Records, WorkerRow
 
@@ -306,14 +307,14 @@ class ExchangeServer:
         writes = bool(request.outcomes) or request.recover or request.stopped or request.draining
         again = False
         while True:
-            reply = ExchangeReply(seq=request.seq)
+            reply = ExchangeReply(seq=request.seq, protocol=PROTOCOL.number)
             takes = 0 if request.draining or row.state is not WorkerState.LIVE else request.free
             if writes or (takes and self.records.anything_ready(request)):
                 try:
                     self._transact(request, reply, first=not again)
                 except Conflict as error:
                     if error.code == "stale_exchange" and waiter.waits:
-                        return ExchangeReply(seq=request.seq, superseded=True)
+                        return ExchangeReply(seq=request.seq, superseded=True, protocol=PROTOCOL.number)
                     raise
                 again = True
             self._look_for_stops(request.worker_id, known, reply)

@@ -18,7 +18,7 @@ from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, Held, Outcome, Progress, QueueShare
 from tests.operations.hand_worker import HandWorker
 from tests.operations.test_long_poll import assembly as assembly
-from tests.operations.test_long_poll import parked_by
+from tests.operations.test_long_poll import until_it_waits
 
 from .exchange_server import ExchangeServer, an_order
 
@@ -73,7 +73,7 @@ class Real:
     async def wait_for_long_poll(
         self, worker: HandWorker, ask: Callable[[], Awaitable[Answer]]
     ) -> asyncio.Task[Answer]:
-        async with parked_by(self._assembly.long_polls, worker.worker_id):
+        async with until_it_waits(self._assembly.long_polls, worker.worker_id):
             return asyncio.ensure_future(_run(ask))
 
 

@@ -74,8 +74,8 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
     [
         ("503", AnswerLost, "503 unavailable"),
         ("store_down", StoreDown, "503 store_down"),
-        ("drop the answer", AnswerLost, "without an answer"),
-        ("cut the answer short", AnswerLost, "without an answer"),
+        ("drop the answer", AnswerLost, "without a response"),
+        ("cut the answer short", AnswerLost, "without a response"),
         ("talk nonsense", AnswerLost, "HTTP"),
         ("hang", AnswerLost, "no answer within 3 s"),
         ("401", Refused, "401 unauthorized"),

@@ -14,6 +14,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from mainspring.api import errors
 from mainspring.api.auth import Gate, TokenRegistry
 from mainspring.api.openapi import openapi_config
+from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
@@ -33,7 +34,7 @@ class Application(Litestar):
 
 
 def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
-    return Application(
+    app = Application(
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
@@ -64,3 +65,5 @@ def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_ho
         debug=False,
         logging_config=None,
     )
+    check_routes(app)
+    return app

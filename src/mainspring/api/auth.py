@@ -13,20 +13,19 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from mainspring.api.operation_names import operations_of
 from mainspring.api.parameters import check_parameters
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import EVERY_TENANT, TenantId
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import check_permission, is_public
 from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Store
 from mainspring.store.tokens import Principal
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _REMEMBER = 5.0  # seconds for which a token need not be looked up again
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-_WORKER_CALLS = frozenset({"/v1/exchange", "/v1/exchange/logs"})
 
 
 class TokenRegistry:
@@ -86,10 +85,11 @@ class Gate:
     async def _check(self, scope: Any) -> None:
         headers = dict(scope["headers"])
         self._check_host(headers)
-        if scope["path"] in OPEN_PATHS:
+        operations = operations_of(scope["route_handler"], scope["path"])
+        if is_public(operations):
             return
-        principal = scope["principal"] = await self._authenticate(headers)
-        _check_role(principal, scope["path"])
+        caller = scope["caller"] = _caller(await self._authenticate(headers), scope)
+        check_permission(caller, operations)
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):
@@ -119,27 +119,17 @@ class Gate:
         return principal
 
 
+def _caller(principal: Principal, scope: Any) -> Caller:
+    peer = scope.get("client")
+    return Caller(
+        principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None
+    )
+
+
 def _bearer(authorization: str) -> str:
     """The token in this header; empty when there is none."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _check_role(principal: Principal, path: str) -> None:
-    """Deny by default: an admin may do everything in its own tenant, a worker only what worker processes do."""
-    if principal.role == "admin" and principal.tenant != EVERY_TENANT:
-        return
-    if principal.role == "worker":
-        if path in _WORKER_CALLS:
-            return
-        raise Forbidden(
-            f"the token {principal.name!r} is for workers, which may exchange and ship logs, and nothing else",
-            code="worker_token", field="Authorization", hint="use an admin token of your tenant",
-        )  # fmt: skip
-    raise Forbidden(
-        f"the role {principal.role!r} of this token may do nothing here", code="role_not_allowed",
-        field="Authorization", hint="use an admin token of your tenant",
-    )  # fmt: skip
 
 
 def hosts_for(bind_host: str, extra: Iterable[str] = ()) -> frozenset[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import Request
+from litestar import Request, Router
 from litestar.enums import OpenAPIMediaType
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
+from mainspring.api.operation_names import OPERATION
 from mainspring.kernel.version import VERSION
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
@@ -39,7 +40,7 @@ def openapi_config() -> OpenAPIConfig:
         title="Mainspring",
         version=VERSION,
         description="A distributed job scheduler: every fire time runs once, nothing acknowledged is ever lost.",
-        path="/schema",
+        openapi_router=Router("/schema", route_handlers=[], opt={OPERATION: "schema.read"}),
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         render_plugins=[_SchemaFile(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)],

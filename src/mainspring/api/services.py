@@ -9,24 +9,33 @@ from litestar import Request
 
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.access_admin import AccessAdmin
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
-from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.queues import QueueReader
+from mainspring.operations.read.runs import RunReader
+from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
-from mainspring.store.tokens import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     submitter: Submitter
     amender: Amender
-    reader: Reader
+    job_reader: JobReader
+    run_reader: RunReader
+    queue_reader: QueueReader
+    worker_reader: WorkerReader
+    dead_letter_reader: DeadLetterReader
+    standing_reader: StandingReader
     replayer: Replayer
     exchanger: Exchanger
     drainer: Drainer
@@ -41,5 +50,5 @@ def services_of(request: Request[Any, Any, Any]) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def tenant_of(request: Request[Any, Any, Any]) -> TenantId:
-    return cast(Principal, request.scope["principal"]).tenant  # type: ignore[typeddict-item]
+def caller_of(request: Request[Any, Any, Any]) -> Caller:
+    return cast(Caller, request.scope["caller"])  # type: ignore[typeddict-item]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from mainspring.api.auth import OPEN_PATHS
+from mainspring.api.operation_names import operations_of
 from mainspring.domain.errors import Unavailable
+from mainspring.operations.access.permissions import is_public
 from mainspring.store.pulse import Pulse
 
 _STREAMED = "/logs"
@@ -47,7 +48,7 @@ class StoreOutageGuard:
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP or scope["path"] in OPEN_PATHS:
+        if scope["type"] != ScopeType.HTTP or _is_open(scope):
             await self._app(scope, receive, send)
             return
         if self._requests.hopeless:
@@ -67,6 +68,10 @@ class StoreOutageGuard:
             if limit.expired():
                 raise store_down() from None
             raise
+
+
+def _is_open(scope: HTTPScope) -> bool:
+    return is_public(operations_of(scope["route_handler"], scope["path"]))
 
 
 def store_down() -> Unavailable:

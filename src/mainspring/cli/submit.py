@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.field_options import with_plain_options
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.waiting import longest_wait, wait_and_show
 
@@ -30,6 +31,7 @@ _PAIRS = {
 }
 
 
+@with_plain_options(after="timeout", panel=_HOW)
 def command(
     task: Annotated[
         str | None,
@@ -89,10 +91,6 @@ def command(
     ] = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="D", help="For each attempt: 15m.", rich_help_panel=_HOW)
-    ] = None,
-    run_timeout: Annotated[
-        str | None,
-        typer.Option("--run-timeout", metavar="D", help="For all attempts together: 2h.", rich_help_panel=_HOW),
     ] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", metavar="N", help="After the first attempt.", rich_help_panel=_HOW)
@@ -160,6 +158,7 @@ def command(
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
+    **plain: Any,
 ) -> None:
     """Submit a job: a task, a command or an HTTP call; now, at a time, or again and again. Prints the job's id."""
     fields: dict[str, Any] = {
@@ -176,7 +175,6 @@ def command(
         "queue": queue,
         "priority": priority,
         "timeout": timeout,
-        "run_timeout": run_timeout,
         "retries": retries,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "delivery": delivery,
@@ -188,6 +186,7 @@ def command(
         "sandbox": sandbox,
         "kill_grace": kill_grace,
         "required_labels": pairs_of(require or [], "required_labels"),
+        **plain,
     }
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:

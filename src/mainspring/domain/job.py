@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,8 @@ from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import RunSetup
+from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.fields import PLAIN_NAMES, PlainValues
 
 DEFAULT_TIMEOUT = 3600.0
 SHELL_TASK = "shell"
@@ -46,7 +49,8 @@ class Delivery(StrEnum):
     AT_MOST_ONCE = "at_most_once"
 
 
-class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+@with_plain_fields("value", after="setup")
+class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a definition that SQL never looks into. Stored as JSON, and as NULL when all of it is default."""
 
     timeout: float = DEFAULT_TIMEOUT
@@ -55,7 +59,6 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     command: str | list[str] | None = None
     setup: RunSetup | None = None
-    run_timeout: float | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -76,6 +79,11 @@ def spec_to_text(spec: Spec) -> str | None:
 
 def spec_from_text(text: str | None) -> Spec:
     return DEFAULT_SPEC if text is None else _decode_spec(text)
+
+
+def plain_values(spec: Spec) -> dict[str, Any]:
+    """The plain fields of `spec` by name; None where the default holds."""
+    return {name: getattr(spec, name) for name in PLAIN_NAMES}
 
 
 class JobDefinition(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
@@ -46,7 +46,6 @@ def show_job(
         max_retries=spec.retry.max_attempts - 1,
         retry=_retry_view(spec.retry),
         timeout=spec.timeout,
-        run_timeout=spec.run_timeout,
         kill_grace=setup.kill_grace,
         env=setup.env or {},
         limits=setup.limits,
@@ -67,6 +66,7 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        **plain_values(spec),
     )
 
 

@@ -1,5 +1,8 @@
-"""The only place that says what may follow what. SQL guards, API errors, the diagram in the docs and the tests
-come from here.
+"""The only place that says what may follow what. The state diagram in the docs is drawn from it.
+
+SQL takes the numbers of states from here (store/queries.py), and `end_runs` the pairs of states that it may end. Every
+other statement that writes runs declares its moves, and tests/store/test_moves.py compares them with this table and
+with what the statement does to a run in each state. Changes of a job are refused by `job_may_follow`.
 
 A run that backs off is stored as QUEUED with a `ready_at` ahead, and *called* SCHEDULED until that moment: so no
 statement is needed to promote it, and the name can never be out of date.
@@ -8,7 +11,7 @@ statement is needed to promote it, and the name can never be out of date.
 from __future__ import annotations
 
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 
 
 class RunState(StrEnum):
@@ -50,6 +53,14 @@ class StoredJobStatus(IntEnum):
     PAUSED = 2
     CANCELLED = 3
     COMPLETED = 4
+
+
+class Follows(IntFlag):
+    """What follows the end of a run: the bits in `runs.follows`, which is null where nothing does."""
+
+    EDGES = 1
+    LIMIT = 2
+    NOTICE = 4
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})

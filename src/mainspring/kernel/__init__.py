@@ -1,1 +1,1 @@
-"""The ground floor: clocks, ids, settings, logging and the life of loops. Imports nothing of ours."""
+"""The lowest layer: clocks, ids, settings, logging and periodic tasks. It imports no other layer."""

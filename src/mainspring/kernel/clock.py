@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 class Clock(Protocol):
     def monotonic(self) -> float:
-        """Seconds that only rise; for timeouts and lease trust."""
+        """Monotonic seconds, for timeouts and for the validity of leases."""
 
     def wall(self) -> datetime:
-        """Aware UTC time; for display and for the offset to the database's clock, never for a decision alone."""
+        """Aware UTC time, for display and for the offset to the database's clock. Decisions use the database's time."""
 
 
 class Timer(Protocol):
@@ -135,10 +135,10 @@ class _ManualTimer:
 
 
 class DatabaseClock:
-    """The database's time, kept as an offset to our monotonic clock and corrected at each lease renewal.
+    """The database's time, stored as an offset to the local monotonic clock and corrected at each lease renewal.
 
-    `observe` takes the database's time and the moments before and after the round trip that fetched it; the middle
-    of the round trip is our best guess, and the guess with the shortest round trip of late is the one we keep.
+    `observe` takes the database's time and the local times before and after the round trip that read it. The middle of
+    the round trip is the estimate. The estimate with the shortest recent round trip is used.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -152,7 +152,7 @@ class DatabaseClock:
         stale = received - self._observed_at > 10.0
         if stale or round_trip <= self._round_trip * 1.5:
             self._offset = database_time.timestamp() - (sent + received) / 2
-            # Not simply this one: a chain of trips, each a little longer than the last, would lead away from the best.
+            # Not simply the newest one: a series of trips, each a little longer than the last, would drift away.
             self._round_trip = round_trip if stale else min(round_trip, self._round_trip)
             self._observed_at = received
 

@@ -1,4 +1,4 @@
-"""The server: the API, and (unless told otherwise) a scheduler node, in one process."""
+"""The server process: the API and, unless disabled, a scheduler node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.log_files import open_log_files
-from mainspring.store.migrate import migrate
+from mainspring.store.migrate import migrate_at_start
 
 log = get_logger("server")
 
@@ -40,7 +40,7 @@ async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
-    applied = await migrate(options.database_url)
+    applied = await migrate_at_start(options.database_url)
     if applied:
         log.info("schema migrated", applied=applied)
     if await ensure_admin_token(options.database_url, options.data, only_first=True):
@@ -75,7 +75,7 @@ async def run_server(options: ServerOptions) -> int:
     )
     log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=assembly.let_go).serve()
+        await _Server(config, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
@@ -83,7 +83,7 @@ async def run_server(options: ServerOptions) -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with a word to those who wait in it when it is told to stop: they would hold it up."""
+    """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
     def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
         super().__init__(config)
@@ -93,4 +93,4 @@ class _Server(uvicorn.Server):
         self._on_exit()
         super().handle_exit(sig, frame)
         with suppress(ValueError):
-            self._captured_signals.remove(signal.Signals(sig))  # it has been obeyed; do not raise it again at the end
+            self._captured_signals.remove(signal.Signals(sig))  # the signal is handled; uvicorn must not raise it again

@@ -19,9 +19,11 @@ from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.fire import fire_recurring
 from mainspring.operations.signals import Signals
-from mainspring.scheduler.due_loader import DueJob, JobKey, Wheel
+from mainspring.scheduler.due_loader import Wheel
 from mainspring.store import fires
+from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import AWAY, Store
 
@@ -69,7 +71,7 @@ class Firer:
         return False
 
     async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire everything in `due`; returns how many runs were born."""
+        """Fire everything in `due`; returns how many runs were created."""
         # All of them at once: a due-scan in the middle of a storm must not bring back what waits here for its batch.
         self._firing.update(job.key for job in due)
         try:
@@ -143,13 +145,9 @@ class Firer:
         if not planned:
             return 0
         due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
+        overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            if all(job.overlap == Overlap.ALLOW for job, _ in planned):
-                fired = await fires.fire_recurring(connection, self._node_id, leases, due)
-            else:
-                async with connection.transaction():
-                    await fires.lock_due(connection, self._node_id, leases, due)
-                    fired = await fires.fire_recurring(connection, self._node_id, leases, due)
+            fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
         self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)

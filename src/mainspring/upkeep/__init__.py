@@ -1,1 +1,1 @@
-"""Duties that keep the house: rescue, beats, partitions, pruning. One class per duty, each with `run_once()`."""
+"""Periodic maintenance: rescue, beats, deadlines, partitions and pruning. One class with `run_once()` for each."""

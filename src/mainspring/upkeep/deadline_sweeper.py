@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.operations.lifecycle.report import expire
+from mainspring.operations.lifecycle.expire import expire
 from mainspring.store import runs
 from mainspring.store.pool import Store
 

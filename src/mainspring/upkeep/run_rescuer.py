@@ -9,7 +9,8 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.report import Random, rescue
+from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.pool import Store
@@ -74,9 +75,9 @@ class RunRescuer:
         lost: list[UUID] = []
         async with self._store.reads.acquire() as connection:
             for row in await workers.silent(connection, self._silence):
-                if await workers.set_state(connection, row["worker_id"], WorkerState.LOST):
-                    log.warning("worker lost", worker=str(row["worker_id"]), name=row["name"])
-                    lost.append(row["worker_id"])
+                if await workers.set_state(connection, row.worker_id, WorkerState.LOST):
+                    log.warning("worker lost", worker=str(row.worker_id), name=row.name)
+                    lost.append(row.worker_id)
         return lost
 
     async def _rescue(self, worker_id: UUID) -> int:
@@ -86,9 +87,9 @@ class RunRescuer:
                 held = await runs.held_by(connection, worker_id, _BATCH)
                 if not held:
                     break
-                settled = await rescue(connection, held, self._random)
+                effects = await rescue(connection, held, self._random)
             created: dict[int, int] = {}
-            for lane_id, _ in settled.requeued:
+            for lane_id, _ in effects.requeued:
                 created[lane_id] = created.get(lane_id, 0) + 1
             self._signals.ready(created)
             rescued += len(held)

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.wire.execution import HttpCall, ResourceLimits
+from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
+from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.fields import PlainValues
 
 Seconds = float | int
 DurationIn = str | int | float
@@ -70,6 +72,7 @@ class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     cap: int | None = None
 
 
+@with_plain_fields("given", after="timeout")
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `POST /v1/jobs`: the full form and the short forms side by side."""
 
@@ -78,7 +81,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     task: Name | None = None
     job_type: Name | None = None
     command: str | list[str] | None = None
-    http: HttpCall | None = None
+    http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | None = None
     schedule_type: str | None = None
@@ -88,7 +91,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
-    run_timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
@@ -112,6 +114,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     circuit_breaker: Any = None
 
 
+@with_plain_fields("changed", after="timeout")
 class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default: what
     the job's task declares, or else ours."""
@@ -120,7 +123,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     task: Name | UnsetType = UNSET
     job_type: Name | UnsetType = UNSET
     command: str | list[str] | UnsetType = UNSET
-    http: HttpCall | UnsetType = UNSET
+    http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | UnsetType = UNSET
     schedule_type: str | UnsetType = UNSET
@@ -130,7 +133,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     queue: Name | UnsetType | None = UNSET
     priority: str | int | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
-    run_timeout: DurationIn | UnsetType | None = UNSET
     kill_grace: DurationIn | UnsetType | None = UNSET
     env: dict[str, str] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
@@ -187,7 +189,8 @@ class MisfireView(msgspec.Struct):
     cap: int
 
 
-class JobView(msgspec.Struct):
+@with_plain_fields("value", after="http")
+class JobView(PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds."""
 
     job_id: str
@@ -221,7 +224,6 @@ class JobView(msgspec.Struct):
     created_at: datetime
     updated_at: datetime
     http: HttpCall | None = None
-    run_timeout: float | None = None
     kill_grace: float | None = None
     env: dict[str, str] = {}
     limits: ResourceLimits | None = None

@@ -8,7 +8,7 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
 class FieldProblem(msgspec.Struct, omit_defaults=True):
-    """One thing that is wrong with the input. `field` is a path such as `schedule.cron` or `jobs[3].payload`."""
+    """One problem of the input. `field` is a path such as `schedule.cron` or `jobs[3].payload`."""
 
     field: str
     code: str

@@ -7,7 +7,7 @@ from typing import Any
 from litestar import Request, get, post
 
 from mainspring.api.bodies import TenantBody, TokenBody
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.wire.access import (
@@ -21,38 +21,41 @@ from mainspring.wire.access import (
 )
 
 Http = Request[Any, Any, Any]
+_VERBS = {"revoke": "tokens.revoke"}
 _TAGS = ["access"]
 # A secret is in the answer: nobody on the way shall keep it.
 _SECRET = {"Cache-Control": "no-store"}
 
 
-@get("/v1/tenants", summary="Tenants: all for the operator, otherwise one's own", tags=_TAGS)
+@get("/v1/tenants", summary="Tenants: all for the operator, otherwise one's own", tags=_TAGS, operation="tenants.list")
 async def list_tenants(request: Http) -> TenantList:
-    return await services_of(request).access.tenants(tenant_of(request))
+    return await services_of(request).access.tenants(caller_of(request))
 
 
 @post(
     "/v1/tenants", dto=TenantBody, return_dto=None, tags=_TAGS, response_headers=_SECRET,
     summary="Make a tenant; its first admin token is shown this once",
+    operation="tenants.create",
 )  # fmt: skip
 async def add_tenant(request: Http, data: TenantRequest) -> TenantMade:
-    return await services_of(request).access.add_tenant(tenant_of(request), data)
+    return await services_of(request).access.add_tenant(caller_of(request), data)
 
 
-@get("/v1/tokens", summary="Tokens, without their secrets", tags=_TAGS)
+@get("/v1/tokens", summary="Tokens, without their secrets", tags=_TAGS, operation="tokens.list")
 async def list_tokens(request: Http) -> TokenList:
-    return await services_of(request).access.tokens(tenant_of(request))
+    return await services_of(request).access.tokens(caller_of(request))
 
 
 @post(
     "/v1/tokens", dto=TokenBody, return_dto=None, tags=_TAGS, response_headers=_SECRET,
     summary="Make a token; its secret is shown this once",
+    operation="tokens.create",
 )  # fmt: skip
 async def add_token(request: Http, data: TokenRequest) -> TokenMade:
-    return await services_of(request).access.add_token(tenant_of(request), data)
+    return await services_of(request).access.add_token(caller_of(request), data)
 
 
-@post("/v1/tokens/{token_and_verb:str}", status_code=200, summary="token_id:revoke", tags=_TAGS)
+@post("/v1/tokens/{token_and_verb:str}", status_code=200, summary="token_id:revoke", tags=_TAGS, verbs=_VERBS)
 async def act_on_token(request: Http, token_and_verb: str) -> TokenView:
     text, _, verb = token_and_verb.rpartition(":")
     if verb != "revoke":
@@ -60,7 +63,7 @@ async def act_on_token(request: Http, token_and_verb: str) -> TokenView:
     token_id = parse_uuid(text)
     if token_id is None:
         raise NotFound(f"there is no token {text!r}", hint="a token_id is a UUID; see GET /v1/tokens")
-    return await services_of(request).access.revoke(tenant_of(request), token_id)
+    return await services_of(request).access.revoke(caller_of(request), token_id)
 
 
 HANDLERS = [list_tenants, add_tenant, list_tokens, add_token, act_on_token]

@@ -10,18 +10,19 @@ from litestar.params import QueryParameter
 from mainspring.api.bodies import ChoiceBody, ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.runs import refuse_payload, run_id_of
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake.request import parse_time
 from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
 
 Http = Request[Any, Any, Any]
+_VERBS = {"replay": "dead_letters.replay", "discard": "dead_letters.discard"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _TAGS = ["dead letters"]
 
 
-@get("/v1/dead-letters", summary="Runs that failed for good, newest first", tags=_TAGS)
+@get("/v1/dead-letters", summary="Runs that failed for good, newest first", tags=_TAGS, operation="dead_letters.list")
 async def list_dead_letters(
     request: Http,
     job: str | None = None,
@@ -43,34 +44,42 @@ async def list_dead_letters(
         cursor,
         limit,
     )
-    page = await services_of(request).reader.dead_letters(tenant_of(request), query)
+    page = await services_of(request).dead_letter_reader.dead_letters(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/dead-letters/{run_id:str}", summary="One dead letter, with every try's error", tags=_TAGS)
+@get(
+    "/v1/dead-letters/{run_id:str}",
+    summary="One dead letter, with every try's error",
+    tags=_TAGS,
+    operation="dead_letters.read",
+)
 async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
-    return await services_of(request).reader.dead_letter(tenant_of(request), run_id_of(run_id))
+    return await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
 
 
 @post(
     "/v1/dead-letters:replay", dto=ChoiceBody, return_dto=None, status_code=202, tags=_TAGS,
     summary="Replay dead letters by filter",
+    operation="dead_letters.replay",
 )  # fmt: skip
 async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed:
-    return await services_of(request).replayer.replay_all(tenant_of(request), data)
+    return await services_of(request).replayer.replay_all(caller_of(request), data)
 
 
 @post(
     "/v1/dead-letters:discard", dto=ChoiceBody, return_dto=None, status_code=200, tags=_TAGS,
     summary="Discard dead letters by filter",
+    operation="dead_letters.discard",
 )  # fmt: skip
 async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
-    return await services_of(request).replayer.discard_all(tenant_of(request), data)
+    return await services_of(request).replayer.discard_all(caller_of(request), data)
 
 
 @post(
     "/v1/dead-letters/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
     summary="run_id:replay, run_id:discard",
+    verbs=_VERBS,
 )  # fmt: skip
 async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> Response[Any]:
     run_id, _, verb = run_and_verb.rpartition(":")
@@ -80,6 +89,7 @@ async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayReque
 @post(
     "/v1/dead-letters/{run_id:str}/{verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
     summary="The same verbs, as a path",
+    verbs=_VERBS,
 )  # fmt: skip
 async def act_on_dead_letter_by_path(
     request: Http, run_id: str, verb: str, data: ReplayRequest | None = None
@@ -88,14 +98,14 @@ async def act_on_dead_letter_by_path(
 
 
 async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Response[Any]:
-    services, tenant = services_of(request), tenant_of(request)
+    services, caller = services_of(request), caller_of(request)
     match verb:
         case "replay":
-            replay_id = await services.replayer.replay(tenant, run_id_of(run_id), data.payload)
-            return Response(await services.reader.run(tenant, replay_id), status_code=202)
+            replay_id = await services.replayer.replay(caller, run_id_of(run_id), data.payload)
+            return Response(await services.run_reader.run(caller, replay_id), status_code=202)
         case "discard":
             refuse_payload(data, "a discard")
-            return Response(await services.replayer.discard(tenant, run_id_of(run_id)), status_code=200)
+            return Response(await services.replayer.discard(caller, run_id_of(run_id)), status_code=200)
         case _:
             raise NotFound(
                 f"a dead letter has no verb {verb!r}", code="no_such_route", hint="there are :replay and :discard"

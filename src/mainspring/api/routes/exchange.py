@@ -8,15 +8,23 @@ import msgspec
 from litestar import MediaType, Request, Response, post
 
 from mainspring.api.bodies import ExchangeBody
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.protocol import PROTOCOL
 
 _encode = msgspec.json.Encoder().encode
 
 
 @post(
-    "/v1/exchange", dto=ExchangeBody, return_dto=None, status_code=200, tags=["workers"], summary="A worker's one call"
+    "/v1/exchange",
+    dto=ExchangeBody,
+    return_dto=None,
+    status_code=200,
+    tags=["workers"],
+    summary="A worker's one call",
+    operation="worker.exchange",
 )
 async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
-    reply = await services_of(request).exchanger.exchange(tenant_of(request), data)
+    reply = await services_of(request).exchanger.exchange(caller_of(request), data)
+    reply.protocol = PROTOCOL.number
     return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]

@@ -11,12 +11,12 @@ from mainspring.kernel.version import VERSION
 from mainspring.wire.runs import Health, Readiness
 
 
-@get("/healthz", summary="Is the process up?", tags=["health"])
+@get("/healthz", summary="Is the process up?", tags=["health"], operation="health.live")
 async def healthz() -> Health:
     return Health("ok", VERSION)
 
 
-@get("/readyz", summary="Does it make progress?", tags=["health"])
+@get("/readyz", summary="Does it make progress?", tags=["health"], operation="health.ready")
 async def readyz(request: Request[Any, Any, Any]) -> Response[Readiness]:
     readiness = await services_of(request).readiness.check()
     return Response(readiness, status_code=200 if readiness.status == "ready" else 503)

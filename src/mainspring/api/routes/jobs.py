@@ -9,7 +9,7 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from mainspring.api.bodies import BatchBody, JobBatch, JobBody, PatchBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.operations.read.search import JobQuery
 from mainspring.wire.jobs import (
@@ -26,12 +26,13 @@ from mainspring.wire.jobs import (
 from mainspring.wire.runs import JobStatus, RunView
 
 Http = Request[Any, Any, Any]
+_VERBS = {"pause": "jobs.pause", "resume": "jobs.resume", "runNow": "jobs.run_now", "run-now": "jobs.run_now"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
-@post("/", dto=JobBody, return_dto=None, summary="Create a job")
+@post("/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create")
 async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
-    done = await services_of(request).submitter.submit(tenant_of(request), data)
+    done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
         JobCreated(job_id), status_code=200 if done.repeated[0] else 201, headers={"Location": f"/v1/jobs/{job_id}"}
@@ -39,14 +40,18 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
 
 
 @post(
-    ["/v1/jobs:batch", "/jobs:batch"], dto=BatchBody, return_dto=None, summary="Create up to 10,000 jobs, all or none"
+    ["/v1/jobs:batch", "/jobs:batch"],
+    dto=BatchBody,
+    return_dto=None,
+    summary="Create up to 10,000 jobs, all or none",
+    operation="jobs.create_batch",
 )
 async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
-    done = await services_of(request).submitter.submit_batch(tenant_of(request), data.jobs)
+    done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
     return BatchCreated(len(done.job_ids), done.job_ids)
 
 
-@get("/", summary="Jobs that have yet to fire or will fire again")
+@get("/", summary="Jobs that have yet to fire or will fire again", operation="jobs.list")
 async def list_jobs(
     request: Http,
     status: list[str] | None = None,
@@ -58,16 +63,22 @@ async def list_jobs(
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
     query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit)
-    page = await services_of(request).reader.jobs(tenant_of(request), query)
+    page = await services_of(request).job_reader.jobs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="One job")
+@get("/{job_id:str}", summary="One job", operation="jobs.read")
 async def get_job(request: Http, job_id: str) -> Response[JobView]:
-    return _with_version(await services_of(request).reader.job(tenant_of(request), job_id))
+    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id))
 
 
-@patch("/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change any subset of a job's fields")
+@patch(
+    "/{job_id:str}",
+    dto=PatchBody,
+    return_dto=None,
+    summary="Change any subset of a job's fields",
+    operation="jobs.update",
+)
 async def patch_job(
     request: Http,
     job_id: str,
@@ -77,7 +88,13 @@ async def patch_job(
     return await _change(request, job_id, data, if_match)
 
 
-@put("/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change any subset of a job's fields")
+@put(
+    "/{job_id:str}",
+    dto=PatchBody,
+    return_dto=None,
+    summary="Change any subset of a job's fields",
+    operation="jobs.update",
+)
 async def put_job(
     request: Http,
     job_id: str,
@@ -87,14 +104,14 @@ async def put_job(
     return await _change(request, job_id, data, if_match)
 
 
-@delete("/{job_id:str}", status_code=200, summary="Cancel a job and its live runs")
+@delete("/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel")
 async def delete_job(request: Http, job_id: str) -> Response[JobView]:
     services = services_of(request)
-    await services.amender.cancel_job(tenant_of(request), job_id)
-    return _with_version(await services.reader.job(tenant_of(request), job_id))
+    await services.amender.cancel_job(caller_of(request), job_id)
+    return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
-@post("/{job_and_verb:str}", status_code=200, summary="job_id:pause, job_id:resume, job_id:runNow")
+@post("/{job_and_verb:str}", status_code=200, summary="job_id:pause, job_id:resume, job_id:runNow", verbs=_VERBS)
 async def act_on_job(request: Http, job_and_verb: str) -> Response[Any]:
     job_id, colon, verb = job_and_verb.rpartition(":")
     if not colon:
@@ -104,55 +121,55 @@ async def act_on_job(request: Http, job_and_verb: str) -> Response[Any]:
     return await _act(request, job_id, verb)
 
 
-@post("/{job_id:str}/{verb:str}", status_code=200, summary="The same verbs, as a path")
+@post("/{job_id:str}/{verb:str}", status_code=200, summary="The same verbs, as a path", verbs=_VERBS)
 async def act_on_job_by_path(request: Http, job_id: str, verb: str) -> Response[Any]:
     return await _act(request, job_id, verb)
 
 
-@get("/{job_id:str}/status", summary="A job's status and its latest run")
+@get("/{job_id:str}/status", summary="A job's status and its latest run", operation="jobs.status")
 async def job_status(request: Http, job_id: str) -> JobStatus:
-    return await services_of(request).reader.status(tenant_of(request), job_id)
+    return await services_of(request).job_reader.status(caller_of(request), job_id)
 
 
-@get("/{job_id:str}/runs", summary="A job's runs, newest first")
+@get("/{job_id:str}/runs", summary="A job's runs, newest first", operation="jobs.runs")
 async def job_runs(
     request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[list[RunView]]:
-    page = await services_of(request).reader.runs_of_job(tenant_of(request), job_id, cursor, limit)
+    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit)
     return Response(page.runs, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}/upcoming", summary="The next fire times")
+@get("/{job_id:str}/upcoming", summary="The next fire times", operation="jobs.upcoming")
 async def job_upcoming(request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20) -> Upcoming:
-    return await services_of(request).reader.upcoming(tenant_of(request), job_id, n)
+    return await services_of(request).job_reader.upcoming(caller_of(request), job_id, n)
 
 
-@get("/{job_id:str}/missed", summary="Fires that were not run, as ranges, newest first")
+@get("/{job_id:str}/missed", summary="Fires that were not run, as ranges, newest first", operation="jobs.missed")
 async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
-    return await services_of(request).reader.missed(tenant_of(request), job_id, limit)
+    return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
 
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
-    await services.amender.update(tenant_of(request), job_id, data, _version(if_match))
-    return _with_version(await services.reader.job(tenant_of(request), job_id))
+    await services.amender.update(caller_of(request), job_id, data, _version(if_match))
+    return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
-    services, tenant = services_of(request), tenant_of(request)
+    services, caller = services_of(request), caller_of(request)
     match verb:
         case "pause":
-            await services.amender.pause(tenant, job_id)
+            await services.amender.pause(caller, job_id)
         case "resume":
-            await services.amender.resume(tenant, job_id)
+            await services.amender.resume(caller, job_id)
         case "runNow" | "run-now":
-            ran = await services.amender.run_now(tenant, job_id)
+            ran = await services.amender.run_now(caller, job_id)
             return Response(RunNowAccepted(str(ran.run_id), job_id), status_code=202)
         case _:
             raise NotFound(
                 f"a job has no verb {verb!r}", code="no_such_route", hint="there are :pause, :resume and :runNow"
             )
-    return _with_version(await services.reader.job(tenant, job_id))
+    return _with_version(await services.job_reader.job(caller, job_id))
 
 
 def _with_version(view: JobView) -> Response[JobView]:

@@ -14,7 +14,7 @@ from litestar.response import Stream
 from mainspring.api.auth import TokenRegistry
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.routes.runs import run_id_of
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogReceipt, LogShipment
@@ -30,6 +30,7 @@ _encode = msgspec.json.Encoder().encode
     summary="What an attempt printed: text, or with follow=true server-sent events to the end of the run",
     tags=["runs"],
     responses={200: ResponseSpec(str, description="The output", media_type=MediaType.TEXT, generate_examples=False)},
+    operation="runs.logs",
 )
 async def get_logs(
     request: Http,
@@ -37,19 +38,19 @@ async def get_logs(
     attempt: Annotated[int | None, QueryParameter(ge=1, le=100_000)] = None,
     follow: bool = False,
 ) -> Stream:
-    services, tenant, found = services_of(request), tenant_of(request), run_id_of(run_id)
-    standing = await services.logs.standing(tenant, found, attempt)
+    services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
+    standing = await services.logs.standing(caller, found, attempt)
     if follow:
         told = request.headers.get("last-event-id")
         resume = parse_mark(told) if told else None
-        follower = LogFollower(services.logs, services.clock, tenant, found, standing, attempt=attempt, resume=resume)
+        follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream", headers=_HEADERS)
     number = attempt or standing.attempt
     log = standing.logs.get(number, NOTHING_PRINTED)
     headers = {**_HEADERS, "Mainspring-Log-Attempt": str(number)}
     if log.truncated:
         headers["Mainspring-Log-Truncated"] = "true"
-    text = services.logs.read(tenant, found, log)
+    text = services.logs.read(caller, found, log)
     return Stream(text, media_type="text/plain", headers=headers)
 
 
@@ -60,9 +61,10 @@ async def get_logs(
     status_code=200,
     tags=["workers"],
     summary="What a worker's attempts have printed",
+    operation="worker.ship_logs",
 )
 async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
-    receipt = await services_of(request).logs.append(tenant_of(request), data)
+    receipt = await services_of(request).logs.append(caller_of(request), data)
     return Response(_encode(receipt), media_type=MediaType.JSON)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 
 from mainspring.api.bodies import ReplayBody
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.intake.request import parse_time
 from mainspring.kernel.ids import parse_uuid
@@ -18,10 +18,11 @@ from mainspring.operations.read.search import RunQuery
 from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
 
 Http = Request[Any, Any, Any]
+_VERBS = {"cancel": "runs.cancel", "retry": "runs.retry"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
-@get("/v1/runs", summary="Search runs, newest first", tags=["runs"])
+@get("/v1/runs", summary="Search runs, newest first", tags=["runs"], operation="runs.list")
 async def list_runs(
     request: Http,
     status: list[str] | None = None,
@@ -45,28 +46,36 @@ async def list_runs(
         cursor,
         limit,
     )
-    page = await services_of(request).reader.runs(tenant_of(request), query)
+    page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/runs/{run_id:str}", summary="One run", tags=["runs"])
+@get("/v1/runs/{run_id:str}", summary="One run", tags=["runs"], operation="runs.read")
 async def get_run(request: Http, run_id: str) -> RunView:
-    return await services_of(request).reader.run(tenant_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
 
 
-@get("/v1/runs/{run_id:str}/why", summary="Why a run is not running, in a sentence", tags=["runs"])
+@get(
+    "/v1/runs/{run_id:str}/why", summary="Why a run is not running, in a sentence", tags=["runs"], operation="runs.why"
+)
 async def why(request: Http, run_id: str) -> Why:
-    return await services_of(request).reader.why(tenant_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.why(caller_of(request), run_id_of(run_id))
 
 
-@get("/v1/runs/{run_id:str}/timeline", summary="Every state of a run, with time, node and worker", tags=["runs"])
+@get(
+    "/v1/runs/{run_id:str}/timeline",
+    summary="Every state of a run, with time, node and worker",
+    tags=["runs"],
+    operation="runs.timeline",
+)
 async def timeline(request: Http, run_id: str) -> list[TimelineEntry]:
-    return await services_of(request).reader.timeline(tenant_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.timeline(caller_of(request), run_id_of(run_id))
 
 
 @post(
     "/v1/runs/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
     summary="run_id:cancel, run_id:retry",
+    verbs=_VERBS,
 )  # fmt: skip
 async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> RunView:
     run_id, _, verb = run_and_verb.rpartition(":")
@@ -83,41 +92,55 @@ async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | Non
 @post(
     "/v1/runs/{run_id:str}/retry", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
     summary="The same, as a path",
+    operation="runs.retry",
 )  # fmt: skip
 async def retry_by_path(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
     return await _retry(request, run_id, data or ReplayRequest())
 
 
-@post("/v1/runs/{run_id:str}/cancel", status_code=202, summary="The same, as a path", tags=["runs"])
+@post(
+    "/v1/runs/{run_id:str}/cancel",
+    status_code=202,
+    summary="The same, as a path",
+    tags=["runs"],
+    operation="runs.cancel",
+)
 async def cancel_by_path(request: Http, run_id: str) -> RunView:
     return await _cancel(request, run_id)
 
 
-@get("/v1/queues", summary="All queues", tags=["queues"])
+@get("/v1/queues", summary="All queues", tags=["queues"], operation="queues.list")
 async def list_queues(request: Http) -> QueueList:
-    return await services_of(request).reader.queues(tenant_of(request))
+    return await services_of(request).queue_reader.queues(caller_of(request))
 
 
-@get("/v1/queues/{name:str}", summary="One queue: depth, oldest, rate", tags=["queues"])
+@get("/v1/queues/{name:str}", summary="One queue: depth, oldest, rate", tags=["queues"], operation="queues.read")
 async def get_queue(request: Http, name: str) -> QueueView:
-    return await services_of(request).reader.queue(tenant_of(request), name)
+    return await services_of(request).queue_reader.queue(caller_of(request), name)
 
 
-@get("/v1/workers", summary="Workers that live, and those that ended within the hour", tags=["workers"])
+@get(
+    "/v1/workers",
+    summary="Workers that live, and those that ended within the hour",
+    tags=["workers"],
+    operation="workers.list",
+)
 async def list_workers(request: Http) -> WorkerList:
-    return await services_of(request).reader.workers(tenant_of(request))
+    return await services_of(request).worker_reader.workers(caller_of(request))
 
 
 async def _cancel(request: Http, run_id: str) -> RunView:
-    services, tenant = services_of(request), tenant_of(request)
+    services, caller = services_of(request), caller_of(request)
     found = run_id_of(run_id)
-    await services.amender.cancel_run(tenant, found)
-    return await services.reader.run(tenant, found)
+    await services.amender.cancel_run(caller, found)
+    return await services.run_reader.run(caller, found)
 
 
 async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
-    services, tenant = services_of(request), tenant_of(request)
-    return await services.reader.run(tenant, await services.replayer.retry_run(tenant, run_id_of(run_id), data.payload))
+    services, caller = services_of(request), caller_of(request)
+    return await services.run_reader.run(
+        caller, await services.replayer.retry_run(caller, run_id_of(run_id), data.payload)
+    )
 
 
 def refuse_payload(data: ReplayRequest | None, verb: str) -> None:

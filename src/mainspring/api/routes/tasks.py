@@ -6,10 +6,10 @@ from typing import Any
 
 from litestar import Request, get
 
-from mainspring.api.services import services_of, tenant_of
+from mainspring.api.services import caller_of, services_of
 from mainspring.wire.tasks import TaskList
 
 
-@get("/v1/tasks", summary="Tasks that live workers offer, with what they take", tags=["tasks"])
+@get("/v1/tasks", summary="Tasks that live workers offer, with what they take", tags=["tasks"], operation="tasks.list")
 async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:
-    return await services_of(request).signatures.offered(tenant_of(request))
+    return await services_of(request).signatures.offered(caller_of(request))

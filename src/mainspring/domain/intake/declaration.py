@@ -18,7 +18,7 @@ from mainspring.domain.intake.request import amend, define
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import retry_in_full
 from mainspring.domain.intake.task_options import fill
-from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import OPTIONS_KEYWORD, DeclaredOptions
@@ -105,13 +105,13 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         queue=given.queue,
         priority=None if given.priority is None else Priority(definition.priority).word,
         timeout=None if given.timeout is None else spec.timeout,
-        run_timeout=spec.run_timeout,
         kill_grace=setup.kill_grace,
         retry=_said(given.retry or RetryIn(), retry_in_full(spec), ["max_attempts"] if says_how_often else ()),
         delivery=None if given.delivery is None else spec.delivery.value,
         env=setup.env,
         limits=_said(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
+        **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options
 

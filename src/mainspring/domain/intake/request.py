@@ -14,20 +14,21 @@ from mainspring.domain.intake.execution import http_in, limits_as_given, read_ht
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, laid_over, only
-from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority, plain_values
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
+from mainspring.wire.fields import FIELDS, Place, fields_in
 from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
 
-LATER_FIELDS = ("depends_on", "dependencies", "notify", "concurrency", "rate_limit", "circuit_breaker")
+LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
 _NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
-_WHEN_FIELDS = {"schedule", "schedule_type", "schedule_time", "cron_expression", "timezone"}
+_WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
 _LONGEST_COMMAND = 128 * 1024 - 1  # what Linux takes as one argument
 # Looked up once: reading a member from its enum takes 0.1 µs, twice a job, thousands of times a second.
@@ -264,7 +265,6 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "priority": int(stored.priority),
         "http": None if stored.payload is not None else setup.http,
         "timeout": spec.timeout,
-        "run_timeout": spec.run_timeout,
         "kill_grace": setup.kill_grace,
         "env": setup.env,
         "limits": limits_as_given(setup.limits),
@@ -278,6 +278,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "description": spec.description,
         "labels": spec.labels,
         "idempotency_key": stored.idempotency_key,
+        **plain_values(spec),
     }
 
 

@@ -7,11 +7,13 @@ from typing import TypeVar
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
+from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, POLICIES, MisfirePolicy
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.wire.execution import HttpCall
+from mainspring.wire.fields import LONGEST_TIMEOUT
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
 
 T = TypeVar("T")
@@ -23,7 +25,6 @@ _MAX_MISFIRE_CAP = 1000
 _MAX_LABELS = 64
 _LONGEST_LABEL = 200
 _LONGEST_NOTE = 10_000
-_LONGEST_TIMEOUT = 30 * 86400.0
 
 
 def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCall | None) -> Spec:
@@ -31,7 +32,6 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
     if (
         command is None
         and setup is None
-        and request.run_timeout is None
         and request.timeout is None
         and request.retry is None
         and request.retries is None
@@ -42,15 +42,14 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.description is None
         and request.labels is None
         and request.idempotency_key is None
+        and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
     delivery = _delivery(request.delivery)
     timeout = DEFAULT_SPEC.timeout
     if request.timeout is not None:
-        timeout = parse_duration(request.timeout, "timeout", least=0.001, most=_LONGEST_TIMEOUT)
-    run_timeout = None
-    if request.run_timeout is not None:
-        run_timeout = parse_duration(request.run_timeout, "run_timeout", least=0.001, most=_LONGEST_TIMEOUT)
+        timeout = parse_duration(request.timeout, "timeout", least=0.001, most=LONGEST_TIMEOUT)
+    plain = read_plain(request)
     _check_notes(request)
     return Spec(
         timeout=timeout,
@@ -59,11 +58,11 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         delivery=delivery,
         command=command,
         setup=setup,
-        run_timeout=run_timeout,
         owner=request.owner,
         description=request.description,
         labels=request.labels or None,
         idempotency_key=request.idempotency_key,
+        **plain,
     )
 
 

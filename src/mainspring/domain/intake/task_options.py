@@ -2,7 +2,7 @@
 
 Objects (retry, limits, env, required_labels) are laid together member by member; `retries` and `max_retries` are words
 about the number of attempts alone. The SDK does the same to Python's fields (sdk/app/task_options.py), and SQL to its
-own (migrations/0004_submit.sql).
+own (store/routines/intake_options.sql).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.domain.job import Delivery
+from mainspring.wire.fields import PAIRS, task_options
 from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
 Laid = TypeVar("Laid", RetryIn, ResourceLimitsIn, MisfireIn)
 
-_WHOLE = ("queue", "priority", "timeout", "run_timeout", "kill_grace", "delivery")
-_BY_NAME = ("env", "required_labels")
+_WHOLE = tuple(field.name for field in task_options() if not field.kind.merged)
+_BY_NAME = tuple(field.name for field in task_options() if field.kind is PAIRS)
 
 
 def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:

@@ -10,9 +10,13 @@ from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import ADMIN, WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import tenants, tokens
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
+from mainspring.store.tenants import TenantRow
+from mainspring.store.tokens import TokenRow
 from mainspring.wire.access import (
     ALL_TENANTS,
     OWN_TENANT,
@@ -28,8 +32,6 @@ from mainspring.wire.access import (
 
 log = get_logger("access")
 
-ADMIN = "admin"
-WORKER = "worker"
 _ROLES = (ADMIN, WORKER)
 _LATER = ("viewer", "operator", "submitter")
 _TENANT_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -46,8 +48,9 @@ class AccessAdmin:
         self._store = store
         self._signals = signals
 
-    async def tenants(self, asker: TenantId) -> TenantList:
+    async def tenants(self, caller: Caller) -> TenantList:
         """All of them for the operator; others see their own."""
+        asker = caller.tenant
         async with self._store.reads.acquire() as connection:
             if asker == DEFAULT_TENANT:
                 rows = await tenants.list_tenants(connection)
@@ -56,8 +59,9 @@ class AccessAdmin:
                 rows = [] if own is None else [own]
         return TenantList([_tenant_view(row) for row in rows])
 
-    async def add_tenant(self, asker: TenantId, request: TenantRequest) -> TenantMade:
+    async def add_tenant(self, caller: Caller, request: TenantRequest) -> TenantMade:
         """A new tenant, and an admin token for it that is shown this once."""
+        asker = caller.tenant
         _operator_only(asker, "tenants are made by an admin of the tenant default", field=None)
         if not _TENANT_NAME.match(request.name):
             raise InvalidInput(
@@ -76,12 +80,14 @@ class AccessAdmin:
         log.info("tenant made", tenant=tenant.name, tenant_id=tenant.tenant_id)
         return TenantMade(tenant.tenant_id, tenant.name, tenant.created_at, made)
 
-    async def tokens(self, asker: TenantId) -> TokenList:
+    async def tokens(self, caller: Caller) -> TokenList:
+        asker = caller.tenant
         async with self._store.reads.acquire() as connection:
             return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, _visible(asker))])
 
-    async def add_token(self, asker: TenantId, request: TokenRequest) -> TokenMade:
+    async def add_token(self, caller: Caller, request: TokenRequest) -> TokenMade:
         """A new token, shown this once."""
+        asker = caller.tenant
         check_line(request.name, "name")
         role = _role(request.role)
         tenant = _tenant_for(asker, role, request)
@@ -95,27 +101,28 @@ class AccessAdmin:
         log.info("token made", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
 
-    async def revoke(self, asker: TenantId, token_id: UUID) -> TokenView:
+    async def revoke(self, caller: Caller, token_id: UUID) -> TokenView:
         """Not valid any more from now on; asked twice is the same as once. The last admin token of a tenant stays, or
         nobody could get in again."""
+        asker = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             await tokens.take_turn(connection)
             row = await _token(connection, asker, token_id)
-            tenant = TenantId(row["tenant_id"])
+            tenant = row.tenant_id
             if (
-                row["role"] == ADMIN
-                and row["revoked_at"] is None
+                row.role == ADMIN
+                and row.revoked_at is None
                 and not await tokens.other_admins(connection, tenant, token_id)
             ):
                 raise Conflict(
-                    f"{row['name']!r} is the last admin token of its tenant", code="last_admin", field="token_id",
+                    f"{row.name!r} is the last admin token of its tenant", code="last_admin", field="token_id",
                     hint="make another one first, with POST /v1/tokens",
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
         self._signals.tokens_changed(tenant)  # after the commit: whoever looks from now on finds it revoked
         if changed:
-            log.info("token revoked", token=str(token_id), name=row["name"])
+            log.info("token revoked", token=str(token_id), name=row.name)
         return _token_view(row)
 
 
@@ -131,7 +138,7 @@ async def _make(connection: Connection, tenant: TenantId, role: str, name: str, 
     )  # fmt: skip
 
 
-async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> Record:
+async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> TokenRow:
     row = await tokens.get(connection, _visible(asker), token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id}", hint="see GET /v1/tokens")
@@ -190,18 +197,18 @@ def _operator_only(asker: TenantId, detail: str, *, field: str | None) -> None:
         raise Forbidden(detail, code="operator_only", field=field, hint="ask whoever runs this Mainspring")
 
 
-def _tenant_view(row: Record) -> TenantView:
-    return TenantView(row["tenant_id"], row["name"], row["created_at"])
+def _tenant_view(row: TenantRow) -> TenantView:
+    return TenantView(row.tenant_id, row.name, row.created_at)
 
 
-def _token_view(row: Record) -> TokenView:
+def _token_view(row: TokenRow) -> TokenView:
     return TokenView(
-        str(row["token_id"]),
-        row["name"],
-        row["role"],
-        ALL_TENANTS if row["tenant_id"] == EVERY_TENANT else OWN_TENANT,
-        row["tenant"],
-        row["created_at"],
-        row["expires_at"],
-        row["revoked_at"],
+        str(row.token_id),
+        row.name,
+        row.role,
+        ALL_TENANTS if row.tenant_id == EVERY_TENANT else OWN_TENANT,
+        row.tenant,
+        row.created_at,
+        row.expires_at,
+        row.revoked_at,
     )

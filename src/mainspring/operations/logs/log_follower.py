@@ -18,7 +18,7 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.logs.log_service import LogService, truncation_mark
 from mainspring.store.log_files import folder_of
 from mainspring.store.logs import Standing
@@ -62,7 +62,7 @@ class LogFollower:
         self,
         keeper: LogService,
         clock: Clock,
-        tenant: TenantId,
+        caller: Caller,
         run_id: UUID,
         standing: Standing,
         *,
@@ -71,7 +71,7 @@ class LogFollower:
     ) -> None:
         self._keeper = keeper
         self._clock = clock
-        self._tenant = tenant
+        self._tenant = caller.tenant
         self._run_id = run_id
         self._standing = standing
         self._only = attempt

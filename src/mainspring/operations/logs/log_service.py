@@ -16,6 +16,7 @@ from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.config import MAX_LOG_CHUNK
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_watch import LogWatch
@@ -48,9 +49,10 @@ class LogService:
 
     # --- from workers
 
-    async def append(self, tenant: TenantId, shipment: LogShipment) -> LogReceipt:
-        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server. `tenant` is the
-        worker's; a log lies with its run's."""
+    async def append(self, caller: Caller, shipment: LogShipment) -> LogReceipt:
+        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server. The caller's
+        tenant is the worker's; a log is stored under its run's tenant."""
+        tenant = caller.tenant
         by_log = _by_log(shipment.chunks)
         async with self._store.hot.acquire() as connection:
             found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
@@ -113,10 +115,10 @@ class LogService:
 
     # --- to readers
 
-    async def standing(self, tenant: TenantId, run_id: UUID, attempt: int | None = None) -> Standing:
+    async def standing(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> Standing:
         """How the run stands; raises NotFound when there is no such run, or no such attempt of it."""
         async with self._store.reads.acquire() as connection:
-            standing = (await logs.standings(connection, [(tenant, run_id)])).get(run_id)
+            standing = (await logs.standings(connection, [(caller.tenant, run_id)])).get(run_id)
         if standing is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         begun = max(standing.attempt, *standing.logs, 0)
@@ -125,9 +127,9 @@ class LogService:
             raise NotFound(f"run {run_id} has no attempt {attempt}", field="attempt", hint=f"it has had {words}")
         return standing
 
-    async def read(self, tenant: TenantId, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
+    async def read(self, caller: Caller, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
         """All that counts, with a visible mark where the rest was cut off. A few MiB in memory, whatever its size."""
-        async for piece in self.bytes.read(folder_of(tenant, run_id, log.attempt, log.fence), 0, log.bytes):
+        async for piece in self.bytes.read(folder_of(caller.tenant, run_id, log.attempt, log.fence), 0, log.bytes):
             yield piece.data
         if log.truncated:
             yield truncation_mark(log).encode()

@@ -17,6 +17,7 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fi
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -53,13 +54,15 @@ class Submitter:
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
 
-    async def submit(self, tenant: TenantId, request: JobRequest) -> Submitted:
+    async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
+        tenant = caller.tenant
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
             return Submitted([await self._batcher.add(tenant, definition)], [False])
         return await self._store_all(tenant, [request], [definition], single=True)
 
-    async def submit_batch(self, tenant: TenantId, requests: Sequence[JobRequest]) -> Submitted:
+    async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
+        tenant = caller.tenant
         now = self._clock.now()
         known = self._signatures.known(tenant)
         definitions: list[JobDefinition] = []

@@ -9,10 +9,11 @@ import msgspec
 
 from mainspring.domain.errors import MainspringError
 from mainspring.sdk.client.job_fields import job_request
+from mainspring.wire.fields import task_options
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 from mainspring.wire.tasks import DeclaredOptions
 
-_OBJECTS = ("retry", "limits", "env", "required_labels")
+_OBJECTS = tuple(field.name for field in task_options() if field.kind.merged)
 
 
 def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> DeclaredOptions | None:
@@ -25,8 +26,7 @@ def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> Declar
     try:
         declared = plain_options(msgspec.convert(job_request(options), JobRequest))
     except MainspringError as error:
-        advice = "; ".join(part for part in (error.expected, error.hint) if part)
-        raise ValueError(f"task {task}: {error.field}: {error.detail}" + (f"; {advice}" if advice else "")) from None
+        raise ValueError(f"task {task}: {error.in_sentences()}") from None
     except msgspec.ValidationError as error:
         raise ValueError(f"task {task}: {error}") from None
     if declared is not None and not own_process and (vain := _of_a_process(declared)):

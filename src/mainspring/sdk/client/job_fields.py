@@ -8,13 +8,14 @@ from typing import Any, TypedDict
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.app.context import rfc3339
+from mainspring.wire.fields import Duration as Duration
+from mainspring.wire.fields import PlainKeywords
 
 When = str | datetime
-Duration = str | float | timedelta
 _WAYS_TO_SAY_WHEN = ("schedule", "at", "every", "cron", "schedule_time", "cron_expression")
 
 
-class _Settings(TypedDict, total=False):
+class _Settings(PlainKeywords, total=False):
     """What may be chosen for a job and changed later."""
 
     at: When | None
@@ -26,7 +27,6 @@ class _Settings(TypedDict, total=False):
     queue: str | None
     priority: str | int | None
     timeout: Duration | None
-    run_timeout: Duration | None
     kill_grace: Duration | None
     env: Mapping[str, str] | None
     limits: Mapping[str, Any] | None

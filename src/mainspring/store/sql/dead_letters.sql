@@ -2,7 +2,7 @@
 
 -- name: page
 -- Keyset by run_id, newest first.
-select d.*, d.payload::text as payload_text
+select {{dead_letter_columns}}
 from mainspring.dead_letters d
 where d.tenant_id = $1
   and ($2::uuid is null or d.run_id < $2)
@@ -31,7 +31,7 @@ order by d.run_id
 limit $9
 
 -- name: get
-select d.*, d.payload::text as payload_text
+select {{dead_letter_columns}}
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = $2
 
@@ -59,14 +59,14 @@ for no key update
 
 -- name: allowed
 -- What the jobs, locked by the caller, say to another run: cancelled, or one is alive and there may be one only.
-select j.job_id, j.overlap = 0 as one_at_a_time, j.status = 3 as cancelled,
-       j.overlap = 0 and exists (
-           select from mainspring.runs r where r.tenant_id = j.tenant_id and r.job_id = j.job_id offset 0) as alive
+select j.job_id, j.overlap = {{OVERLAP_SKIP}} as one_at_a_time, j.status = {{JOB_CANCELLED}} as cancelled,
+       j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive
 from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
 -- name: replay
 -- Letters become runs. Same definition (or that of $5 and $6), same scheduled_for and so the same idempotency key.
+-- creates: QUEUED
 -- guard: a letter is deleted by one transaction only; replays has each run once; jobs are locked by the caller.
 with wanted as (
     select * from unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::json[], $6::json[])
@@ -81,33 +81,34 @@ with wanted as (
 ), noted as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, replay_id from taken
+), new_run as (
+    select replay_id as run_id, $1::int as tenant_id, lane_id, max_attempts, exclusive, scheduled_for,
+           coalesce(job_id, run_id::text) as job_id, 'replay:' || run_id as trigger, name, payload, spec,
+           null::uuid as node_id, true as fired
+    from taken
 )
-insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, fired_at)
-select replay_id, $1, lane_id, 1, max_attempts, exclusive or coalesce(spec ->> 'delivery' = 'at_most_once', false),
-       scheduled_for, t.now, coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload, spec, t.now
-from taken, (select clock_timestamp() as now) as t
+{{create_runs}}
 returning run_id, lane_id
 
 -- name: repeat
 -- The same for a run of the history that is no dead letter (any more).
+-- creates: QUEUED
 -- guard: replays has each run once; its job is locked by the caller.
 with source as (
     select h.run_id, h.lane_id, h.job_id, h.name, h.max_attempts, h.scheduled_for,
            case when $6 then $4::json else h.payload end as payload, case when $6 then $5::json else h.spec end as spec
     from mainspring.run_history h
-    where h.tenant_id = $1 and h.run_id = $2 and h.state <> 10
+    where h.tenant_id = $1 and h.run_id = $2 and h.state <> {{SUCCESS}}
 ), noted as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, $3 from source
+), new_run as (
+    select $3::uuid as run_id, $1::int as tenant_id, lane_id, max_attempts, $7::boolean as exclusive, scheduled_for,
+           coalesce(job_id, run_id::text) as job_id, 'replay:' || run_id as trigger, name, payload, spec,
+           null::uuid as node_id, true as fired
+    from source
 )
-insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, fired_at)
-select $3, $1, lane_id, 1, max_attempts, $7 or coalesce(spec ->> 'delivery' = 'at_most_once', false), scheduled_for,
-       t.now, coalesce(job_id, run_id::text), 'replay:' || run_id, name, payload, spec, t.now
-from source, (select clock_timestamp() as now) as t
+{{create_runs}}
 returning run_id, lane_id
 
 -- name: discard

@@ -17,9 +17,10 @@ from mainspring.kernel.addresses import ServerRotation, split_addresses
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, WorkerHello
 from mainspring.wire.logs import LogReceipt
 from mainspring.wire.problems import Problem
+from mainspring.wire.protocol import BASE_PROTOCOL, PROTOCOL, WireProtocol
 
 T = TypeVar("T")
 
@@ -31,6 +32,7 @@ _STORE_DOWN = "store_down"
 _LOG_STORE_DOWN = "log_store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
 _STALE = "stale_exchange"
+_UNKNOWN_FIELD = "unknown_field"
 _PERHAPS_LATER = (401, 403, 429)
 _CONTENTS = (400, 413, 422)
 _MOST_IDLE = 2
@@ -90,6 +92,7 @@ class ServerClient:
         *,
         timeout: float,
         beside: ServerClient | None = None,
+        protocol: WireProtocol = PROTOCOL,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         addresses = split_addresses(servers) or (servers,)
@@ -99,6 +102,10 @@ class ServerClient:
         self._timeout = timeout
         self._left: list[_Server] = []
         self._beside = beside
+        self._protocol = protocol
+        self._hello: WorkerHello | None = None  # the last one that was answered
+        self._hello_protocol = BASE_PROTOCOL
+        self.hello_outdated = False  # the server takes fields of it that were not sent
 
     @property
     def server(self) -> str:
@@ -131,11 +138,20 @@ class ServerClient:
         server = self._choose()
         due = self._clock.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
+        announced = server.protocol
         try:
             carries = bool(request.outcomes or request.progress)
-            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply, carries=carries)
+            body = _encode(self._protocol.fit(request, announced))
+            reply = await self._talk(server, server.exchange_head, body, _decode_reply, carries=carries)
+        except ServerClientError as error:
+            server.protocol = BASE_PROTOCOL  # what runs at this address may be another version by now
+            if announced > BASE_PROTOCOL and isinstance(error, Refused) and error.problem.code == _UNKNOWN_FIELD:
+                raise AnswerLost(f"the server no longer takes what it announced: {error}") from error
+            raise
         finally:
             server.due.remove(due)
+        self._announced(server, request.hello, announced, reply.protocol)
+        return reply
 
     async def ship(self, shipment: bytes) -> LogReceipt:
         """Send an encoded LogShipment and return the receipt; raises ServerClientError."""
@@ -171,6 +187,19 @@ class ServerClient:
     def close(self) -> None:
         for server in self._servers.values():
             server.close()
+
+    def _announced(self, server: _Server, hello: WorkerHello | None, before: int, now: int) -> None:
+        """The server says what it takes. A hello goes out before any server has said so, and is sent again if that
+        makes a difference."""
+        server.protocol = now
+        if hello is not None:
+            self._hello, self._hello_protocol = hello, before
+        self.hello_outdated = False
+        if self._hello is not None and now > self._hello_protocol:
+            sent, whole = (self._protocol.fit(self._hello, number) for number in (self._hello_protocol, now))
+            self.hello_outdated = sent != whole
+            if not self.hello_outdated:
+                self._hello_protocol = now
 
     def _choose(self) -> _Server:
         """The current server, or the next one if an answer of the current one is late."""
@@ -232,6 +261,7 @@ class _Server:
 
     def __init__(self, address: str, token: str, clock: LoopClock) -> None:
         self.address = address
+        self.protocol = BASE_PROTOCOL
         self._now = clock.monotonic
         self.due: list[float] = []
         self.idle: list[HttpConnection] = []

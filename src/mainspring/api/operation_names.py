@@ -1,0 +1,44 @@
+"""Which operation a route calls. A handler names it: `operation="jobs.read"`, or one for each verb that its path may
+end with: `verbs={"pause": "jobs.pause"}`. An app with a handler whose operation is not in the permissions table is not
+built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Litestar
+from litestar.routes import HTTPRoute
+
+from mainspring.operations.access.permissions import PERMISSIONS
+
+OPERATION = "operation"
+VERBS = "verbs"
+# OPTIONS handlers are the framework's own: they describe a route.
+_DESCRIBE = ("schema.read",)
+
+
+def operations_of(handler: Any, path: str) -> tuple[str, ...]:
+    """The operation that this request calls; all that the route has when the path ends with an unknown verb."""
+    operation = handler.opt.get(OPERATION)
+    if operation is not None:
+        return (operation,)
+    verbs: dict[str, str] | None = handler.opt.get(VERBS)
+    if verbs is None:
+        return _DESCRIBE
+    verb = path.replace(":", "/").rpartition("/")[2]
+    return (verbs[verb],) if verb in verbs else tuple(verbs.values())
+
+
+def check_routes(app: Litestar) -> None:
+    """Raise unless every handler names operations that are in the permissions table."""
+    for route in app.routes:
+        for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
+            if handler.http_methods == {"OPTIONS"}:
+                continue
+            named = [handler.opt[OPERATION]] if OPERATION in handler.opt else list(handler.opt.get(VERBS, {}).values())
+            unknown = [name for name in named if name not in PERMISSIONS]
+            if not named or unknown:
+                raise RuntimeError(
+                    f"{sorted(handler.http_methods)} {route.path}: "
+                    + (f"{unknown} are not in PERMISSIONS" if unknown else "the handler names no operation")
+                )

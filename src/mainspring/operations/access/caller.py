@@ -1,0 +1,19 @@
+"""Who makes a call. The edge creates a Caller from the token and hands it to every operation."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """`credential` is the token (later: the session) that made the call; `address` is the network peer."""
+
+    tenant: TenantId
+    role: str
+    name: str
+    credential: UUID
+    address: str | None = None

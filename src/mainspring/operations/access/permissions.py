@@ -1,0 +1,89 @@
+"""Who may do what: one table, by the name of the operation. An operation that is not in it cannot be routed.
+
+Roles decide which operations a token may call. A token acts in its own tenant only; an operation that reaches further
+(creating tenants) checks that itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mainspring.domain.errors import Forbidden
+from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.operations.access.caller import Caller
+
+ADMIN = "admin"
+WORKER = "worker"
+
+_PUBLIC: frozenset[str] = frozenset()
+_ADMINS = frozenset({ADMIN})
+_WORKERS = frozenset({ADMIN, WORKER})
+
+PERMISSIONS: dict[str, frozenset[str]] = {
+    "health.live": _PUBLIC,
+    "health.ready": _PUBLIC,
+    "metrics.read": _ADMINS,
+    "schema.read": _ADMINS,
+    "jobs.create": _ADMINS,
+    "jobs.create_batch": _ADMINS,
+    "jobs.list": _ADMINS,
+    "jobs.read": _ADMINS,
+    "jobs.status": _ADMINS,
+    "jobs.runs": _ADMINS,
+    "jobs.upcoming": _ADMINS,
+    "jobs.missed": _ADMINS,
+    "jobs.update": _ADMINS,
+    "jobs.cancel": _ADMINS,
+    "jobs.pause": _ADMINS,
+    "jobs.resume": _ADMINS,
+    "jobs.run_now": _ADMINS,
+    "runs.list": _ADMINS,
+    "runs.read": _ADMINS,
+    "runs.why": _ADMINS,
+    "runs.timeline": _ADMINS,
+    "runs.logs": _ADMINS,
+    "runs.cancel": _ADMINS,
+    "runs.retry": _ADMINS,
+    "dead_letters.list": _ADMINS,
+    "dead_letters.read": _ADMINS,
+    "dead_letters.replay": _ADMINS,
+    "dead_letters.discard": _ADMINS,
+    "queues.list": _ADMINS,
+    "queues.read": _ADMINS,
+    "tasks.list": _ADMINS,
+    "workers.list": _ADMINS,
+    "workers.read": _ADMINS,
+    "workers.drain": _ADMINS,
+    "tenants.list": _ADMINS,
+    "tenants.create": _ADMINS,
+    "tokens.list": _ADMINS,
+    "tokens.create": _ADMINS,
+    "tokens.revoke": _ADMINS,
+    "worker.exchange": _WORKERS,
+    "worker.ship_logs": _WORKERS,
+}
+
+
+def is_public(operations: Iterable[str]) -> bool:
+    """Whether these operations need no token."""
+    return all(PERMISSIONS[operation] is _PUBLIC for operation in operations)
+
+
+def check_permission(caller: Caller, operations: Iterable[str]) -> None:
+    """Raise Forbidden unless the caller's role may call one of the operations. What is not allowed is denied."""
+    if caller.role == ADMIN and caller.tenant == EVERY_TENANT:
+        raise _refusal(caller)
+    if not any(caller.role in PERMISSIONS[operation] for operation in operations):
+        raise _refusal(caller)
+
+
+def _refusal(caller: Caller) -> Forbidden:
+    if caller.role == WORKER:
+        return Forbidden(
+            f"the token {caller.name!r} is for workers, which may exchange and ship logs, and nothing else",
+            code="worker_token", field="Authorization", hint="use an admin token of your tenant",
+        )  # fmt: skip
+    return Forbidden(
+        f"the role {caller.role!r} of this token may do nothing here", code="role_not_allowed",
+        field="Authorization", hint="use an admin token of your tenant",
+    )  # fmt: skip

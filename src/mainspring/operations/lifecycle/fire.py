@@ -1,0 +1,47 @@
+"""Fire: jobs become runs, or runs that are SKIPPED because an earlier one is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.lifecycle.effects import Effects, after_end
+from mainspring.store import fires
+from mainspring.store.pool import Connection
+
+
+class Fired(Effects):
+    """How many runs each lane got, and which jobs fired, by their place in the batch."""
+
+    created: dict[int, int] = msgspec.field(default_factory=dict)
+    moved: list[int] = msgspec.field(default_factory=list)
+
+
+async def fire_recurring(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueAgain], *, overlap: bool
+) -> Fired:
+    """Fire recurring jobs as planned. `overlap`: jobs that skip while a run is alive are among them. These are locked
+    first, so that the fire sees every run that began before."""
+    if overlap:
+        async with connection.transaction():
+            await fires.lock_due(connection, node_id, leases, due)
+            done = await fires.fire_recurring(connection, node_id, leases, due)
+    else:
+        done = await fires.fire_recurring(connection, node_id, leases, due)
+    fired = Fired(created=done.created, moved=done.moved)
+    after_end(done.skipped, fired)
+    return fired
+
+
+async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
+    """A run by hand, which is skipped if nothing was created; None when the job is cancelled or gone. The caller holds
+    the job's lock."""
+    run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
+    if run is None:
+        return None
+    fired = Fired(created={} if run.skipped else {run.lane_id: 1})
+    after_end([(run_id, run.follows)], fired)
+    return fired

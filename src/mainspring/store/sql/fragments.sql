@@ -1,0 +1,158 @@
+-- Parts that several statements share; see store/queries.py. The statements as they run: tests/store/sql.snapshot.
+
+-- ------------------------------------------------------------------------------------------- how a run is created
+
+-- fragment: create_runs
+-- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
+-- exclusive (beside what the spec says), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
+-- fired (by a scheduler, by hand, or as a replay). What is a constant there is a constant in the plan.
+-- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
+insert into mainspring.runs
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+     payload, spec, node_id, fired_at, follows)
+select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
+       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: skipped_runs
+-- Those of `new_run` that are not created because an earlier run of their job is alive, as `ended_run` takes them.
+select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
+       coalesce(n.scheduled_for, t.now) as scheduled_for, null::timestamptz as started_at, null::real as ran_ms,
+       null::uuid as worker_id, n.job_id, n.trigger, n.name,
+       'overlap: an earlier run of this job was still alive' as reason, null::text as error, null::json as result,
+       n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
+       null::smallint as follows
+from new_run n, (select clock_timestamp() as now) as t
+where n.skipped
+
+-- ----------------------------------------------------------------------------------------------- how a run ends
+
+-- fragment: enter_history
+-- Every run enters the history here. The statement names its runs in `ended_run`, with the columns below.
+insert into mainspring.run_history
+    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
+     worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
+     follows)
+select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
+       (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows
+from ended_run e
+returning run_id, follows
+
+-- ------------------------------------------------------------------------------------------- how a run is claimed
+
+-- fragment: waiting
+-- What a lane has to give: of the fragment around it, the lane and the lower bound of ready_at.
+r.lane_id = {{lane}} and r.state = {{QUEUED}} and r.ready_at >= {{bound}} and r.ready_at <= (select clock_timestamp())
+
+-- fragment: head(lane, bound, limit)
+select r.ready_at
+from mainspring.runs r
+where {{waiting}}
+order by r.ready_at
+limit {{limit}}
+
+-- fragment: pick(lane, bound, limit)
+-- One whose run_timeout is over is left to the sweep that ends it.
+select r.ctid as tid
+from mainspring.runs r
+where {{waiting}}
+  and (r.deadline is null or r.deadline > (select clock_timestamp()))
+order by r.ready_at
+limit {{limit}}
+for no key update skip locked
+
+-- fragment: pick_shares
+-- From each lane as many as `share` says.
+select head.tid
+from share s
+cross join lateral (
+    {{pick(s.lane_id, s.bound, s.share)}}
+) as head
+
+-- fragment: claim_picked
+-- Gives the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout starts its
+-- clock.
+update mainspring.runs r
+set state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+    claimed_at = (select clock_timestamp()),
+    deadline = case when spec is null then null
+                    else coalesce(deadline, (select clock_timestamp())
+                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
+where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
+returning {{claimed_run}}
+
+-- fragment: claimed_run
+-- ClaimedRun in store/runs.py.
+r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}
+
+-- ------------------------------------------------------------------------------------- what is known of a live run
+
+-- fragment: held_run
+-- HeldRun in store/runs.py.
+r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
+r.spec::text as spec_text, {{time_left}}
+
+-- fragment: locked_run
+-- LockedRun in store/runs.py.
+r.run_id, r.state, r.fence
+
+-- fragment: time_left
+extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
+
+-- ------------------------------------------------------------------------------------------------------- the fire
+
+-- fragment: lease
+-- The shards that node $1 still holds of ($2, $3). The share lock makes a grant to another node wait.
+select l.shard
+from mainspring.shard_leases l
+join unnest($2::smallint[], $3::bigint[]) as m (shard, epoch) on l.shard = m.shard and l.epoch = m.epoch
+where l.owner = $1
+order by l.shard
+for key share of l
+
+-- fragment: has_live_run(job)
+-- "offset 0" keeps the planner from reading all runs into a hash table.
+exists (select from mainspring.runs r
+        where r.tenant_id = {{job}}.tenant_id and r.job_id = {{job}}.job_id offset 0)
+
+-- ------------------------------------------------------------------------------------------- columns of rows
+
+-- fragment: run_columns
+-- What live and ended runs have in common: the fields of store/history.py RunRow.
+run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text
+
+-- fragment: live_run_columns
+-- The fields of store/history.py LiveRun.
+{{run_columns}},
+       ready_at, claimed_at, deadline, last_error, progress, progress_text, (select clock_timestamp()) as now
+
+-- fragment: ended_run_columns
+-- The fields of store/history.py EndedRun.
+{{run_columns}},
+       started_at, ended_at, ran_ms, reason, error, result::text as result_text
+
+-- fragment: job_columns
+-- The fields of store/jobs.py JobRow.
+tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
+       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text
+
+-- fragment: dead_letter_columns
+-- The fields of store/dead_letters.py DeadLetterRow.
+run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, died_at, payload::text as payload_text
+
+-- fragment: worker_columns
+-- The first fields of store/workers.py WorkerRow; w is the worker.
+w.worker_id, w.tenant_id, w.name, w.queues, w.tasks, w.labels::text as labels_text, w.version, w.slots, w.state,
+       w.registered_at
+
+-- fragment: token_columns
+-- The fields of store/tokens.py TokenRow; t is the token, n its tenant.
+t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+
+-- fragment: tenant_columns
+-- The fields of store/tenants.py TenantRow.
+tenant_id, name, created_at

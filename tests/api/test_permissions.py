@@ -1,0 +1,98 @@
+"""Every route names its operation, every operation is in the permissions table, and every operation takes a Caller."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import get_type_hints
+from uuid import uuid4
+
+import pytest
+from litestar import Litestar, get
+from litestar.routes import HTTPRoute
+
+from mainspring.api.app import Application
+from mainspring.api.operation_names import OPERATION, VERBS, check_routes, operations_of
+from mainspring.api.services import Services
+from mainspring.domain.errors import Forbidden
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import PERMISSIONS, check_permission, is_public
+from mainspring.roles.assembly import Assembly
+
+# Public methods that no route calls.
+_INTERNAL = {
+    "SignatureRegistry": {"known", "check", "hear", "run_once"},
+    "Exchanger": {"poll", "close"},
+}
+_SERVICES_WITHOUT_CALLER = {"clock", "readiness"}
+
+
+def caller(role: str, tenant: TenantId = DEFAULT_TENANT) -> Caller:
+    return Caller(tenant, role, "a token", uuid4())
+
+
+def named_operations(app: Litestar) -> set[str]:
+    handlers = [handler for route in app.routes if isinstance(route, HTTPRoute) for handler in route.route_handlers]
+    single = {handler.opt[OPERATION] for handler in handlers if OPERATION in handler.opt}
+    return single | {name for handler in handlers for name in handler.opt.get(VERBS, {}).values()}
+
+
+@pytest.mark.anyio
+async def test_the_table_and_the_routes_name_the_same_operations(assembly: Assembly) -> None:
+    assert named_operations(assembly.app) == set(PERMISSIONS)
+
+
+def test_an_operation_that_is_not_in_the_table_cannot_be_routed() -> None:
+    @get("/x", operation="jobs.explode")
+    async def unknown() -> None: ...
+
+    @get("/y")
+    async def unnamed() -> None: ...
+
+    @get("/z", verbs={"pause": "jobs.pause", "explode": "jobs.explode"})
+    async def half_known() -> None: ...
+
+    for handler, why in ((unknown, "jobs.explode"), (unnamed, "names no operation"), (half_known, "jobs.explode")):
+        with pytest.raises(RuntimeError, match=why):
+            check_routes(Application([handler], openapi_config=None))
+
+
+@pytest.mark.parametrize("operation", sorted(PERMISSIONS))
+def test_what_a_role_may_do(operation: str) -> None:
+    if is_public([operation]):
+        assert operation.startswith("health.")
+        return
+    check_permission(caller("admin"), [operation])
+    for refused in (caller("admin", EVERY_TENANT), caller("viewer"), caller("")):
+        with pytest.raises(Forbidden):
+            check_permission(refused, [operation])
+    worker = caller("worker", EVERY_TENANT)
+    if operation.startswith("worker."):
+        check_permission(worker, [operation])
+    else:
+        with pytest.raises(Forbidden) as refusal:
+            check_permission(worker, [operation])
+        assert refusal.value.code == "worker_token"
+
+
+def test_the_verb_in_the_path_decides_which_operation_is_called() -> None:
+    @get("/{x:str}", verbs={"pause": "jobs.pause", "resume": "jobs.resume"})
+    async def handler(x: str) -> None: ...
+
+    assert operations_of(handler, "/v1/jobs/a.b:pause") == ("jobs.pause",)
+    assert operations_of(handler, "/v1/jobs/a/resume") == ("jobs.resume",)
+    assert operations_of(handler, "/v1/jobs/a:other") == ("jobs.pause", "jobs.resume")
+
+
+def test_every_operation_takes_a_caller() -> None:
+    hints = get_type_hints(Services)
+    for field in fields(Services):
+        if field.name in _SERVICES_WITHOUT_CALLER:
+            continue
+        service = hints[field.name]
+        for name, method in inspect.getmembers(service, inspect.isroutine):
+            if name.startswith("_") or name in _INTERNAL.get(service.__name__, ()):
+                continue
+            parameters = list(inspect.signature(method).parameters.values())
+            assert parameters[1:] and parameters[1].annotation == "Caller", f"{service.__name__}.{name}"
