@@ -81,6 +81,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.RUNNING: "claimed by a worker",
         _S.HELD: "a limit is full",
         _S.FAILED: "its run_timeout passed while it waited",
+        _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {

@@ -54,14 +54,28 @@ order by r.ready_at
 limit {{limit}}
 
 -- fragment: pick(lane, bound, limit)
--- One whose run_timeout is over is left to the sweep that ends it.
+-- A run that is out of time is left to the sweep that ends it.
 select r.ctid as tid
 from mainspring.runs r
-where {{waiting}}
-  and (r.deadline is null or r.deadline > (select clock_timestamp()))
+where {{waiting}} and {{in_time}}
 order by r.ready_at
 limit {{limit}}
 for no key update skip locked
+
+-- fragment: in_time
+-- Whether a waiting run may still be claimed.
+(r.deadline is null or r.deadline > (select clock_timestamp()))
+
+-- fragment: overdue_runs(limit)
+-- The waiting runs that are not in time, those that are latest first.
+select run_id from mainspring.runs
+where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
+order by deadline
+limit {{limit}}
+
+-- fragment: overdue_because
+-- The field of the job whose time is over.
+'run_timeout' as because
 
 -- fragment: pick_shares
 -- From each lane as many as `share` says.
