@@ -71,7 +71,11 @@ def test_the_request_and_the_patch_take_them(found: dict[str, Any]) -> None:
             ["probe_count", "0 is out of range", "a whole number from 1 to 9"],
             ["probe_word", "probe_word is empty", "1 to 20 characters"],
             ["probe_word", "probe_word is too long", "1 to 20 characters"],
-            ["probe_word", "probe_word contains a control character or half a surrogate pair", "one line of plain text"],
+            [
+                "probe_word",
+                "probe_word contains a control character or half a surrogate pair",
+                "one line of plain text",
+            ],
         ],
     }
 

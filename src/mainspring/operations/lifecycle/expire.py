@@ -20,5 +20,8 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
 
 
 def _ending(run: OverdueRun) -> Ending:
-    reason = out_of_time(spec_from_text(run.spec_text))
-    return Ending(run.run_id, run.fence, int(StoredState.FAILED), reason, None, run.state, attempt=run.attempt)
+    if run.because == "expires_in":
+        state, reason = StoredState.SKIPPED, "expired"
+    else:
+        state, reason = StoredState.FAILED, out_of_time(spec_from_text(run.spec_text))
+    return Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt)
