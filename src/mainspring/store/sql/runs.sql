@@ -181,7 +181,7 @@ with outcome as (
       and (o.before, o.state) in ({{ENDS}})
     returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms,
               case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
-), buried as (
+), dead_lettered as (
     insert into mainspring.dead_letters
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
          max_attempts, reason)
