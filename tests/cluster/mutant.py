@@ -22,6 +22,7 @@ from mainspring.kernel import clock
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.store import fires
 from mainspring.store.queries import load
+from mainspring.store.rows import ROW_QUERIES
 
 _FIRES = ("fire_one_time", "lock_due", "fire_recurring")
 AFTER_THE_STOP = "the fire that was held up is over"
@@ -48,7 +49,7 @@ def without_fence() -> None:
 
 def without_state() -> None:
     """A claim does not check whether the run is QUEUED."""
-    _replace("runs", "claim_from_lane", "and state = 1 ", "")
+    _replace("runs", "claim_from_lane", "and r.state = 1 ", "")
     _replace("runs", "claim_from_lane", " and state + 0 = 1", "")
     _replace("runs", "claim_from_lanes", "and r.state = 1 ", "")
     _replace("runs", "claim_from_lanes", " and state + 0 = 1", "")
@@ -75,10 +76,14 @@ MUTANTS: dict[str, Callable[[], None]] = {
 def _replace(file: str, query: str, guard: str, instead: str) -> None:
     """Change a query. A guard that is not found raises an error, so that no mutant is without effect."""
     queries = load(file)
-    changed = queries[query].replace(guard, instead)
-    if changed == queries[query]:
+    before = queries[query]
+    changed = before.replace(guard, instead)
+    if changed == before:
         raise SystemExit(f"{file}.sql, {query}: there is no {guard!r} to leave out")
     queries[query] = changed
+    for row_query in ROW_QUERIES:
+        if row_query.sql == before:
+            row_query.sql = changed
 
 
 def stop_before(function: str, job_id: str) -> None:

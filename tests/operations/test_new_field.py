@@ -43,7 +43,7 @@ def behind(text: str, line: str, addition: str) -> str:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     text = Path(fields.__file__).read_text(encoding="utf-8")
     last = fields.PLAIN_NAMES[-1]
-    text = behind(text, f'    plain_field("{last}", ', ROWS)
+    text = behind(text, '    Field("timeout", ', ROWS)
     for kind, lines in ((fields.PlainValues, VALUES), (fields.PlainKeywords, KEYWORDS)):
         annotation = kind.__annotations__[last]
         annotation = getattr(annotation, "__forward_arg__", annotation)
@@ -66,12 +66,16 @@ def test_the_request_and_the_patch_take_them(found: dict[str, Any]) -> None:
         "changed": NOTHING | {"probe_in": 600.0, "probe_word": "a b"},
         "kept by other changes": True,
         "refused": [
-            ["probe_in", "'soon' is not a duration", "a duration"],
+            ["probe_in", "'soon' is not a duration", None],
             ["probe_in", "'8d' is out of range", "at least 1s, at most 1w"],
             ["probe_count", "0 is out of range", "a whole number from 1 to 9"],
             ["probe_word", "probe_word is empty", "1 to 20 characters"],
             ["probe_word", "probe_word is too long", "1 to 20 characters"],
-            ["probe_word", "probe_word holds a control character or half a surrogate pair", "one line of plain text"],
+            [
+                "probe_word",
+                "probe_word contains a control character or half a surrogate pair",
+                "one line of plain text",
+            ],
         ],
     }
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.domain.transitions import BIRTH_STATES, ENDED, LIVE, TRANSITIONS, StoredState, may_follow
+from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import runs, workers
 from mainspring.wire.exchange import Progress
@@ -70,7 +70,7 @@ def test_a_statement_declares_what_it_does_to_runs_and_no_other_does(query: Quer
 def test_what_is_declared_is_the_transition_table_as_far_as_it_is_built() -> None:
     edges = {(before, after) for before, following in TRANSITIONS.items() for after in following}
     assert {move for said in BY_NAME.values() for move in said.moves} == edges - NOT_BUILT
-    assert {state for said in BY_NAME.values() for state in said.creates} == BIRTH_STATES - NOT_BORN
+    assert {state for said in BY_NAME.values() for state in said.creates} == INITIAL_STATES - NOT_BORN
     assert {state for said in BY_NAME.values() for state in said.keeps} <= LIVE
     assert BY_NAME["end_runs"].moves == ENDS
 

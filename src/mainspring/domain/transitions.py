@@ -81,6 +81,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.RUNNING: "claimed by a worker",
         _S.HELD: "a limit is full",
         _S.FAILED: "its run_timeout passed while it waited",
+        _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
@@ -90,7 +91,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.CANCELLED: "its worker confirmed that it is gone",
     },
 }
-BIRTH_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
+INITIAL_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
 
 _J = StoredJobStatus
 JOB_TRANSITIONS: dict[StoredJobStatus, dict[StoredJobStatus, str]] = {
@@ -119,7 +120,7 @@ def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunStat
 def mermaid() -> str:
     """The state diagram for the docs."""
     lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {state.name}" for state in sorted(BIRTH_STATES)]
+    lines += [f"    [*] --> {state.name}" for state in sorted(INITIAL_STATES)]
     for before, following in TRANSITIONS.items():
         lines += [f"    {before.name} --> {after.name}: {why}" for after, why in following.items()]
     lines += [f"    {state.name} --> [*]" for state in sorted(ENDED)]

@@ -106,7 +106,7 @@ async def fire_one_time(
         [job.next_fire_at for job in due],
         [job.run_id for job in due],
     )
-    return {row["lane_id"]: row["born"] for row in rows}
+    return {row["lane_id"]: row["created"] for row in rows}
 
 
 async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:

@@ -76,12 +76,13 @@ class LockedRun(msgspec.Struct, frozen=True):
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
-    """A run that waits, and whose run_timeout is over, locked."""
+    """A run that waits and is out of time, locked. `because`: the field of its job that sets this time."""
 
     run_id: UUID
     fence: int
     attempt: int
     state: int
+    because: str
     spec_text: str | None
 
 

@@ -1,4 +1,4 @@
-"""Ends runs whose run_timeout passes while they wait. Of running ones, the worker keeps the time."""
+"""Ends runs that run out of time while they wait. While a run is running, its worker keeps the time."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from typing import TypedDict
 
 Duration = str | float | timedelta
 LONGEST_TIMEOUT = 30 * 86400.0
+LONGEST_EXPIRY = 366 * 86400.0
 
 
 class Place(Flag):
@@ -140,6 +141,7 @@ FIELDS = (
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
     plain_field("run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="For all attempts together: 2h."),
+    plain_field("expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started: 10m."),
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
     Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
@@ -170,12 +172,14 @@ class PlainValues:
     __slots__ = ()
 
     run_timeout: float | None
+    expires_in: float | None
 
 
 class PlainKeywords(TypedDict, total=False):
     """The plain fields as Python code gives them."""
 
     run_timeout: Duration | None
+    expires_in: Duration | None
 
 
 PLAIN_FIELDS = tuple(field for field in FIELDS if field.plain)

@@ -8,16 +8,19 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.job import Delivery, Spec, spec_from_text
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.transitions import StoredState
+from mainspring.kernel.texts import storable_text
 from mainspring.operations.lifecycle.effects import Changes
 from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
 from mainspring.wire.exchange import Outcome
+
+_MAX_ERROR = 65536  # characters of an error that are stored
 
 Random = Callable[[], float]
 
 
 def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
     """Add to `changes` what follows. `lost`: nobody reported, its worker is gone."""
-    error = None if outcome.error is None else storable_text(outcome.error)
+    error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
@@ -75,8 +78,3 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
 
 def out_of_time(spec: Spec) -> str:
     return f"timed out after {format_duration(spec.run_timeout or 0.0)} in all (run_timeout)"
-
-
-def storable_text(text: str) -> str:
-    """Text that PostgreSQL can store: no NUL, no lone surrogates, not endless."""
-    return text[:65536].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Expire: end runs that waited until their run_timeout had passed."""
+"""Expire: end runs that ran out of time while they waited."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ from mainspring.store.runs import Ending, OverdueRun
 
 
 async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effects:
-    """They become FAILED; the caller holds the locks."""
-    failed = int(StoredState.FAILED)
-    endings = [
-        Ending(
-            run.run_id,
-            run.fence,
-            failed,
-            out_of_time(spec_from_text(run.spec_text)),
-            None,
-            run.state,
-            attempt=run.attempt,
-        )
-        for run in overdue
-    ]
+    """They end as the field says whose time is over; the caller holds the locks."""
     effects = Effects()
-    await carry_out(connection, Changes(endings), effects)
+    await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
     return effects
+
+
+def _ending(run: OverdueRun) -> Ending:
+    if run.because == "expires_in":
+        state, reason = StoredState.SKIPPED, "expired"
+    else:
+        state, reason = StoredState.FAILED, out_of_time(spec_from_text(run.spec_text))
+    return Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt)

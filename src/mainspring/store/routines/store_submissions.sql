@@ -9,7 +9,7 @@ create or replace function mainspring.store_submissions() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     moment constant timestamptz := (select clock_timestamp());
-    born text;
+    created text;
     soonest timestamptz;
 begin
     if not exists (select from mainspring.submissions where xact = new.xact and turn = new.turn) then
@@ -43,7 +43,7 @@ begin
         {{create_runs}}
         returning lane_id
     )
-    select string_agg(b.lane_id || ':' || b.runs, ',') into born
+    select string_agg(b.lane_id || ':' || b.runs, ',') into created
     from (select lane_id, count(*) as runs from inserted group by lane_id limit 100) as b;
 
     with inserted as (
@@ -69,8 +69,8 @@ begin
     select min(next_fire_at) into soonest from inserted;
 
     delete from mainspring.submissions where xact = new.xact and turn >= new.turn;
-    if born is not null then
-        perform pg_notify('mainspring', 'sql ready ' || born);
+    if created is not null then
+        perform pg_notify('mainspring', 'sql ready ' || created);
     end if;
     if soonest < moment + interval '5 seconds' then
         perform pg_notify('mainspring', 'sql due -');

@@ -50,11 +50,11 @@ with lease as materialized (
            case when id_generated then null else job_id end as job_id, 'at' as trigger, name, payload, spec,
            $1::uuid as node_id, true as fired
     from gone
-), born as (
+), created as (
     {{create_runs}}
     returning lane_id
 )
-select born.lane_id, count(*)::int as born from born group by born.lane_id
+select created.lane_id, count(*)::int as created from created group by created.lane_id
 
 -- name: lock_due
 -- Where overlap matters: lock first, decide in the next statement, whose snapshot is younger than the lock.
@@ -97,7 +97,7 @@ with lease as materialized (
            m.overlap = {{OVERLAP_SKIP}} and (i > m.first_run or {{has_live_run(m)}}) as skipped
     from moved m
     cross join lateral generate_series(m.first_run, m.last_run) as i
-), born as (
+), created as (
     {{create_runs}}
     where not n.skipped
     returning lane_id
@@ -112,7 +112,7 @@ with lease as materialized (
     cross join lateral generate_series(m.first_gap, m.last_gap) as i
 )
 select (select array_agg(position) from moved) as moved,
-       (select array_agg(lane_id) from born) as lanes,
+       (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
 
 -- name: run_now
@@ -125,7 +125,7 @@ with new_run as materialized (
            null::uuid as node_id, true as fired, j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as skipped
     from mainspring.jobs j
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
-), born as (
+), created as (
     {{create_runs}}
     where not n.skipped
     returning lane_id

@@ -9,10 +9,11 @@
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, node_id, fired_at, follows)
+     payload, spec, node_id, fired_at, follows, expires_at)
 select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
        n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
-       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: skipped_runs
@@ -54,14 +55,35 @@ order by r.ready_at
 limit {{limit}}
 
 -- fragment: pick(lane, bound, limit)
--- One whose run_timeout is over is left to the sweep that ends it.
+-- A run that is out of time is left to the sweep that ends it.
 select r.ctid as tid
 from mainspring.runs r
-where {{waiting}}
-  and (r.deadline is null or r.deadline > (select clock_timestamp()))
+where {{waiting}} and {{in_time}}
 order by r.ready_at
 limit {{limit}}
 for no key update skip locked
+
+-- fragment: in_time
+-- Whether a waiting run may still be claimed.
+(r.deadline is null or r.deadline > (select clock_timestamp()))
+and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_timestamp()))
+
+-- fragment: overdue_runs(limit)
+-- The waiting runs that are not in time, those that are latest first.
+(select run_id from mainspring.runs
+ where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
+ order by deadline
+ limit {{limit}})
+union all
+(select run_id from mainspring.runs
+ where expires_at is not null and expires_at <= (select clock_timestamp()) and attempt = 0 and state + 0 = {{QUEUED}}
+ order by expires_at
+ limit {{limit}})
+limit {{limit}}
+
+-- fragment: overdue_because
+-- The field of the job whose time is over.
+case when r.deadline <= (select clock_timestamp()) then 'run_timeout' else 'expires_in' end as because
 
 -- fragment: pick_shares
 -- From each lane as many as `share` says.

@@ -165,7 +165,7 @@ returning r.run_id, r.lane_id
 
 -- name: end_runs
 -- Ends that are not SUCCESS: into history with the payload, and FAILED ones into the dead letters as well.
--- moves: QUEUED -> FAILED, CANCELLED
+-- moves: QUEUED -> FAILED, SKIPPED, CANCELLED
 -- moves: RUNNING -> FAILED, CANCELLED
 -- moves: WAITING -> SKIPPED, CANCELLED
 -- moves: HELD -> CANCELLED
@@ -181,7 +181,7 @@ with outcome as (
       and (o.before, o.state) in ({{ENDS}})
     returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms,
               case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
-), buried as (
+), dead_lettered as (
     insert into mainspring.dead_letters
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
          max_attempts, reason)
@@ -256,15 +256,11 @@ order by run_id
 for no key update
 
 -- name: overdue
--- Runs whose run_timeout passed while they waited for a worker or backed off, locked in key order. The state is hidden
--- from the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100).
-select run_id, fence, attempt, state, spec::text as spec_text
-from mainspring.runs
-where run_id = any (array(select run_id from mainspring.runs
-                          where deadline is not null and deadline <= (select clock_timestamp())
-                            and state + 0 = {{QUEUED}}
-                          order by deadline
-                          limit $1))
-  and state + 0 = {{QUEUED}} and deadline <= (select clock_timestamp())
-order by run_id
+-- Runs that ran out of time while they waited for a worker or backed off, locked in key order. The state is hidden from
+-- the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100). "is not true" hides the
+-- second look at the time from the index of deadlines in the same way.
+select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text
+from mainspring.runs r
+where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 = {{QUEUED}} and ({{in_time}}) is not true
+order by r.run_id
 for no key update skip locked
