@@ -139,7 +139,7 @@ async def test_a_number_of_retries_for_a_task_that_runs_at_most_once_is_refused(
     await offer(api, delivery="at_most_once")
     refused = problem(await api.post("/v1/jobs", json={"task": TASK, "retries": 2}))
     assert (refused["status"], refused["field"]) == (422, "retries")
-    assert refused["hint"] == "leave it out or set 0; billing.charge declares what the request leaves open"
+    assert refused["hint"] == "leave it out or set 0; some values are defaults that billing.charge declares"
     assert (await job(api, retries=2, delivery="at_least_once"))["max_retries"] == 2
 
 
