@@ -112,7 +112,7 @@ class Gate:
         if not token:
             raise Unauthorized(
                 "a token is required", field="Authorization",
-                hint="send 'Authorization: Bearer <token>'; the file admin-token in the data directory has one",
+                hint="send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one",
             )  # fmt: skip
         principal = await self._registry.principal(token)
         if principal is None:

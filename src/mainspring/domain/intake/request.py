@@ -13,7 +13,7 @@ from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLa
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
-from mainspring.domain.intake.task_options import fill, laid_over, only
+from mainspring.domain.intake.task_options import fill, merged, only
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority, plain_values
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
@@ -97,7 +97,7 @@ def amend(
         base["retry"].max_attempts = None
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
-            given[field] = laid_over(base[field], given[field])
+            given[field] = merged(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
     if keeps_schedule:
         given.pop("schedule_type", None)

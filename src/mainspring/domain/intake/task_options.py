@@ -17,7 +17,7 @@ from mainspring.wire.fields import PAIRS, task_options
 from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
-Laid = TypeVar("Laid", RetryIn, ResourceLimitsIn, MisfireIn)
+Merged = TypeVar("Merged", RetryIn, ResourceLimitsIn, MisfireIn)
 
 _WHOLE = tuple(field.name for field in task_options() if not field.kind.merged)
 _BY_NAME = tuple(field.name for field in task_options() if field.kind is PAIRS)
@@ -35,12 +35,12 @@ def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
         if value is not None:
             found[name] = {**value, **(getattr(request, name) or {})}
     if options.limits is not None:
-        found["limits"] = laid_over(options.limits, request.limits or ResourceLimitsIn())
+        found["limits"] = merged(options.limits, request.limits or ResourceLimitsIn())
     if options.retry is not None:
         base = options.retry
         if _sets_attempts(request):
             base = msgspec.structs.replace(base, max_attempts=None)
-        found["retry"] = laid_over(base, request.retry or RetryIn())
+        found["retry"] = merged(base, request.retry or RetryIn())
     return msgspec.structs.replace(request, **found)
 
 
@@ -51,13 +51,13 @@ def only(options: DeclaredOptions, names: Collection[str]) -> DeclaredOptions:
     })  # fmt: skip
 
 
-def laid_over(base: Laid, given: Laid) -> Laid:
+def merged(base: Merged, given: Merged) -> Merged:
     """`given` with its Nones filled from `base`."""
-    merged = {
+    members = {
         name: getattr(given, name) if getattr(given, name) is not None else getattr(base, name)
         for name in given.__struct_fields__
     }
-    return type(given)(**merged)
+    return type(given)(**members)
 
 
 def _sets_attempts(request: JobRequest) -> bool:
