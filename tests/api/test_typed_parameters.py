@@ -1,4 +1,4 @@
-"""A payload that does not fit its task is refused when it is submitted, as soon as a worker has said what it takes."""
+"""A payload that does not match the signature of its task is refused, once a worker has declared the signature."""
 
 from __future__ import annotations
 

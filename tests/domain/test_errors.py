@@ -1,4 +1,4 @@
-"""How an error is put into words: what is wrong, where, and what to do. Nothing is said twice."""
+"""The text of an error: what is wrong, where, and what to do. Nothing is repeated."""
 
 from __future__ import annotations
 
