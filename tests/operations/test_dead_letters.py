@@ -335,7 +335,7 @@ async def test_any_run_that_ended_without_success_can_be_retried(
         assert problem(await api.post(f"/v1/runs/{unknown}:retry"))["status"] == 404
         assert problem(await api.post(f"/v1/dead-letters/{unknown}:replay"))["status"] == 404
     refused = problem(await api.post(f"/v1/dead-letters/{first}:explode"))
-    assert (refused["code"], refused["hint"]) == ("no_such_route", "there are :replay and :discard")
+    assert (refused["code"], refused["hint"]) == ("no_such_route", "use :replay or :discard")
 
 
 async def test_retrying_a_dead_run_takes_its_dead_letter_away(api: httpx.AsyncClient) -> None:
