@@ -111,7 +111,7 @@ async def test_no_wait_is_begun_that_would_pass_the_deadline(
     [order] = await worker.claim()
     await worker.report(outcome(order, "FAILED", error="y"))
     over = await run(api, order)
-    assert (over["status"], over["reason"]) == ("FAILED", f"{OVER}: the next try would begin later than that")
+    assert (over["status"], over["reason"]) == ("FAILED", f"{OVER}: the next attempt would begin later than that")
 
 
 async def test_one_that_waits_beyond_its_deadline_is_ended_by_the_sweep_with_no_worker_about(
