@@ -26,7 +26,7 @@ from tests.store.test_schema import all_names
 pytestmark = pytest.mark.anyio
 
 NEXT = len(known_migrations()) + 1
-ONE_SHORT_TRY = LockPatience(wait=0.001, tries=1, pause=0.0)
+ONE_SHORT_ATTEMPT = LockPatience(wait=0.001, attempts=1, pause=0.0)
 
 
 def coming(*headers: str) -> list[Migration]:
@@ -140,8 +140,10 @@ async def test_a_migration_that_does_not_get_its_lock_names_who_holds_it(
     transaction = reader.transaction()
     await transaction.start()
     await reader.fetch("select from mainspring.runs")
-    with pytest.raises(Unavailable, match=f"migration {NEXT:04d}_blocked did not get its locks in 1 tries") as blocked:
-        await migrate(database_url, known=later, patience=ONE_SHORT_TRY)
+    with pytest.raises(
+        Unavailable, match=f"migration {NEXT:04d}_blocked did not get its locks in 1 attempt"
+    ) as blocked:
+        await migrate(database_url, known=later, patience=ONE_SHORT_ATTEMPT)
     assert blocked.value.code == "migration_blocked"
     assert f"backend {reader.get_server_pid()} " in blocked.value.detail
     assert "'nightly report', idle in transaction" in blocked.value.detail
@@ -159,7 +161,7 @@ async def test_a_migration_tries_again_and_lets_others_pass_in_between(
     transaction = reader.transaction()
     await transaction.start()
     await reader.fetch("select from mainspring.runs")
-    patience = LockPatience(wait=0.5, tries=1000, pause=0.0)
+    patience = LockPatience(wait=0.5, attempts=1000, pause=0.0)
     migrating = asyncio.create_task(migrate(database_url, known=later, patience=patience))
 
     async def it_waits_for_the_lock() -> bool:
