@@ -69,7 +69,7 @@ for no key update skip locked
 and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_timestamp()))
 
 -- fragment: overdue_runs(limit)
--- The waiting runs whose time is over, the latest first.
+-- The waiting runs whose time is over, the most overdue first.
 (select run_id from mainspring.runs
  where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
  order by deadline
