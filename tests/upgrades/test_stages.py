@@ -1,4 +1,4 @@
-"""Migrations come in stages: older code goes on with a newer schema, unless that says that it must not."""
+"""Migrations have stages. Older code runs on a newer schema, unless a migration is breaking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_SHORT_ATTEMPT = LockPatience(wait=0.001, attempts=1, pause=0.0)
 
 
 def coming(*headers: str) -> list[Migration]:
-    """The migrations of a later version: ours, and one more for each of these headers."""
+    """The migrations of a later version: the current ones, and one more for each header."""
     added = [
         read_migration(version, f"tomorrow_{version}", f"{header}create table mainspring.tomorrow_{version} (x int);")
         for version, header in enumerate(headers, start=NEXT)
@@ -104,7 +104,7 @@ async def test_stages_can_be_applied_one_by_one_and_post_comes_last(database_url
 async def test_all_of_pre_and_then_all_of_post_builds_the_same_schema(
     empty_url: str, connection: asyncpg.Connection
 ) -> None:
-    """So a start may apply what is `pre` before an earlier `post`."""
+    """So a start may apply a `pre` migration before an earlier `post` migration."""
     await migrate(empty_url, [Stage.PRE])
     await migrate(empty_url, [Stage.POST])
     other = await asyncpg.connect(empty_url)
@@ -168,7 +168,7 @@ async def test_a_migration_tries_again_and_lets_others_pass_in_between(
         return bool(await connection.fetchval(WAITING))
 
     await until(it_waits_for_the_lock)
-    await connection.fetch("select from mainspring.runs")  # queues behind the migration, until that gives up its try
+    await connection.fetch("select from mainspring.runs")  # waits behind the migration until its lock timeout
     assert not migrating.done()
     await transaction.rollback()
     assert await migrating == [f"{NEXT:04d}_patient"]
