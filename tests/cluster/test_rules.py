@@ -277,5 +277,16 @@ def test_a_process_that_was_killed_while_it_drained_is_not_blamed_for_that(targe
     assert ("L8" not in {violation.rule for violation in judge(story.history)}) == excused
 
 
+@pytest.mark.parametrize(("seat", "excused"), [("scheduler-2", True), ("scheduler-1", False)])
+def test_a_process_that_was_killed_for_another_clock_when_it_was_to_drain_is_not_blamed(
+    seat: str, excused: bool
+) -> None:
+    story = plain_story()
+    story.exit("scheduler-2.3", "scheduler", 5.0, code=-9, asked_at=4.5)
+    story.history.injections.append(Injection("one clock an hour off", f"{seat}, -3661 s", 4.49, 4.498))
+    story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    assert ("L8" not in {violation.rule for violation in judge(story.history)}) == excused
+
+
 def test_every_rule_is_tested() -> None:
     assert {rule for rule, _ in WRONGS} == set(RULES)
