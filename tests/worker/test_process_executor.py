@@ -47,7 +47,7 @@ def test_parameters_are_typed_and_the_context_is_the_runs() -> None:
         }
         ending = await executor.run("weekday", {"day": "tomorrow"})
         assert (ending.status, ending.retry) == ("FAILED", False)
-        assert "the payload does not fit weekday" in (ending.error or "")
+        assert "the payload does not match weekday" in (ending.error or "")
 
     with_an_executor(test)
 

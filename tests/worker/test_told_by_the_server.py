@@ -90,7 +90,7 @@ def test_progress_whose_exchange_was_lost_is_told_again() -> None:
         await server.hang_up()
         await server.until(lambda: any(request.progress for request in server.requests[first + 1 :]))
 
-    against_a_server(test, timing=SLOW_BEATS)  # whose polls are parked for long enough to be lost
+    against_a_server(test, timing=SLOW_BEATS)  # whose long polls wait long enough to be lost
 
 
 def test_a_worker_with_weights_asks_in_shares_and_never_for_more_than_its_slots() -> None:

@@ -239,7 +239,7 @@ def test_drain_hands_back_what_has_not_started_and_lets_the_rest_finish() -> Non
         await server.until(lambda: server.held_by_workers() == 10 and len(server.outcomes) == 2000)
         await server.until(lambda: ran["ordinary"] == 2)  # what the server has given, the worker has
         worker.stop()
-        # An exchange that was parked before it knew may still bring some; the first one of the drain releases it.
+        # A long poll from before the drain may still bring some; the first exchange of the drain ends it.
         await server.until(lambda: server.requests[-1].draining)
         late = an_order()
         server.submit(late)

@@ -97,4 +97,4 @@ class PreferredServer:
         """Use the target from now on. Call it while no exchange is in flight."""
         target, self.target = self.target, None
         if target is not None and self._server_client.move(target):
-            log.info("moving back to a preferred server", server=target)
+            log.info("going back to a preferred server", server=target)
