@@ -27,7 +27,7 @@ from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
 pytestmark = pytest.mark.anyio
 
 few = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-MOMENTS = {"scheduled_for", "ready_at", "created_at", "updated_at", "anchor"}
+MOMENTS = {"scheduled_for", "ready_at", "expires_at", "created_at", "updated_at", "anchor"}
 WITH_LANE = """
 select t.*, l.queue, l.priority, l.task, l.labels, t.payload::text as payload, t.spec::text as spec {more}
 from mainspring.{table} t join mainspring.lanes l using (tenant_id, lane_id)
