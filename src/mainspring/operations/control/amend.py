@@ -33,6 +33,7 @@ from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 
 _MISSED_AT_ONCE = 100_000
+_SOON = timedelta(seconds=5)
 
 
 class RanNow(msgspec.Struct, frozen=True):
@@ -148,6 +149,8 @@ class Amender:
             if fired is None:
                 raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
         self._signals.ready(fired.created)
+        if row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
+            self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
         return RanNow(run_id, skipped=not fired.created)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:

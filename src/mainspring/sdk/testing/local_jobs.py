@@ -212,7 +212,8 @@ class LocalJobs:
     def _unfired(self, job_id: str, what: str) -> BoxJob:
         """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
-        if job.definition.schedule.one_time and job.last_fired_for is not None:
+        fired = job.last_fired_for is not None and job.status is not JobState.COMPLETED
+        if job.definition.schedule.one_time and fired:
             raise Conflict(
                 f"job {job_id!r} was to run once and has fired; it cannot be {what}",
                 code="already_fired",
