@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.schedules.misfire import FirePlan
-from mainspring.kernel.ids import TenantId, uuid7_batch
+from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -152,6 +152,34 @@ async def fire_recurring(
         [gap.reason for gap in gaps],
     )
     return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+
+
+async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
+    """Fire a job as planned. The caller holds the job's lock."""
+    row = await connection.fetchrow(
+        _SQL["fire_locked_recurring"],
+        due.tenant_id,
+        due.job_id,
+        due.version,
+        due.next_fire_at,
+        due.plan.through,
+        due.plan.next_fire,
+        uuid7_batch(len(due.plan.runs)),
+        due.plan.runs,
+        [gap.first for gap in due.plan.missed],
+        [gap.last for gap in due.plan.missed],
+        [gap.count for gap in due.plan.missed],
+        [gap.reason for gap in due.plan.missed],
+    )
+    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+
+
+async def fire_locked_one_time(
+    connection: Connection, tenant: TenantId, job_id: str, version: int, at: datetime
+) -> Fired:
+    """Fire a one-time job. The caller holds the job's lock."""
+    row = await connection.fetchrow(_SQL["fire_locked_one_time"], tenant, job_id, version, at, uuid7())
+    return Fired(_by_lane(row["lanes"]), [0] if row["gone"] else [], row["skipped"] or [])
 
 
 def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:

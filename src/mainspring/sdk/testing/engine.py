@@ -7,7 +7,7 @@ of ready runs, and the clock.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -16,8 +16,8 @@ import msgspec
 
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, JobDefinition, Overlap
 from mainspring.domain.retry import after_failure
-from mainspring.domain.schedules.misfire import Missed, plan_fires
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.schedules.misfire import missed_between, plan_fires
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
@@ -125,16 +125,15 @@ class Engine:
         moment, job.paused_from = job.paused_from, None
         job.status = JobStatus.SCHEDULED
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
-            passed = list(self._fires_in_pause(job, moment))
-            job.missed.append((Missed(passed[0], passed[-1], len(passed), "paused"), self.now))
+            self.miss_pause(job, moment)
             moment = next_fire(job.definition.schedule, self.now)
         self.arm(job, moment)
 
-    def _fires_in_pause(self, job: BoxJob, first: datetime) -> Iterator[datetime]:
-        for moment in fires(job.definition.schedule, first - timedelta(microseconds=1)):
-            if moment > self.now:
-                return
-            yield moment
+    def miss_pause(self, job: BoxJob, first: datetime | None) -> None:
+        """Record the fires of a pause as missed. `first` is the first that it held back."""
+        if first is not None and first <= self.now:
+            missed = missed_between(job.definition.schedule, first, self.now, "paused")
+            job.missed += [(one, self.now) for one in missed]
 
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None

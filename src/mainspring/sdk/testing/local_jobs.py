@@ -161,6 +161,7 @@ class LocalJobs:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
             first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
             if job.status is JobState.PAUSED:
+                self._engine.miss_pause(job, job.paused_from)
                 job.paused_from = first
             else:
                 job.status = JobState.SCHEDULED
@@ -170,6 +171,8 @@ class LocalJobs:
 
     def _cancel(self, job_id: str, _: Call[Any]) -> JobView:
         job = self._job(job_id)
+        self._engine.miss_pause(job, job.paused_from)
+        job.paused_from = None
         self._engine.arm(job, None)
         for run in job.runs:
             if run.live:

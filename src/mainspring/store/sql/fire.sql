@@ -72,16 +72,36 @@ with lease as materialized (
         with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
                               first_run, last_run, first_gap, last_gap, position)
 ), moved as (
-    update mainspring.jobs j
-    set next_fire_at = d.following, last_fired_for = d.through,
-        status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
-    from due d
-    where j.tenant_id = d.tenant_id and j.job_id = d.job_id
-      and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
-      and (j.last_fired_for is null or j.last_fired_for < d.through)
+    {{move_on}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
 ), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
+
+-- name: fire_locked_recurring
+-- What was due before a change of one job, as planned with the definition that its row still has.
+-- creates: QUEUED, SKIPPED
+-- guard: version, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
+with due as (
+    select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
+           $5::timestamptz as through, $6::timestamptz as following, 1 as first_run,
+           cardinality($7::uuid[]) as last_run, 1 as first_gap, cardinality($9::timestamptz[]) as last_gap,
+           1 as position
+), moved as (
+    {{move_on}}
+    returning {{moved_job}}
+), {{runs_of_moved(null, $7, $8, $9, $10, $11, $12)}}
+
+-- name: fire_locked_one_time
+-- The same for a one-time job: it becomes its run. $5 is the id of the run, if the job has not got one that is ours.
+-- creates: QUEUED, SKIPPED
+-- guard: version, next_fire_at and SCHEDULED; the row is locked by the caller, and the overlap rule is decided after that.
+with gone as (
+    delete from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = $2 and j.version = $3 and j.next_fire_at is not distinct from $4
+      and j.status = {{JOB_SCHEDULED}} and j.one_time
+      and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
+    returning j.*, case when j.id_generated then j.job_id::uuid else $5::uuid end as run_id
+), {{runs_of_gone(null)}}
 
 -- name: run_now
 -- A manual run of a job, whatever its schedule does; the job row is locked by the caller.

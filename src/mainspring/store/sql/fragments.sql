@@ -168,6 +168,16 @@ select (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone
 
+-- fragment: move_on
+-- Advances the jobs of `due` past what is handled.
+update mainspring.jobs j
+set next_fire_at = d.following, last_fired_for = d.through,
+    status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
+from due d
+where j.tenant_id = d.tenant_id and j.job_id = d.job_id
+  and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+  and (j.last_fired_for is null or j.last_fired_for < d.through)
+
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
 j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
