@@ -206,6 +206,9 @@ def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
 def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     """The runs and misses of one fire are the oracle's fires from the old next fire to `through`."""
     old, new = event.old, event.new
+    if old["next_fire_at"] is None:
+        yield f"{job} fired for {new['last_fired_for']}, and nothing was due"
+        return
     through = parse(new["last_fired_for"])
     expected = fires_between(old["schedule"], parse(old["next_fire_at"]), through)
     ran, skipped, missed = [], [], []
