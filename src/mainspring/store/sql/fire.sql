@@ -100,7 +100,7 @@ with gone as (
     where j.tenant_id = $1 and j.job_id = $2 and j.version = $3 and j.next_fire_at is not distinct from $4
       and j.status = {{JOB_SCHEDULED}} and j.one_time
       and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
-    returning j.*, case when j.id_generated then j.job_id::uuid else $5::uuid end as run_id
+    returning j.*, case when j.id_generated then cast(j.job_id as uuid) else $5::uuid end as run_id
 ), {{runs_of_gone(null)}}
 
 -- name: run_now
