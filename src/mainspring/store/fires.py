@@ -1,4 +1,4 @@
-"""Fire: the compare-and-set that turns due jobs into runs, under a lease."""
+"""Fire: the compare-and-set under a lease that turns due jobs into runs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class DueJob(msgspec.Struct, frozen=True):
 
 
 class ManualRun(msgspec.Struct, frozen=True):
-    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive. `follows`
-    is what follows the end of a skipped one."""
+    """The result of a manual run: the lane in which it waits, or that an earlier run of its job was still alive.
+    `follows` is what follows the end of a skipped run."""
 
     lane_id: int
     skipped: bool
@@ -57,7 +57,7 @@ _run_now = RowQuery(ManualRun, _SQL["run_now"])
 
 
 class DueOnce(msgspec.Struct, frozen=True):
-    """A one-time job that is due, as the due-scan saw it, and the id its run will have."""
+    """A due one-time job, as the due-scan saw it, and the id of its run."""
 
     tenant_id: int
     job_id: str
@@ -68,7 +68,7 @@ class DueOnce(msgspec.Struct, frozen=True):
 
 
 class DueAgain(msgspec.Struct, frozen=True):
-    """A recurring job that is due, as the due-scan saw it, and what shall become of its fires."""
+    """A due recurring job, as the due-scan saw it, and the plan for its fires."""
 
     tenant_id: int
     job_id: str
@@ -78,7 +78,7 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What became of a batch: how many runs each lane got, which recurring jobs fired, by their place in the batch, and
+    """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, and
     the skipped runs that something follows."""
 
     created: dict[int, int]
@@ -128,7 +128,7 @@ async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, i
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
 ) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed is left alone."""
+    """Fire recurring jobs as planned. A job that has changed does not fire."""
     moments = [moment for job in due for moment in job.plan.runs]
     gaps = [gap for job in due for gap in job.plan.missed]
     row = await connection.fetchrow(
@@ -187,7 +187,7 @@ def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """First and last subscript (from 1) of each job's part in a list in which all parts stand end to end."""
+    """First and last subscript (from 1) of each job's part in one concatenated list."""
     last = list(accumulate(counts))
     return [end - count + 1 for end, count in zip(last, counts, strict=True)], last
 
@@ -195,5 +195,5 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 async def run_now(
     connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str
 ) -> ManualRun | None:
-    """None when the job is cancelled or gone. The caller holds the job's lock."""
+    """Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     return await _run_now.first(connection, tenant, job_id, run_id, trigger)

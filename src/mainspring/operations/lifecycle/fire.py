@@ -1,4 +1,4 @@
-"""Fire: jobs become runs, or runs that are SKIPPED because an earlier one is alive."""
+"""Fire: create the runs of due jobs. A run is SKIPPED if an earlier one of its job is alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.store.pool import Connection
 
 
 class Fired(Effects):
-    """How many runs each lane got, and which jobs fired, by their place in the batch."""
+    """How many runs each lane got, and which jobs fired, by their index in the batch."""
 
     created: dict[int, int] = msgspec.field(default_factory=dict)
     moved: list[int] = msgspec.field(default_factory=list)
@@ -23,8 +23,8 @@ class Fired(Effects):
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueAgain], *, overlap: bool
 ) -> Fired:
-    """Fire recurring jobs as planned. `overlap`: jobs that skip while a run is alive are among them. These are locked
-    first, so that the fire sees every run that began before."""
+    """Fire recurring jobs as planned. `overlap`: some of them skip a fire while a run is alive. These are locked first,
+    so that the fire sees every run that was created before."""
     if overlap:
         async with connection.transaction():
             await fires.lock_due(connection, node_id, leases, due)
@@ -46,8 +46,8 @@ async def fire_one_time(
 
 
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
-    """A run by hand, which is skipped if nothing was created; None when the job is cancelled or gone. The caller holds
-    the job's lock."""
+    """Create a manual run. It is skipped if nothing was created. Return None if the job is cancelled or does not exist.
+    The caller holds the job's lock."""
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
     if run is None:
         return None

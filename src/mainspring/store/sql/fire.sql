@@ -1,13 +1,13 @@
 -- Fire: turn due jobs into runs, by compare-and-set on (job, version, next_fire_at), under this node's lease.
--- Jobs are reached by primary key only. next_fire_at is compared with "is not distinct from", which hides it from the
--- index of the due-scan: with statistics from when there were few jobs, the planner went through all jobs of all our
--- shards instead (100,000 rows and seconds for a batch of 100). "shard + 0" hides the shard from it likewise.
--- Hash joins are off here, so a join of two lists goes through all pairs. What belongs to the jobs of a batch is laid
--- end to end instead and reached by subscript: joined by position, a batch of 500 took 75 ms, 55 of them for that.
+-- Jobs are read by primary key only. next_fire_at is compared with "is not distinct from", so that the planner cannot
+-- use the index of the due-scan. With statistics from a time with few jobs, it read all jobs of the node's shards
+-- (100,000 rows, and seconds for a batch of 100). "shard + 0" has the same purpose.
+-- Hash joins are off here, so a join of two lists compares all pairs. So the values of all jobs of a batch are in one
+-- concatenated list and are read by subscript. A join by position took 55 of 75 ms for a batch of 500.
 
 -- name: due_scan
--- Everything due within the look-ahead over the node's shards, with no lower bound so that a late commit is not
--- skipped. LATERAL makes it one index range per shard.
+-- All jobs of the node's shards that are due within the look-ahead. There is no lower bound, so that a late commit is
+-- not skipped. LATERAL makes it one index range per shard.
 select j.*
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
@@ -49,7 +49,7 @@ with lease as materialized (
 ), {{runs_of_gone($1)}}
 
 -- name: lock_due
--- Where overlap matters: lock first, decide in the next statement, whose snapshot is younger than the lock.
+-- For jobs that skip overlapping runs: lock first, and decide in the next statement, whose snapshot is newer.
 with lease as materialized (
     {{lease}}
 )
@@ -61,7 +61,7 @@ order by j.tenant_id, j.job_id
 for no key update of j
 
 -- name: fire_recurring
--- Advance the jobs, insert their runs, skips and missed ranges: one statement, built from the rows.
+-- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows.
 -- creates: QUEUED, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; last_fired_for only rises.
 with lease as materialized (
@@ -104,7 +104,7 @@ with gone as (
 ), {{runs_of_gone(null)}}
 
 -- name: run_now
--- A manual run of a job, whatever its schedule does; the job row is locked by the caller.
+-- A manual run of a job, independent of its schedule. The caller has locked the jobs row.
 -- creates: QUEUED, SKIPPED
 -- guard: not cancelled; the overlap rule is decided after the lock.
 with new_run as materialized (
@@ -129,7 +129,7 @@ with new_run as materialized (
 select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
 
 -- name: oldest_due
--- How late the most overdue job of these shards is, in seconds; for readiness.
+-- How late the most overdue job of these shards is, in seconds. The readiness check uses it.
 select extract(epoch from (select clock_timestamp()) - min(j.next_fire_at))::float8
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
