@@ -1,8 +1,8 @@
 """Changes to existing jobs and runs: update, pause, resume, delete, run now, cancel a run.
 
 Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
-was prepared before the change fails. What is due when the lock is held is not lost: an update deals with it by the old definition
-(operations/lifecycle/fire_locked.py), pause and delete record it as missed.
+was prepared before the change fails. What is due when the lock is held is not lost. An update deals with it by the old
+definition (operations/lifecycle/fire_locked.py). Pause and delete record it as missed.
 """
 
 from __future__ import annotations
