@@ -154,7 +154,9 @@ def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
     for job, events in history.jobs.items():
         for event in events:
             if event.op == "I":
-                yield from _next_is(job, event.new, parse(event.new["created_at"]))
+                # A submission that takes long is stored after its first fire, which is then late.
+                moments = [event.new["created_at"], event.new["next_fire_at"] or event.new["created_at"]]
+                yield from _next_is(job, event.new, min(map(parse, moments)))
             elif event.op == "U" and _is_fire(event):
                 yield from _fire_is_exact(history, job, event)
             elif event.op == "U" and event.old["status"] == PAUSED_JOB and event.new["status"] == SCHEDULED_JOB:
