@@ -166,7 +166,8 @@ async def test_status_shows_the_latest_run(
 async def test_the_latest_run_of_a_one_time_job_is_its_fire_not_an_earlier_one_by_hand(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    job_id = await make(api, schedule={"at": (datetime.now(UTC) + timedelta(hours=1)).isoformat()})
+    at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    job_id = await make(api, schedule={"at": at}, overlap="allow")
     await api.post(f"/v1/jobs/{job_id}:runNow")
     soon = await connection.fetchval(
         "update mainspring.jobs set next_fire_at = clock_timestamp() returning next_fire_at"

@@ -60,7 +60,7 @@ class JobRow(PageRow, frozen=True):
 
 
 class LockedJob(JobRow, frozen=True):
-    """A job whose row the transaction has locked. `now` is the database's time."""
+    """A job whose row the transaction has locked. `now` is the database's time when the lock was held."""
 
     now: datetime
 
@@ -174,6 +174,7 @@ async def change(
     paused_from: datetime | None,
     lane_id: int,
     definition: JobDefinition,
+    now: datetime,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
     changed = await connection.fetchval(
@@ -192,6 +193,7 @@ async def change(
         definition.payload,
         spec_to_text(definition.spec),
         definition.schedule.one_time,
+        now,
     )
     return changed is not None
 

@@ -8,7 +8,7 @@ are not older than `grace`. Fires that are not run are recorded as ranges with a
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -28,6 +28,7 @@ class MisfirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 DEFAULT_MISFIRE = MisfirePolicy()
+_MISSED_AT_ONCE = 100_000
 _REASONS = {
     "skip": "late: misfire policy skip",
     "once": "coalesced into a later fire",
@@ -74,6 +75,24 @@ def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: Misfir
     kept = _kept(late, on_time, now, misfire)
     missed = _missed(late[: len(late) - len(kept)], now, misfire)
     return FirePlan(kept + on_time, missed, chunk[-1], following)
+
+
+def missed_between(schedule: Schedule, first: datetime, until: datetime, reason: str) -> list[Missed]:
+    """The fires from `first`, the stored next fire, through `until`, as ranges of at most 100,000."""
+    ranges: list[Missed] = []
+    count, begin, last = 0, first, first
+    for moment in chain([first], fires(schedule, first)):
+        if moment > until:
+            break
+        if count == 0:
+            begin = moment
+        count, last = count + 1, moment
+        if count == _MISSED_AT_ONCE:
+            ranges.append(Missed(begin, last, count, reason))
+            count = 0
+    if count:
+        ranges.append(Missed(begin, last, count, reason))
+    return ranges
 
 
 def _kept(late: list[datetime], on_time: list[datetime], now: datetime, misfire: MisfirePolicy) -> list[datetime]:

@@ -48,18 +48,23 @@ from mainspring.jobs j
 where tenant_id = $1 and job_id = $2
 
 -- name: lock_job
-select {{job_columns}}, (select clock_timestamp()) as now
-from mainspring.jobs j
-where tenant_id = $1 and job_id = $2
-for no key update
+-- The time is read when the lock is held. What was due by then belongs to the definition in this row.
+with locked as materialized (
+    select {{job_columns}}
+    from mainspring.jobs j
+    where tenant_id = $1 and job_id = $2
+    for no key update
+)
+select l.*, (select clock_timestamp()) as now from locked l
 
 -- name: change_job
 -- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
+-- $15 is the time from which the new definition holds.
 -- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
-    updated_at = (select clock_timestamp())
+    updated_at = $15
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
