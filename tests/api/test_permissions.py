@@ -24,7 +24,6 @@ from mainspring.roles.assembly import Assembly
 _INTERNAL = {
     "SignatureRegistry": {"known", "check", "hear", "run_once"},
     "Exchanger": {"poll", "close"},
-    "Reader": {"letter_filter"},
 }
 _SERVICES_WITHOUT_CALLER = {"clock", "readiness"}
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from mainspring.cli.main import main
 from mainspring.kernel import clock
-from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.store import fires
 from mainspring.store.queries import load
 
@@ -58,10 +58,9 @@ def without_state() -> None:
 def without_redelivery() -> None:
     """A claim whose answer was lost is not handed out again."""
 
-    async def nothing(*_: Any) -> list[Any]:
-        return []
+    async def nothing(*_: Any) -> None: ...
 
-    Exchanger._redeliver = nothing  # type: ignore[method-assign]
+    ExchangeTransaction._redeliver = nothing  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -1,4 +1,4 @@
-"""Heartbeats: the answer to an exchange is the acknowledgement of its beat, so it comes after the beat's commit."""
+"""Heartbeats: the reply to an exchange acknowledges its heartbeat, so it is sent after the heartbeat's commit."""
 
 from __future__ import annotations
 

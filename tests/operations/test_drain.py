@@ -1,4 +1,4 @@
-"""Drain on request: the worker is given nothing more, and is told with its next exchange."""
+"""Drain on request: the worker gets no more runs, and is told so in its next exchange."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def drain(api: httpx.AsyncClient, worker_id: UUID) -> str:
     return str(answer.json()["state"])
 
 
-async def test_a_parked_worker_is_told_at_once_and_gets_nothing_more(
+async def test_a_waiting_worker_is_told_at_once_and_gets_nothing_more(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     worker = HandWorker(api)
@@ -40,8 +40,8 @@ async def test_a_parked_worker_is_told_at_once_and_gets_nothing_more(
         assert (await waiting).drain
     await submit(api)
     reply = await worker.exchange(free=3)
-    assert reply.drain and reply.runs == [], "told again: the answer may have been lost"
-    assert not (await worker.exchange(draining=True)).drain, "it knows"
+    assert reply.drain and reply.runs == [], "it is told again, because the reply may have been lost"
+    assert not (await worker.exchange(draining=True)).drain, "it drains already"
     await worker.exchange(stopped=True)
     assert (await api.get(f"/v1/workers/{worker.worker_id}")).json()["state"] == "STOPPED"
 

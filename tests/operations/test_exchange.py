@@ -1,4 +1,4 @@
-"""The exchange: claims and numbers. Safe to repeat, also at another server, and never twice the same."""
+"""The exchange: claims and sequence numbers. It is safe to repeat, also at another server."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ async def test_no_run_is_given_to_two_workers(api: httpx.AsyncClient, database_u
 
 
 async def test_heavy_runs_are_given_few_at_a_time(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.claim._MOST_BYTES", 1024**2)
+    monkeypatch.setattr("mainspring.operations.exchange.claim._MAX_CLAIM_BYTES", 1024**2)
     heavy = {"task": "noop", "payload": {"text": "x" * 100_000}}
     assert (await api.post("/v1/jobs:batch", json=[heavy] * 40)).status_code == 201
     worker = HandWorker(api)
     await worker.hello()
     given = [len((await worker.exchange(free=100)).runs) for _ in range(4)]
-    assert given == [16, 10, 10, 4], "64 KiB each at first, and then what they weigh"
+    assert given == [16, 10, 10, 4], "64 KiB are assumed at first, then the size of earlier runs counts"
     assert (await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 100)).status_code == 201
-    assert len((await worker.exchange(free=100)).runs) == 100, "ten of them show that they are light"
+    assert len((await worker.exchange(free=100)).runs) == 100, "the first ten show that they are small"
 
 
 async def test_workers_that_have_gone_without_a_word_are_forgotten(database_url: str) -> None:
@@ -128,14 +128,14 @@ async def test_workers_that_have_gone_without_a_word_are_forgotten(database_url:
         clock.advance(2)
         await exchanger.poll()
         assert exchanger.workers == 1
-        assert (await killed.exchange()).seq == 2, "it was cut off for a minute: its row is still there"
+        assert (await killed.exchange()).seq == 2, "its row is still there after a minute without contact"
     await assembly.close()
 
 
 async def test_lanes_that_nobody_has_used_yet_do_not_make_claims_smaller(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.claim._MOST_BYTES", 1024**2)
+    monkeypatch.setattr("mainspring.operations.exchange.claim._MAX_CLAIM_BYTES", 1024**2)
     await submit(api, queue="other", schedule={"at": "2099-01-01T00:00:00Z"})
     await submit(api, 50)
     worker = HandWorker(api, queues=["default", "other"])
@@ -149,10 +149,10 @@ async def test_claims_whose_answer_was_lost_are_handed_out_again_with_the_same_f
     await submit(api, 4)
     worker = HandWorker(api)
     arrived = await worker.claim(1)
-    lost = await worker.claim(2)  # nobody saw this answer
+    lost = await worker.claim(2)  # this reply is lost
     before = await run_rows(connection)
     async with another_server(database_url) as other:
-        for server in (api, other, api):  # and the next ones were lost as well
+        for server in (api, other, api):  # the next replies are lost as well
             worker.api = server
             again = (await worker.exchange(recover=True, inventory=held(*arrived))).runs
             assert sorted(again, key=str) == sorted(lost, key=str)
@@ -187,7 +187,7 @@ async def test_a_lost_claim_that_was_cancelled_meanwhile_reaches_its_worker_to_b
 ) -> None:
     [job_id] = await submit(api)
     worker = HandWorker(api)
-    [order] = await worker.claim(1)  # nobody saw this answer
+    [order] = await worker.claim(1)  # this reply is lost
     await api.delete(f"/v1/jobs/{job_id}")
     reply = await worker.exchange(recover=True)
     # The worker can stop only what it holds: it must be given the run, or the run must have ended.
@@ -226,14 +226,14 @@ async def test_an_exchange_that_is_not_newer_changes_nothing(
         await connection.fetch("select * from mainspring.workers"),
     )
     assert after == before
-    assert (await worker.report(outcome(order))).fenced == [], "the worker itself goes on"
+    assert (await worker.report(outcome(order))).fenced == [], "the worker itself continues"
 
 
 async def test_an_exchange_that_is_overtaken_at_its_own_server_is_superseded_and_not_refused(
     database_url: str, connection: asyncpg.Connection
 ) -> None:
-    """It looks for runs while its worker reports. A refusal would make the worker think that an answer was lost."""
-    clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))  # at no time is it time to look for runs to stop
+    """It looks for runs while its worker reports. After a refusal the worker would assume that a reply was lost."""
+    clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))  # stands still, so no check for runs to stop is due
     async with another_server(database_url, clock=clock) as server:
         worker = HandWorker(server)
         await worker.hello()

@@ -1,4 +1,4 @@
-"""FEATURES 5.5: workers that tenants share are shared fairly, however much one of them has waiting."""
+"""FEATURES 5.5: tenants get equal parts of shared workers, however many runs one of them has waiting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mainspring.operations.exchange.claim import LANES_AT_A_TIME
+from mainspring.operations.exchange.claim import MAX_LANES_PER_CLAIM
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import QueueShare, RunOrder
 from tests.operations.hand_worker import HandWorker, outcome
@@ -33,7 +33,7 @@ async def worker(tenants: Tenants) -> HandWorker:
 
 
 async def take(worker: HandWorker, count: int, **fields: Any) -> list[RunOrder]:
-    """One exchange that asks for `count`, and says that the last ones are done."""
+    """Ask for `count` runs in one exchange, and report them as done in the next."""
     reply = await worker.exchange(free=count, **fields)
     await worker.report(*(outcome(order) for order in reply.runs))
     return reply.runs
@@ -124,7 +124,7 @@ async def test_who_had_many_critical_runs_waits_longer_with_the_rest(tenants: Te
 
 
 async def test_many_lanes_of_one_do_not_hide_the_single_lane_of_another(tenants: Tenants) -> None:
-    names = [f"t{number}" for number in range(3 * LANES_AT_A_TIME)]
+    names = [f"t{number}" for number in range(3 * MAX_LANES_PER_CLAIM)]
     worker = await tenants.shared_worker(tasks=names)
     await worker.hello()
     for name in names:
@@ -135,13 +135,13 @@ async def test_many_lanes_of_one_do_not_hide_the_single_lane_of_another(tenants:
     got: Counter[str] = Counter()
     while runs := await take(worker, 10):
         got.update(whose(runs))
-    assert got == {"a": 2 * len(names) - 3, "b": 2, "c": 2}, "and in the end nothing is left"
+    assert got == {"a": 2 * len(names) - 3, "b": 2, "c": 2}, "nothing is left in the end"
 
 
 async def test_many_critical_lanes_of_a_tenant_hide_neither_each_other_nor_the_rest(tenants: Tenants) -> None:
-    """Its own worker, with more critical lanes than are claimed from at a time: the last of them, and a lane that is
-    not critical, have their turns."""
-    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    """The tenant's own worker has more critical lanes than one claim takes from. The last critical lane and a lane that
+    is not critical get their turns."""
+    names = [f"t{number}" for number in range(MAX_LANES_PER_CLAIM + 6)]
     worker = HandWorker(tenants.clients["a"], tasks=names)
     await worker.hello()
     for name in names:
@@ -150,14 +150,14 @@ async def test_many_critical_lanes_of_a_tenant_hide_neither_each_other_nor_the_r
         names
     )
     await tenants.submit("a", task="t0")
-    assert [order.task for order in await take(worker, 5)] == ["t0"], "however many empty lanes are critical"
+    assert [order.task for order in await take(worker, 5)] == ["t0"], "empty critical lanes do not hide it"
     await tenants.submit("a", 2, task=names[-1], priority="critical")
     await tenants.submit("a", 2, task="t1", priority="high")
     assert [order.task for order in await take(worker, 5)] == [names[-1]] * 2 + ["t1"] * 2
 
 
 async def test_what_a_tenants_own_workers_do_is_not_held_against_it_where_all_share(tenants: Tenants) -> None:
-    names = [f"t{number}" for number in range(LANES_AT_A_TIME + 6)]
+    names = [f"t{number}" for number in range(MAX_LANES_PER_CLAIM + 6)]
     shared, own = await tenants.shared_worker(tasks=names), HandWorker(tenants.clients["a"], tasks=names)
     for name in names:
         await tenants.submit("a", 3, task=name)
@@ -169,7 +169,7 @@ async def test_what_a_tenants_own_workers_do_is_not_held_against_it_where_all_sh
     assert shares(await take(shared, 10)) == {"a": 5, "b": 5}
 
 
-async def test_a_worker_that_divides_its_slots_is_fair_within_each_portion(tenants: Tenants) -> None:
+async def test_a_worker_that_divides_its_slots_is_fair_within_each_share(tenants: Tenants) -> None:
     worker = await tenants.shared_worker(queues=["heavy", "light"])
     await worker.hello()
     for queue, name, count in (("heavy", "a", 30), ("light", "a", 30), ("light", "b", 30), ("heavy", "c", 1)):

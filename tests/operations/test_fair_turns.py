@@ -1,23 +1,23 @@
-"""Which lanes of many are looked at and taken from, and that what a server remembers of pools is bounded."""
+"""Which of many lanes are checked and claimed from, and that the number of pools in memory is bounded."""
 
 from __future__ import annotations
 
 from mainspring.domain.job import Priority
-from mainspring.kernel.ids import LaneId, TenantId
-from mainspring.operations.exchange.fair_turns import LANES_LOOKED_AT, MOST_POOLS, FairPool, FairPools
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, MAX_POOLS, FairPool, FairPools
 from mainspring.store.lanes import Lane
 
 
 def lanes(tenant: int, count: int, *, first: int = 0, priority: int = Priority.NORMAL) -> list[Lane]:
     return [
-        Lane(LaneId(tenant * 100_000 + number), TenantId(tenant), "default", int(priority), f"t{number}")
+        Lane(tenant * 100_000 + number, TenantId(tenant), "default", int(priority), f"t{number}")
         for number in range(first, first + count)
     ]
 
 
 def test_up_to_a_thousand_lanes_are_all_looked_at() -> None:
     some = lanes(1, 500) + lanes(2, 500)
-    assert FairPool().to_look_at(some) == some
+    assert FairPool().lanes_to_check(some) == some
 
 
 def test_of_more_every_lane_has_its_turn_and_every_tenant_every_turn() -> None:
@@ -25,8 +25,8 @@ def test_of_more_every_lane_has_its_turn_and_every_tenant_every_turn() -> None:
     pool = FairPool()
     seen: set[int] = set()
     for _ in range(6):
-        looked_at = pool.to_look_at(some)
-        assert len(looked_at) == len({lane.lane_id for lane in looked_at}) == LANES_LOOKED_AT
+        looked_at = pool.lanes_to_check(some)
+        assert len(looked_at) == len({lane.lane_id for lane in looked_at}) == MAX_LANES_PER_CHECK
         assert {lane.tenant_id for lane in looked_at} == {1, 2, 3}
         seen.update(lane.lane_id for lane in looked_at)
     assert seen == {lane.lane_id for lane in some}
@@ -34,8 +34,8 @@ def test_of_more_every_lane_has_its_turn_and_every_tenant_every_turn() -> None:
 
 def test_critical_lanes_take_what_the_others_have_no_use_for() -> None:
     some = lanes(1, 1500, priority=Priority.CRITICAL) + lanes(2, 10)
-    looked_at = FairPool().to_look_at(some)
-    assert len(looked_at) == LANES_LOOKED_AT
+    looked_at = FairPool().lanes_to_check(some)
+    assert len(looked_at) == MAX_LANES_PER_CHECK
     assert set(lanes(2, 10)) <= set(looked_at)
 
 
@@ -43,22 +43,22 @@ def test_critical_lanes_that_have_runs_come_first() -> None:
     critical = lanes(1, 40, first=500, priority=Priority.CRITICAL) + lanes(2, 2, first=500, priority=Priority.CRITICAL)
     normal = lanes(1, 100) + lanes(3, 1)
     pool = FairPool()
-    chosen = pool.to_take_from(sorted(critical + normal, key=lambda lane: lane.tenant_id), 64)
+    chosen = pool.lanes_to_claim(sorted(critical + normal, key=lambda lane: lane.tenant_id), 64)
     assert len(chosen) == 64
     assert set(critical) <= set(chosen)
     assert lanes(3, 1)[0] in chosen
-    assert set(pool.to_take_from(critical + normal, 20)) <= set(critical)
+    assert set(pool.lanes_to_claim(critical + normal, 20)) <= set(critical)
 
 
 def test_workers_that_take_the_same_share_a_pool_and_few_pools_are_remembered() -> None:
     pools = FairPools()
     shared = lanes(1, 3) + lanes(2, 3)
-    first = pools.of(shared)
-    assert pools.of(lanes(7, 3) + lanes(8, 2)) is first
-    assert pools.of(lanes(1, 4) + lanes(2, 3)) is not first
-    assert pools.of(lanes(1, 3)) is not first, "what a tenant's own workers do for it is not counted among others"
-    for number in range(MOST_POOLS + 50):
-        pools.of(lanes(1, 1, first=1000 + number))
+    first = pools.pool_for(shared)
+    assert pools.pool_for(lanes(7, 3) + lanes(8, 2)) is first
+    assert pools.pool_for(lanes(1, 4) + lanes(2, 3)) is not first
+    assert pools.pool_for(lanes(1, 3)) is not first, "a tenant's own workers have a pool of their own"
+    for number in range(MAX_POOLS + 50):
+        pools.pool_for(lanes(1, 1, first=1000 + number))
         if number < 50:
-            assert pools.of(shared) is first, "asked for of late"
-    assert pools.of(shared) is not first
+            assert pools.pool_for(shared) is first, "it was used recently"
+    assert pools.pool_for(shared) is not first

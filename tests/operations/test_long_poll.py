@@ -1,4 +1,4 @@
-"""Parked exchanges: a worker waits at a server, and is woken for a reason."""
+"""Long polls: an exchange waits at a server, and is woken for a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
-from mainspring.operations.exchange.long_poll import LongPolls, Waiter, divided
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.exchange.long_poll import LongPolls, divide
+from mainspring.operations.exchange.waiter import Demand, Waiter
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from tests.operations.firing import fire_due, let_backoff_pass
@@ -27,20 +29,20 @@ from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-Parked = asyncio.Task[ExchangeReply]
-LONG_POLL = 100_000  # no test comes near that, however slow the machine
-PROMPTLY = 60.0  # less than a long poll is parked for
+LongPoll = asyncio.Task[ExchangeReply]
+LONG_POLL = 100_000  # milliseconds; longer than any test takes, also on a slow machine
+PROMPTLY = 60.0  # seconds; less than a long poll waits
 
 
 class PatientRequest(ExchangeRequest, forbid_unknown_fields=True, omit_defaults=True):
-    """It may be parked for longer than ten seconds."""
+    """A request that may wait for longer than ten seconds."""
 
     wait_ms: int = 0
 
 
 @pytest.fixture
 async def assembly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Assembly]:
-    """A server with slow beats, at which an exchange may be parked for as long as a test wants."""
+    """A server with slow heartbeats, at which an exchange may wait as long as a test needs."""
     monkeypatch.setattr("mainspring.api.bodies._decode_exchange", msgspec.json.Decoder(PatientRequest).decode)
     slow = Timing(beat=120.0, kill=240.0, rescue=360.0, cut_off_grace=240.0)
     put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
@@ -48,26 +50,26 @@ async def assembly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     await put_together.close()
 
 
-async def start_waiting(assembly: Assembly, worker: HandWorker, **fields: Any) -> Parked:
-    """Send a long poll; answers once it waits at the server."""
+async def start_waiting(assembly: Assembly, worker: HandWorker, **fields: Any) -> LongPoll:
+    """Send a long poll. Return once it waits at the server."""
     if not worker.seq:
         await worker.hello()
-    async with parked_by(assembly.long_polls, worker.worker_id):
+    async with until_it_waits(assembly.long_polls, worker.worker_id):
         return asyncio.create_task(worker.exchange(**{"free": 1, "wait_ms": LONG_POLL, **fields}))
 
 
 @asynccontextmanager
-async def parked_by(long_polls: LongPolls, worker_id: UUID) -> AsyncIterator[None]:
-    """What is sent meanwhile has looked for runs, found none, and waits: one that has only arrived may look later than
-    the test does its next deed."""
+async def until_it_waits(long_polls: LongPolls, worker_id: UUID) -> AsyncIterator[None]:
+    """Leave the block once the exchange that was sent in it waits. One that has only arrived may still look for runs
+    after the next step of the test."""
     waits = asyncio.Event()
 
-    def park_and_tell(waiter: Waiter) -> None:
+    def start_and_tell(waiter: Waiter) -> None:
         LongPolls.start_waiting(long_polls, waiter)
         if waiter.worker_id == worker_id:
             waits.set()
 
-    long_polls.start_waiting = park_and_tell  # type: ignore[method-assign]
+    long_polls.start_waiting = start_and_tell  # type: ignore[method-assign]
     try:
         yield
         async with asyncio.timeout(60):
@@ -82,10 +84,10 @@ async def submit(api: httpx.AsyncClient, **fields: Any) -> str:
     return str(answer.json()["job_id"])
 
 
-async def test_a_submit_wakes_a_parked_worker(api: httpx.AsyncClient, assembly: Assembly) -> None:
+async def test_a_submit_wakes_a_waiting_worker(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = HandWorker(api)
     await submit(api)
-    await worker.claim()  # the lane is known
+    await worker.claim()  # now the server knows the lane
     waiting = await start_waiting(assembly, worker)
     job_id = await submit(api)
     assert [order.job_id for order in (await waiting).runs] == [job_id]
@@ -177,12 +179,12 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     leaving, staying = HandWorker(api), HandWorker(api)
-    left = await start_waiting(assembly, leaving, free=9)
+    ending = await start_waiting(assembly, leaving, free=9)
     waiting = await start_waiting(assembly, staying, free=1)
     [waiter] = [waiter for waiter in assembly.long_polls._waiters.values() if waiter.worker_id == leaving.worker_id]
-    waiter.superseded = True  # as if a newer exchange of its worker had come in this moment
+    waiter.superseded = True  # as if a newer exchange of its worker had just arrived
     job_id = await submit(api)
-    assert (await left).superseded
+    assert (await ending).superseded
     async with asyncio.timeout(PROMPTLY):
         assert [order.job_id for order in (await waiting).runs] == [job_id]
 
@@ -190,25 +192,41 @@ async def test_what_a_worker_was_woken_for_and_does_not_claim_goes_to_the_next(
 @given(st.integers(0, 200), st.lists(st.integers(1, 50), min_size=1, max_size=9))
 def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None:
     rooms.sort(reverse=True)
-    parts = divided(count, rooms)
+    parts = divide(count, rooms)
     assert sum(parts) == min(count, sum(rooms))
     for part, room in zip(parts, rooms, strict=True):
         fair = min(count, sum(rooms)) * room / sum(rooms)
         assert 0 <= part <= room and abs(part - fair) < len(rooms)
 
 
+def test_reserved_runs_count_until_they_are_claimed_also_when_the_demand_changes() -> None:
+    long_polls = LongPolls()
+    waiter, other = (long_polls.register(uuid7(), DEFAULT_TENANT) for _ in range(2))
+    waiter.set_demand(Demand(3, lanes={1, 2}, capacity={1: 2, 2: 3}))
+    other.set_demand(Demand(2, lanes={3}))
+    long_polls.offer({1: 5, 3: 1})
+    assert (waiter.capacity(1), waiter.capacity(2), other.capacity(3)) == (0, 1, 1)
+    waiter.set_demand(Demand(4, lanes={1, 2}, capacity={1: 3, 2: 3}))
+    assert (waiter.capacity(1), waiter.capacity(2)) == (1, 2)
+    assert (waiter.take_reserved(), waiter.capacity(1), waiter.capacity(2)) == (2, 3, 3)
+    long_polls.offer({2: 3})
+    other.set_demand(Demand(2, lanes={2, 3}))
+    long_polls.release(waiter)
+    assert other.take_reserved() == 2, "one of its own, and one of the three that were not claimed"
+
+
 async def test_a_job_for_somebody_else_wakes_nobody(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker, full = HandWorker(api), HandWorker(api)
     waiting = await start_waiting(assembly, worker)
-    parked_full = await start_waiting(assembly, full, free=0)
+    waiting_full = await start_waiting(assembly, full, free=0)
     await submit(api, queue="heavy")
     await submit(api, task="other")
-    assert not waiting.done() and not parked_full.done()
+    assert not waiting.done() and not waiting_full.done()
     job_id = await submit(api)
     assert [order.job_id for order in (await waiting).runs] == [job_id]
-    assert not parked_full.done(), "no room, nothing to wake for"
+    assert not waiting_full.done(), "it has no free slot"
     assembly.long_polls.close()
-    assert (await parked_full).runs == []
+    assert (await waiting_full).runs == []
 
 
 async def test_a_cancel_wakes_it_with_what_to_stop(api: httpx.AsyncClient, assembly: Assembly) -> None:
@@ -226,7 +244,7 @@ async def test_a_cancel_wakes_it_with_what_to_stop(api: httpx.AsyncClient, assem
         await worker.report(outcome(order, "CANCELLED"))
 
 
-async def test_a_cancel_while_no_exchange_was_parked_is_told_in_the_next(api: httpx.AsyncClient) -> None:
+async def test_a_cancel_while_no_exchange_was_waiting_is_told_in_the_next(api: httpx.AsyncClient) -> None:
     worker = HandWorker(api)
     job_id = await submit(api)
     [order] = await worker.claim()
@@ -247,17 +265,17 @@ async def test_a_cancel_at_another_server_is_told_as_well(
         assert (await worker.exchange()).stop == [order.run_id]
 
 
-async def test_a_newer_exchange_ends_the_parked_one(api: httpx.AsyncClient, assembly: Assembly) -> None:
+async def test_a_newer_exchange_ends_the_waiting_one(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = HandWorker(api)
     waiting = await start_waiting(assembly, worker)
     await worker.exchange()
     reply = await waiting
     assert (reply.superseded, reply.runs) == (True, [])
     job_id = await submit(api)
-    assert [order.job_id for order in await worker.claim()] == [job_id], "nothing went to the one that had ended"
+    assert [order.job_id for order in await worker.claim()] == [job_id], "the exchange that ended has claimed nothing"
 
 
-async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_nothing(
+async def test_a_waiting_exchange_whose_worker_went_to_another_server_claims_nothing(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
 ) -> None:
     worker = HandWorker(api)
@@ -265,13 +283,13 @@ async def test_a_parked_exchange_whose_worker_went_to_another_server_claims_noth
     worker.seq += 1
     old = HandWorker(api)
     old.worker_id, old.seq = worker.worker_id, worker.seq - 1
-    async with parked_by(assembly.long_polls, old.worker_id):
+    async with until_it_waits(assembly.long_polls, old.worker_id):
         waiting = asyncio.create_task(old.ask(free=5, wait_ms=LONG_POLL))
     async with another_server(database_url) as other:
         worker.api = other
         assert (await worker.exchange(recover=True)).runs == []
         await submit(api)
-        # No error: with two servers this is every day's business, and the worker parks anew at once.
+        # This is not an error: it is common with two servers, and the worker sends its next exchange at once.
         ended = await waiting
         assert (ended.status_code, ended.json()) == (200, {"seq": old.seq, "superseded": True})
     worker.api = api
@@ -298,7 +316,7 @@ async def test_outcomes_and_farewells_are_answered_without_waiting(api: httpx.As
 async def test_the_poll_finds_what_no_hint_told_of(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
 ) -> None:
-    """A job that came in at another server while NOTIFY was lost, in a lane that is new; and one that backed off."""
+    """A job submitted to another server, in a new lane, while NOTIFY was lost; and a run whose backoff has passed."""
     worker = HandWorker(api, tasks=["noop", "other"])
     waiting = await start_waiting(assembly, worker)
     async with another_server(database_url) as other:
@@ -315,7 +333,7 @@ async def test_the_poll_finds_what_no_hint_told_of(
     assert [again.run_id for again in (await waiting).runs] == [order.run_id]
 
 
-async def test_a_server_that_stops_ends_every_parked_exchange(api: httpx.AsyncClient, assembly: Assembly) -> None:
+async def test_a_server_that_stops_ends_every_waiting_exchange(api: httpx.AsyncClient, assembly: Assembly) -> None:
     waiting = [await start_waiting(assembly, HandWorker(api)) for _ in range(3)]
     assembly.long_polls.close()
     assert [(await task).superseded for task in waiting] == [True] * 3

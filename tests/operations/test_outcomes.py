@@ -1,4 +1,4 @@
-"""Reports: what follows an attempt, recorded once, and only for the run's own fence and incarnation."""
+"""Reports: the end of an attempt is recorded once, and only if fence and incarnation match the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def claimed(api: httpx.AsyncClient, **fields: Any) -> tuple[HandWorker, RunOrder]:
-    """A new job's run in the hands of a new worker."""
+    """Submit a job and let a new worker claim its run."""
     answer = await api.post("/v1/jobs", json={"task": "noop", **fields})
     assert answer.status_code == 201, answer.text
     worker = HandWorker(api)
@@ -35,13 +35,13 @@ async def run(api: httpx.AsyncClient, order: RunOrder) -> dict[str, Any]:
 
 
 async def delay_of(connection: asyncpg.Connection, worker: HandWorker, said: Outcome) -> float:
-    """Report a failure; answers after how many seconds the run is ready again, to the thousandth."""
+    """Report a failure. Return after how many seconds the run is ready again, in milliseconds precision."""
     before: datetime = await connection.fetchval("select clock_timestamp()")
     await worker.report(said)
     after, ready_at = await connection.fetchrow("select clock_timestamp(), ready_at from mainspring.runs")
     told = "select ready_at - ended_at from mainspring.attempts where run_id = $1 order by attempt desc limit 1"
     delay: timedelta = await connection.fetchval(told, said.run_id)
-    assert before + delay <= ready_at <= after + delay, "the run is ready when its attempt says so"
+    assert before + delay <= ready_at <= after + delay, "run and attempt agree on the time"
     return round(delay.total_seconds(), 3)
 
 
@@ -51,7 +51,7 @@ async def test_a_success_is_recorded_with_its_result(api: httpx.AsyncClient, con
         await worker.report(outcome(order, held_ms=2.0, ran_ms=1500.0, result=result))
         ended = await run(api, order)
         assert (ended["status"], ended["result"], ended["duration"]) == ("SUCCESS", result, 1.5)
-        assert ended["payload"] is None, "kept only for what did not succeed"
+        assert ended["payload"] is None, "it is kept only for runs that did not succeed"
     stored = await rows(connection)
     assert (stored["runs"], stored["run_history"], stored["dead_letters"], stored["attempts"]) == (0, 5, 0, 0)
 
@@ -95,9 +95,9 @@ async def test_an_outcome_with_an_old_fence_is_fenced_and_changes_nothing(
     before = await connection.fetch("select * from mainspring.runs")
     for status in ("SUCCESS", "FAILED", "CANCELLED"):
         assert (await worker.report(outcome(old, status))).fenced == [order.run_id]
-    assert (await worker.report(outcome(old, "RETURNED"))).fenced == [], "the same again"
+    assert (await worker.report(outcome(old, "RETURNED"))).fenced == [], "a repeated report is acknowledged"
     assert await connection.fetch("select * from mainspring.runs") == before
-    # Beside the outcome that counts, the stale one is not taken for it.
+    # In one report, a stale outcome does not replace the valid one.
     await worker.exchange(outcomes=[outcome(old, "FAILED", error="old"), outcome(order, "FAILED", error="new")])
     [tried] = await connection.fetch("select * from mainspring.attempts where outcome <> 'RETURNED'")
     assert (tried["fence"], tried["error"]) == (order.fence, "new")
@@ -115,7 +115,7 @@ async def test_an_outcome_of_another_incarnation_is_fenced_and_changes_nothing(
         assert reply.fenced == [order.run_id]
     assert await connection.fetch("select * from mainspring.runs") == before
     assert (await worker.report(outcome(order))).fenced == []
-    assert (await other.report(outcome(order))).fenced == [order.run_id], "also when it has ended"
+    assert (await other.report(outcome(order))).fenced == [order.run_id], "the same after the run has ended"
 
 
 async def test_one_stale_outcome_does_not_hold_up_the_others(api: httpx.AsyncClient) -> None:
@@ -148,11 +148,13 @@ async def test_failures_back_off_for_2_4_and_8_seconds_and_then_become_a_dead_le
         assert order.attempt == attempt
         fences.append(order.fence)
         assert await delay_of(connection, worker, outcome(order, "FAILED", error=f"no {attempt}")) == delay
-        await connection.execute("update mainspring.runs set ready_at = ready_at + interval '1 hour'")  # no hurry
+        await connection.execute(
+            "update mainspring.runs set ready_at = ready_at + interval '1 hour'"
+        )  # so that the backoff cannot pass yet
         waiting = await run(api, order)
         assert (waiting["status"], waiting["reason"]) == ("SCHEDULED", f"backing off after attempt {attempt} of 4")
         assert (waiting["error_message"], waiting["executor_id"]) == (f"no {attempt}", None)
-        assert (await worker.exchange(free=5)).runs == [], "not before its time"
+        assert (await worker.exchange(free=5)).runs == [], "its backoff has not passed"
         await let_backoff_pass(connection)
         [order] = await worker.claim()
     fences.append(order.fence)

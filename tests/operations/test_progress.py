@@ -1,4 +1,4 @@
-"""Progress: kept while the run goes on, from whoever holds it and from nobody else."""
+"""Progress: it is kept while the run is running, and accepted only from the worker that holds the run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ async def progress(api: httpx.AsyncClient, job_id: str) -> Any:
     return (await api.get(f"/v1/jobs/{job_id}/status")).json()["latest_run"]["progress"]
 
 
-async def test_it_is_seen_while_the_exchange_that_brought_it_is_parked(
-    api: httpx.AsyncClient, assembly: Assembly
-) -> None:
+async def test_it_is_seen_while_the_exchange_that_brought_it_waits(api: httpx.AsyncClient, assembly: Assembly) -> None:
     [job_id] = await submit(api)
     worker = HandWorker(api)
     [order] = await worker.claim()

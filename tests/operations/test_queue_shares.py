@@ -1,4 +1,4 @@
-"""What a worker asks for in portions, with room for some tasks, and with labels: it gets that and nothing else."""
+"""Queue shares, room for tasks, and labels: a worker gets exactly what it asked for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def a_worker(api: httpx.AsyncClient, **fields: Any) -> HandWorker:
     return worker
 
 
-async def test_portions_are_filled_in_order_and_nothing_else_is_given(api: httpx.AsyncClient) -> None:
+async def test_shares_are_filled_in_order_and_nothing_else_is_given(api: httpx.AsyncClient) -> None:
     await submit(api, 20, queue="heavy")
     await submit(api, 20, queue="light")
     worker = await a_worker(api)
@@ -60,7 +60,7 @@ async def test_a_slot_is_left_for_each_named_queue_that_got_nothing(api: httpx.A
 
 
 class Sharing:
-    """A worker by hand whose portions are those of a real one."""
+    """A hand worker that divides its slots like a real one."""
 
     def __init__(self, worker: HandWorker, slots: int, weights: dict[str, int]) -> None:
         self.worker = worker
@@ -69,7 +69,7 @@ class Sharing:
         self.held: list[RunOrder] = []
 
     async def fetch(self, *done: RunOrder) -> dict[str, int]:
-        """Report what is done, and give what is held then, by queue."""
+        """Report runs as done and claim more. Return how many are held then, by queue."""
         self.held = [order for order in self.held if order not in done]
         free = self.slots - len(self.held)
         division = self.shares.divide(free, Counter(order.queue for order in self.held))
@@ -86,7 +86,7 @@ async def test_nine_slots_run_nine_light_jobs_once_these_are_known_to_be_quick(a
     sharing.shares.ended("light", 0.2)
     assert await sharing.fetch(sharing.held[0]) == {"light": 9}
     await submit(api, 3, queue="heavy")
-    assert await sharing.fetch(sharing.held[0]) == {"light": 8, "heavy": 1}, "it waited for one quick run"
+    assert await sharing.fetch(sharing.held[0]) == {"light": 8, "heavy": 1}, "the heavy job waited for one quick run"
 
 
 async def test_heavy_jobs_leave_a_slot_for_light_ones(api: httpx.AsyncClient) -> None:
@@ -125,7 +125,7 @@ async def test_a_worker_with_room_for_few_of_a_task_is_woken_for_no_more(
         assert [len((await task).runs) for task in (*limited, sharing, other)] == [1, 1, 2, 4]
 
 
-async def test_a_parked_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:
+async def test_a_waiting_worker_is_woken_only_for_what_it_asked_for(api: httpx.AsyncClient, assembly: Assembly) -> None:
     worker = await a_worker(api)
     waiting = await start_waiting(assembly, worker, shares=[QueueShare(1, "light")])
     await submit(api, queue="heavy")
@@ -144,7 +144,7 @@ async def test_no_more_of_a_task_than_there_is_room_for(api: httpx.AsyncClient) 
     assert tasks(await worker.exchange(free=8, room={"slow": 9})) == {"slow": 3}
 
 
-async def test_room_holds_across_portions(api: httpx.AsyncClient) -> None:
+async def test_room_holds_across_shares(api: httpx.AsyncClient) -> None:
     worker = await a_worker(api, tasks=["noop", "slow"])
     for queue in ("heavy", "light"):
         await submit(api, 5, task="slow", queue=queue)
@@ -167,7 +167,7 @@ async def test_a_full_task_wakes_nobody(api: httpx.AsyncClient, assembly: Assemb
 async def test_a_job_that_requires_labels_goes_to_a_worker_that_has_them_all(
     api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
-    plain, european = HandWorker(api), HandWorker(api)  # by hand: zone=a
+    plain, european = HandWorker(api), HandWorker(api)  # labels of a hand worker: zone=a
     european.card.labels = {"zone": "eu", "gpu": "a100", "more": "yes"}
     waiting = await start_waiting(assembly, plain)
     [job_id] = await submit(api, required_labels={"zone": "eu", "gpu": "a100"})

@@ -1,4 +1,4 @@
-"""Recall: runs that wait in a busy worker's hands go to an idle one."""
+"""Recall: unstarted runs of a busy worker go to an idle one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_long_poll import LONG_POLL, PROMPTLY, Parked, start_waiting
+from tests.operations.test_long_poll import LONG_POLL, PROMPTLY, LongPoll, start_waiting
 from tests.operations.test_long_poll import assembly as assembly
 from tests.operations.test_queue_shares import submit
 
 pytestmark = pytest.mark.anyio
 
 
-async def let_go(assembly: Assembly, *waiting: Parked) -> None:
-    """End what is still parked, which must be all of them."""
+async def let_go(assembly: Assembly, *waiting: LongPoll) -> None:
+    """End these long polls, all of which must still wait."""
     assert not any(task.done() for task in waiting)
     assembly.long_polls.close()
     await asyncio.gather(*waiting)
@@ -30,12 +30,12 @@ async def test_an_idle_worker_gets_what_a_busy_one_has_not_started(
     made = await submit(api, 20)
     busy, idle = HandWorker(api), HandWorker(api)
     orders = await busy.claim(20)
-    parked_busy = await start_waiting(assembly, busy, free=0, unstarted=19)
-    parked_idle = await start_waiting(assembly, idle, free=5)
+    waiting_busy = await start_waiting(assembly, busy, free=0, unstarted=19)
+    waiting_idle = await start_waiting(assembly, idle, free=5)
     async with asyncio.timeout(PROMPTLY):
-        assert (await parked_busy).recall == 5, "as many as the idle one can take"
+        assert (await waiting_busy).recall == 5, "as many as the idle one can take"
         await busy.report(*(outcome(order, "RETURNED") for order in orders[-5:]))
-        taken = [order.job_id for order in (await parked_idle).runs]
+        taken = [order.job_id for order in (await waiting_idle).runs]
     assert sorted(taken) == sorted(made[-5:])
     rows = await connection.fetch("select attempt from mainspring.runs")
     assert {row["attempt"] for row in rows} == {1}, "it spends no attempt"
@@ -49,14 +49,16 @@ async def test_one_that_becomes_overfull_while_another_is_idle_is_told_at_once(
     await busy.claim(4)
     waiting = await start_waiting(assembly, idle, free=50)
     async with asyncio.timeout(PROMPTLY):
-        assert (await busy.exchange(free=0, unstarted=3, wait_ms=LONG_POLL)).recall == 3, "no more than there is"
+        assert (await busy.exchange(free=0, unstarted=3, wait_ms=LONG_POLL)).recall == 3, (
+            "no more than it holds unstarted"
+        )
     await let_go(assembly, waiting)
 
 
-async def test_two_idle_ones_are_promised_no_run_twice(
+async def test_an_idle_worker_is_not_counted_twice(
     api: httpx.AsyncClient, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.exchanger._RECALL_PAUSE", 60.0)  # so long does a promise hold
+    monkeypatch.setattr("mainspring.operations.exchange.recall._PAUSE", 60.0)  # how long a reservation holds
     await submit(api, 20)
     first, second, idle = HandWorker(api), HandWorker(api), HandWorker(api)
     await first.claim(10)

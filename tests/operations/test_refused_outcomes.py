@@ -1,4 +1,4 @@
-"""An exchange with an outcome that cannot be taken is refused as a whole, and has changed nothing."""
+"""An exchange with an outcome that cannot be stored is refused as a whole, and changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def standing(connection: asyncpg.Connection) -> list[list[Any]]:
-    """All that an exchange may change, but for the beat."""
+    """Everything that an exchange may change, except the heartbeat."""
     return [
         [dict(row) for row in await connection.fetch(f"select * from mainspring.{table} order by 1")]
         for table in ("runs", "workers", "run_history", "attempts", "dead_letters")

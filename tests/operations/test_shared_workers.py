@@ -1,4 +1,4 @@
-"""Workers that belong to no tenant: what they run, print, report and declare is the run's tenant's."""
+"""Shared workers belong to no tenant. Their runs, output, reports and declarations belong to the tenant of the run."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_progress_is_taken_from_whoever_holds_the_run(tenants: Tenants) ->
 
 
 async def test_nobody_speaks_for_a_worker_of_somebody_else(tenants: Tenants, assembly: Assembly) -> None:
-    """The id of a shared worker is shown to every tenant. It is not a key to anything."""
+    """The id of a shared worker is shown to every tenant. It is not a credential."""
     await tenants.submit("a", 2)
     shared = await tenants.shared_worker()
     orders = (await shared.hello(free=1)).runs
@@ -110,7 +110,7 @@ async def test_nobody_speaks_for_a_worker_of_somebody_else(tenants: Tenants, ass
             assert problem(await thief.ask(**fields))["code"] == "unknown_worker"
         assert problem(await thief.ask(hello=thief.card))["code"] in ("unknown_worker", "fenced")
         assert (await ship(thief, chunk(order, 0, b"not yours"))).fenced == [order.run_id]
-    assert not waiting.done(), "and the worker itself is not disturbed"
+    assert not waiting.done(), "the worker itself is not disturbed"
     assembly.long_polls.close()
     await waiting
     await shared.report(outcome(orders[0]))
@@ -129,7 +129,7 @@ async def test_many_lanes_of_one_tenant_do_not_crowd_anothers_out_of_what_server
 ) -> None:
     signals = Signals(assembly.store)
     signals.ready(dict.fromkeys(range(1, 251), 1))
-    told = [message.removeprefix("ready ").split(",") for message in signals._take()]
+    told = [message.removeprefix("ready ").split(",") for message in signals._take_messages()]
     assert [len(part) for part in told] == [100, 100, 50]
     assert [word for part in told for word in part] == [f"{lane_id}:1" for lane_id in range(1, 251)]
 
@@ -179,7 +179,7 @@ async def test_only_the_operator_drains_a_shared_worker(tenants: Tenants, assemb
     assert (refused["status"], refused["code"]) == (403, "operator_only")
     assert not waiting.done()
     assert (await tenants.operator.post(address)).status_code == 202
-    assert (await waiting).drain, "it was told at once: an exchange that ends by itself says what it knew before"
+    assert (await waiting).drain, "it is told at once, and not when its exchange times out"
     own = HandWorker(tenants.clients["a"])
     await own.hello()
     assert (await tenants.operator.post(f"/v1/workers/{own.worker_id}:drain")).status_code == 404
@@ -199,13 +199,13 @@ async def test_a_worker_that_waits_with_a_revoked_token_is_given_nothing_more(
 
 
 async def test_a_revocation_disturbs_nobody_elses_workers(tenants: Tenants, assembly: Assembly) -> None:
-    """Or an admin who makes and revokes tokens in a loop would wake all workers of everybody."""
+    """Otherwise an admin who creates and revokes tokens in a loop would wake the workers of all tenants."""
     others = [await tenants.shared_worker(), HandWorker(tenants.clients["b"]), HandWorker(tenants.operator)]
     waiting = [await start_waiting(assembly, worker) for worker in others]
-    waiting = await start_waiting(assembly, HandWorker(tenants.clients["a"]))
+    ending = await start_waiting(assembly, HandWorker(tenants.clients["a"]))
     made = (await tenants.clients["a"].post("/v1/tokens", json={"role": "worker", "name": "x"})).json()
     assert (await tenants.clients["a"].post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
-    assert (await waiting).superseded
+    assert (await ending).superseded
     assert not any(reply.done() for reply in waiting)
     assembly.long_polls.close()
     await asyncio.gather(*waiting)
@@ -229,7 +229,7 @@ async def test_claims_whose_answer_was_lost_are_handed_out_again(tenants: Tenant
     orders = (await worker.hello(free=4)).runs
     kept = [order for order in orders if whose([order]) == ["a"]]
     async with another_server(database_url, token=tenants.shared_token) as elsewhere:
-        worker.api = elsewhere  # at another server, which knows nothing but the rows
+        worker.api = elsewhere  # another server, which has only the rows
         again = (await worker.exchange(recover=True, inventory=held(*kept))).runs
     assert {order.run_id for order in again} == {order.run_id for order in orders} - {order.run_id for order in kept}
     assert shares(again) == {"b": 2}
@@ -270,13 +270,13 @@ async def test_an_idle_shared_worker_gets_what_a_tenants_busy_one_has_not_starte
     await waiting
     waiting = await start_waiting(assembly, HandWorker(tenants.clients["b"]), free=2)
     holding = await start_waiting(assembly, idle, free=0, unstarted=3)
-    assert not holding.done(), "what it holds is not b's"
+    assert not holding.done(), "its runs do not belong to b"
     assembly.long_polls.close()
     assert (await holding).recall == 0
     await waiting
 
 
-# --- what tasks take
+# --- declarations of tasks
 
 
 def charge(account: str) -> None: ...
@@ -304,7 +304,7 @@ async def test_what_a_shared_worker_declares_holds_for_tenants_that_declare_noth
     assert (await run_of(tenants, "a", made.json()["job_id"]))["queue"] == "heavy"
     assert problem(await tenants.clients["a"].post("/v1/jobs", json={"task": "charge"}))["field"] == "payload.account"
     refused = problem(await tenants.clients["b"].post("/v1/jobs", json=body))
-    assert refused["field"] == "payload.cents", "b's own worker is right for b"
+    assert refused["field"] == "payload.cents", "the declaration of b's own worker applies to b"
     [a_task] = (await tenants.clients["a"].get("/v1/tasks")).json()["tasks"]
     [b_task] = (await tenants.clients["b"].get("/v1/tasks")).json()["tasks"]
     assert (list(a_task["payload_schema"]["properties"]), a_task["workers"]) == (["account"], 1)
@@ -320,7 +320,7 @@ async def test_a_change_of_the_shared_declaration_is_seen(tenants: Tenants) -> N
     await offer(worker, charge)
     assert (await tenants.clients["a"].post("/v1/jobs", json={"task": "charge"})).status_code == 422
     other = await tenants.shared_worker(tasks=["charge"])
-    await other.hello()  # the newest is right: it takes anything
+    await other.hello()  # the newest declaration applies: it accepts any payload
     assert (await tenants.clients["a"].post("/v1/jobs", json={"task": "charge"})).status_code == 201
 
 

@@ -138,7 +138,7 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
     said = [await asyncio.wait_for(heard.get(), 60) for _ in range(2)]
     assert said == [f"sql ready {lane}:3", "sql due -"]
     for message in said:  # in the words that the servers understand
-        assembly.signals._heard(None, 0, CHANNEL, message)
+        assembly.signals._on_notify(None, 0, CHANNEL, message)
     assert created == [{lane: 3}]
 
 
@@ -284,6 +284,42 @@ async def test_a_role_needs_the_grant_and_nothing_else(
         await user.execute("reset role")
         await connection.execute("drop owned by clerk")
         await connection.execute("drop role clerk")
+
+
+async def test_a_role_submits_for_its_tenant_and_cannot_choose_another(
+    user: asyncpg.Connection, connection: asyncpg.Connection
+) -> None:
+    tenant = await connection.fetchval(
+        "insert into mainspring.tenants (tenant_id, name) values (7, 'acme') returning tenant_id"
+    )
+    await connection.execute("""
+        create role acme_app; create role acme_friend in role acme_app; create role some_app;
+        grant usage on schema mainspring to acme_app, some_app;
+        grant execute on function mainspring.submit(jsonb) to acme_app, some_app;
+        insert into mainspring.tenant_roles (role, tenant_id)
+            select 'acme_app', tenant_id from mainspring.tenants where name = 'acme';
+    """)
+    try:
+        await user.execute("set session authorization acme_app")  # as if it had logged in
+        await submit(user, task="noop", job_id="hers", idempotency_key="k")
+        await submit(user, task="noop", job_id="hourly", schedule={"every": "1h"})
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await user.execute("insert into mainspring.tenant_roles values ('some_app', 7)")
+        await user.execute("reset session authorization; set session authorization some_app")
+        await submit(user, task="noop", job_id="hers", idempotency_key="k")  # another tenant's ids and keys
+        # A role that somebody takes on is not the one that logged in.
+        await user.execute("reset session authorization; set session authorization acme_friend; set role acme_app")
+        await submit(user, task="noop", job_id="friend")
+    finally:
+        await user.execute("reset session authorization")
+        await connection.execute("drop owned by acme_app, acme_friend, some_app")
+        await connection.execute("drop role acme_app, acme_friend, some_app")
+    rows = await connection.fetch(
+        "select job_id, r.tenant_id, l.tenant_id from mainspring.runs r join mainspring.lanes l using (lane_id)"
+        " order by 1, 2"
+    )
+    assert [tuple(row) for row in rows] == [("friend", 1, 1), ("hers", 1, 1), ("hers", tenant, tenant)]
+    assert await connection.fetchval("select tenant_id from mainspring.jobs where job_id = 'hourly'") == tenant
 
 
 async def test_names_of_the_callers_do_not_lead_the_function_astray(user: asyncpg.Connection) -> None:

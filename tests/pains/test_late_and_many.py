@@ -41,7 +41,7 @@ async def test_a_weekend_of_downtime_does_not_end_in_a_flood(
     assert {row["scheduled_for"] for row in await live(connection)} == {node.now - MINUTE / 2}
     for name in names:
         [missed] = await jobs.list_missed(connection, DEFAULT_TENANT, name, 10)
-        assert (missed["count"], missed["reason"]) == (2 * 24 * 60, "coalesced into a later fire")
+        assert (missed.count, missed.reason) == (2 * 24 * 60, "coalesced into a later fire")
 
 
 async def test_a_fire_that_comes_late_is_never_dropped_in_silence(

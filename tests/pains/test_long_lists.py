@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,7 +13,8 @@ from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import dead_letters, history, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
-from mainspring.store.pool import READ_SETTINGS, Connection, Record
+from mainspring.store.pool import READ_SETTINGS, Connection
+from mainspring.store.rows import PageRow
 from tests.store.rows import BEGINNING
 
 pytestmark = pytest.mark.anyio
@@ -43,26 +44,26 @@ from generate_series(1, $1) as i
 """
 ANALYZE = "analyze mainspring.runs, mainspring.run_history, mainspring.dead_letters, mainspring.jobs"
 
-Read = Callable[[Connection, int | None], Awaitable[list[Record]]]
+Read = Callable[[Connection, int | None], Awaitable[Sequence[PageRow]]]
 
 
 def place(before: int | None) -> UUID | None:
     return None if before is None else UUID(int=before)
 
 
-async def live_runs(connection: Connection, before: int | None) -> list[Record]:
+async def live_runs(connection: Connection, before: int | None) -> Sequence[PageRow]:
     return await history.live_runs(connection, DEFAULT_TENANT, RunFilter(), place(before), PAGE)
 
 
-async def ended_runs(connection: Connection, before: int | None) -> list[Record]:
+async def ended_runs(connection: Connection, before: int | None) -> Sequence[PageRow]:
     return await history.ended_runs(connection, DEFAULT_TENANT, RunFilter(), place(before), PAGE)
 
 
-async def letters(connection: Connection, before: int | None) -> list[Record]:
+async def letters(connection: Connection, before: int | None) -> Sequence[PageRow]:
     return await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), place(before), PAGE)
 
 
-async def all_jobs(connection: Connection, before: int | None) -> list[Record]:
+async def all_jobs(connection: Connection, before: int | None) -> Sequence[PageRow]:
     return await jobs.list_jobs(
         connection,
         DEFAULT_TENANT,

@@ -71,11 +71,12 @@ class Cluster:
             base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=Patient()
         )
 
-    async def server(self, port: int | None = None) -> subprocess.Popen[bytes]:
-        """Start one and wait until it answers; on another `port` it is a further server of the same database."""
+    async def server(self, port: int | None = None, tree: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start one and wait until it answers; on another `port` it is a further server of the same database. `tree` is
+        a folder with other source of ours."""
         port = port or self.port
         arguments = ["server", "--port", str(port), "--data", str(self.folder)]
-        child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url})
+        child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url, **_source(tree)})
 
         async def healthy() -> bool:
             assert child.poll() is None, self.said(child)
@@ -98,13 +99,15 @@ class Cluster:
         folder: Path | None = None,
         servers: str | None = None,
         program: str | None = None,
+        tree: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register, and
-        `program` a file that is run instead of `python -m mainspring`."""
+        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register,
+        `program` a file that is run instead of `python -m mainspring`, `tree` a folder with other source of ours."""
         before = await self._live_workers()
         arguments = ["worker", "--server", servers or self.url, "--token-file", str(self._token_file)]
         arguments += ["--slots", str(slots)]
-        child = self._start([*arguments, *(["--app", app] if app else []), *options], {}, folder, program)
+        arguments += [*(["--app", app] if app else []), *options]
+        child = self._start(arguments, _source(tree), folder, program)
 
         async def registered() -> bool:
             assert child.poll() is None, self.said(child)
@@ -190,6 +193,10 @@ class Cluster:
     async def _live_workers(self) -> set[str]:
         answer = await self.http.get("/v1/workers")
         return {worker["worker_id"] for worker in answer.json()["workers"] if worker["state"] == "LIVE"}
+
+
+def _source(tree: Path | None) -> dict[str, str]:
+    return {} if tree is None else {"PYTHONPATH": str(tree)}
 
 
 class Patient(httpx.AsyncHTTPTransport):

@@ -34,7 +34,7 @@ async def a_late_job(
 
 async def missed(connection: asyncpg.Connection, job_id: str = "late") -> list[tuple[datetime, datetime, int, str]]:
     rows = await jobs.list_missed(connection, DEFAULT_TENANT, job_id, 100)
-    return [(row["first_at"], row["last_at"], row["count"], row["reason"]) for row in reversed(rows)]
+    return [(row.first_at, row.last_at, row.count, row.reason) for row in reversed(rows)]
 
 
 async def runs_of(connection: asyncpg.Connection, job_id: str = "late") -> list[datetime]:

@@ -87,7 +87,7 @@ async def new_node(database_url: str) -> AsyncIterator[NewNode]:
 
 
 async def owners(connection: asyncpg.Connection) -> dict[int, tuple[UUID | None, int]]:
-    return {row["shard"]: (row["owner"], row["epoch"]) for row in await leases.list_leases(connection)}
+    return {row.shard: (row.owner, row.epoch) for row in await leases.list_leases(connection)}
 
 
 @pytest.mark.anyio

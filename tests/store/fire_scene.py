@@ -59,4 +59,4 @@ async def run_now(connection: asyncpg.Connection, job_id: str = "nightly") -> bo
         run_id = uuid7()
         row = await fires.run_now(connection, DEFAULT_TENANT, job_id, run_id, f"manual:{run_id}")
     assert row is not None
-    return not row["skipped"]
+    return not row.skipped

@@ -132,7 +132,10 @@ def at(moment: datetime) -> Schedule:
 
 
 async def job_row(connection: Connection, job_id: str) -> Record:
-    row = await jobs.get(connection, DEFAULT_TENANT, job_id)
+    """The row of a job, with all its columns."""
+    row: Record | None = await connection.fetchrow(
+        "select * from mainspring.jobs where tenant_id = $1 and job_id = $2", DEFAULT_TENANT, job_id
+    )
     assert row is not None, f"there is no job {job_id}"
     return row
 

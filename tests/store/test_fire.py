@@ -228,8 +228,8 @@ async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Sce
     await scene.fire(due)
     await scene.fire(due)  # moved on already
     [missed] = await jobs.list_missed(scene.connection, DEFAULT_TENANT, "nightly", 10)
-    assert (missed["first_at"], missed["last_at"]) == (gap.first, gap.last)
-    assert (missed["count"], missed["reason"]) == (3, gap.reason)
+    assert (missed.first_at, missed.last_at) == (gap.first, gap.last)
+    assert (missed.count, missed.reason) == (3, gap.reason)
 
 
 async def test_the_most_overdue_job_says_how_late_we_are(scene: Scene) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
-from mainspring.kernel.ids import DEFAULT_TENANT, LaneId, TenantId
+from mainspring.kernel.ids import DEFAULT_TENANT, TenantId
 from mainspring.store import jobs
 from mainspring.store.lanes import Lane
 
@@ -115,12 +115,18 @@ async def change(connection: asyncpg.Connection, version: int, definition: JobDe
     )
 
 
+async def stored(connection: asyncpg.Connection, job_id: str) -> jobs.JobRow:
+    row = await jobs.get(connection, DEFAULT_TENANT, job_id)
+    assert row is not None
+    return row
+
+
 async def test_a_change_raises_the_version_and_needs_the_one_that_was_read(connection: asyncpg.Connection) -> None:
     now = await now_of(connection)
     lane_id = await a_lane(connection)
     await a_job(connection, lane_id, "nightly", every(60, now), now)
-    lane = Lane(LaneId(lane_id), DEFAULT_TENANT, "default", 1, "work")
-    definition = jobs.definition_of(await job_row(connection, "nightly"), lane)
+    lane = Lane(lane_id, DEFAULT_TENANT, "default", 1, "work")
+    definition = jobs.definition_of(await stored(connection, "nightly"), lane)
     assert await change(connection, 1, definition)
     row = await job_row(connection, "nightly")
     assert (row["version"], row["status"], row["next_fire_at"]) == (2, StoredJobStatus.PAUSED, None)
@@ -133,9 +139,7 @@ async def test_a_definition_comes_back_as_it_was_stored(connection: asyncpg.Conn
     now = await now_of(connection)
     lane_id = await a_lane(connection)
     await a_job(connection, lane_id, "nightly", every(60, now), now)
-    read = jobs.definition_of(
-        await job_row(connection, "nightly"), Lane(LaneId(lane_id), DEFAULT_TENANT, "default", 1, "work")
-    )
+    read = jobs.definition_of(await stored(connection, "nightly"), Lane(lane_id, DEFAULT_TENANT, "default", 1, "work"))
     assert (read.task, read.queue, read.payload, read.schedule) == ("work", "default", '{"n": 1}', every(60, now))
 
 

@@ -12,7 +12,7 @@ import pytest
 from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import uuid7
 from mainspring.store import fires, leases
-from mainspring.store.pool import HOT_SETTINGS, Record
+from mainspring.store.pool import HOT_SETTINGS
 
 from .rows import a_job, a_lane, every, job_row, now_of
 
@@ -37,8 +37,8 @@ async def expire(connection: asyncpg.Connection, *shards: int) -> None:
     )
 
 
-async def lease(connection: asyncpg.Connection, shard: int) -> Record:
-    [row] = [row for row in await leases.list_leases(connection) if row["shard"] == shard]
+async def lease(connection: asyncpg.Connection, shard: int) -> leases.LeaseRow:
+    [row] = [row for row in await leases.list_leases(connection) if row.shard == shard]
     return row
 
 
@@ -47,11 +47,11 @@ async def test_a_grant_raises_the_epoch_by_one_and_ends_in_the_future(connection
     before = await now_of(connection)
     assert await leases.take(connection, node, SHARDS, TTL) == dict.fromkeys(SHARDS, 1)
     row = await lease(connection, 5)
-    assert (row["owner"], row["epoch"]) == (node, 1)
+    assert (row.owner, row.epoch) == (node, 1)
     ttl = timedelta(seconds=TTL)
-    assert before + ttl <= row["expires_at"] <= await now_of(connection) + ttl
+    assert before + ttl <= row.expires_at <= await now_of(connection) + ttl
     untouched = await lease(connection, 4)
-    assert (untouched["owner"], untouched["epoch"]) == (None, 0)
+    assert (untouched.owner, untouched.epoch) == (None, 0)
 
 
 async def test_what_is_held_is_not_granted_again_not_even_to_its_owner(connection: asyncpg.Connection) -> None:
@@ -75,8 +75,8 @@ async def test_a_renewal_moves_the_end_and_nothing_else(connection: asyncpg.Conn
     before = await lease(connection, 5)
     assert await leases.renew(connection, node, {5: 1}, 2 * TTL) == {5: 1}
     after = await lease(connection, 5)
-    assert (after["owner"], after["epoch"]) == (before["owner"], before["epoch"])
-    assert after["expires_at"] > before["expires_at"]
+    assert (after.owner, after.epoch) == (before.owner, before.epoch)
+    assert after.expires_at > before.expires_at
 
 
 @pytest.mark.parametrize("wrong", ["owner", "epoch", "expired"])
@@ -108,7 +108,7 @@ async def test_a_release_of_what_is_no_longer_ours_takes_nothing_from_the_new_ow
     await expire(connection, 5)
     await leases.take(connection, new, [5], TTL)
     assert await leases.release(connection, old, {5: 1}) == []
-    assert (await lease(connection, 5))["owner"] == new
+    assert (await lease(connection, 5)).owner == new
 
 
 async def test_epochs_never_repeat_over_any_number_of_hands(connection: asyncpg.Connection) -> None:

@@ -108,8 +108,8 @@ async def test_failed_goes_to_history_and_to_the_dead_letters_with_its_payload(c
     assert (row["state"], row["reason"], row["error"]) == (FAILED, "no tries left", "Boom")
     assert (row["payload"], row["ran_ms"], row["worker_id"]) == ('{"to": "moon"}', 7.0, worker_id)
     [letter] = await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)
-    assert (letter["run_id"], letter["error"], letter["attempts"]) == (run["run_id"], "Boom", 1)
-    assert letter["payload_text"] == '{"to": "moon"}'
+    assert (letter.run_id, letter.error, letter.attempts) == (run["run_id"], "Boom", 1)
+    assert letter.payload_text == '{"to": "moon"}'
     assert await runs.reported_before(connection, worker_id, [run["run_id"]], [1], ["FAILED"]) == {run["run_id"]}
 
 

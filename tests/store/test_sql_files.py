@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import mainspring.store
+from mainspring.store.queries import render
 
 STORE = Path(mainspring.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -48,8 +49,8 @@ def read(file: Path) -> list[Query]:
     return found
 
 
-FILES = sorted((STORE / "sql").glob("*.sql"))
-QUERIES = [query for file in FILES for query in read(file)]
+FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file.stem != "fragments")
+QUERIES = [replace(query, sql=render(query.sql)) for file in FILES for query in read(file)]
 MUTATIONS = [query for query in QUERIES if MUTATION.search(query.bare)]
 MODULES = {file.name: file.read_text(encoding="utf-8") for file in STORE.glob("*.py")}
 
@@ -99,8 +100,11 @@ def test_time_is_the_databases_at_that_moment_and_never_a_filter(query: Query) -
     assert "clock_timestamp" not in left, f"{query.label}: write (select clock_timestamp())"
 
 
-@pytest.mark.parametrize("file", sorted((STORE / "migrations").glob("*.sql")), ids=lambda file: file.stem)
-def test_migrations_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
+SCHEMA_FILES = sorted([*(STORE / "migrations").glob("*.sql"), *(STORE / "routines").glob("*.sql")])
+
+
+@pytest.mark.parametrize("file", SCHEMA_FILES, ids=lambda file: file.stem)
+def test_migrations_and_routines_read_the_clock_only_in_defaults_and_as_queries_do(file: Path) -> None:
     text = CLOCK_ALLOWED.sub("", re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8").lower()))
     assert "now()" not in text
     assert len(re.findall(r"clock_timestamp\(\)", text)) == len(re.findall(r"default clock_timestamp\(\)", text))
@@ -115,6 +119,38 @@ def test_no_query_is_dead(query: Query) -> None:
     assert any(f'_SQL["{query.name}"]' in text or f'_SQL[f"{by_number}"]' in text for text in users), (
         f"nothing uses {query.label}"
     )
+
+
+STAR_OF = re.compile(r"\b(\w+)\.\*")
+LARGE_TABLES = ("runs", "run_history", "jobs", "dead_letters")
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=label)
+def test_no_column_is_sent_twice(query: Query) -> None:
+    """`r.*` beside `r.payload::text` sends the payload twice: a query that casts a column lists its columns."""
+    for alias in STAR_OF.findall(query.bare):
+        assert not re.search(rf"\b{alias}\.\w+::", query.bare), f"{query.label}: {alias}.* beside a cast of its column"
+    assert not re.search(r"select\s+\*\s*,", query.bare), f"{query.label}: * beside other columns"
+
+
+@pytest.mark.parametrize("query", [query for query in QUERIES if query not in MUTATIONS], ids=label)
+def test_what_reads_large_tables_lists_their_columns(query: Query) -> None:
+    for table, alias in re.findall(r"mainspring\.(\w+)\s+(\w+)", query.bare):
+        if table in LARGE_TABLES:
+            assert f"{alias}.*" not in query.bare, f"{query.label}: list the columns of {table}"
+        assert not re.search(rf"select\s+\*\s+from\s+mainspring\.{table}", query.bare) or table not in LARGE_TABLES
+
+
+STATE_NUMBER = re.compile(r"\b(?:state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_states_have_names(file: Path) -> None:
+    """A number of a state is written {{QUEUED}}: it comes from the domain."""
+    if file.stem in {"runs", "fire", "dead_letters"}:
+        pytest.skip("theirs come with the fragments of the run lifecycle")
+    for query in read(file):
+        assert not STATE_NUMBER.search(query.bare), f"{query.label} has a bare number of a state"
 
 
 def test_the_modules_ask_only_for_queries_that_exist() -> None:

@@ -39,7 +39,7 @@ async def test_a_hello_that_is_repeated_changes_only_what_is_offered(connection:
     assert await workers.register(connection, DEFAULT_TENANT, worker_id, more)
     row = await workers.look(connection, DEFAULT_TENANT, worker_id)
     assert row is not None
-    assert (row["queues"], row["slots"], row["last_seq"]) == (["default", "heavy"], 20, 5)
+    assert (row.queues, row.slots, row.last_seq) == (["default", "heavy"], 20, 5)
 
 
 @pytest.mark.parametrize("state", [WorkerState.LOST, WorkerState.STOPPED], ids=lambda state: state.name)
@@ -50,7 +50,7 @@ async def test_an_incarnation_that_ended_does_not_come_back(connection: asyncpg.
     assert not await advance(connection, worker_id, 1)
     assert not await workers.set_state(connection, worker_id, WorkerState.LIVE)
     row = await workers.look(connection, DEFAULT_TENANT, worker_id)
-    assert row is not None and row["state"] == state
+    assert row is not None and row.state == state
 
 
 async def test_another_tenants_worker_is_nobody(connection: asyncpg.Connection) -> None:
@@ -90,7 +90,7 @@ async def test_the_silent_are_those_without_a_beat_in_either_table(connection: a
     for table, worker_id in enumerate(heard):
         await beat(connection, worker_id, ago=300.0, table=table)
     await beat(connection, quiet, ago=700.0)
-    assert [row["worker_id"] for row in await workers.silent(connection, 600.0)] == [quiet]
+    assert [row.worker_id for row in await workers.silent(connection, 600.0)] == [quiet]
     assert len(await workers.silent(connection, 200.0)) == 3
 
 
@@ -101,11 +101,11 @@ async def test_the_list_says_what_each_holds_and_when_it_was_heard(connection: a
     await claim(connection, [lane_id], 2, busy)
     for ago, table in ((60.0, 0), (5.0, 1)):
         await beat(connection, busy, ago=ago, table=table)
-    rows = {row["worker_id"]: row for row in await workers.list_workers(connection, DEFAULT_TENANT)}
-    assert (rows[busy]["running"], rows[idle]["running"]) == (2, 0)
-    assert rows[idle]["last_beat_at"] is None
+    rows = {row.worker_id: row for row in await workers.list_workers(connection, DEFAULT_TENANT)}
+    assert (rows[busy].running, rows[idle].running) == (2, 0)
+    assert rows[idle].last_beat_at is None
     newest = await connection.fetchval("select max(at) from mainspring.worker_beats_1")
-    assert rows[busy]["last_beat_at"] == newest
+    assert rows[busy].last_beat_at == newest
 
 
 async def test_offers_are_those_of_the_living(connection: asyncpg.Connection) -> None:

@@ -71,7 +71,7 @@ async def a_worker_with(
 async def state_of(connection: asyncpg.Connection, worker_id: UUID) -> WorkerState:
     row = await workers.look(connection, DEFAULT_TENANT, worker_id)
     assert row is not None
-    return WorkerState(row["state"])
+    return WorkerState(row.state)
 
 
 async def test_a_silent_workers_runs_are_queued_again_under_a_new_fence(
@@ -94,8 +94,8 @@ async def test_the_lost_try_is_recorded_and_the_next_worker_has_the_next_attempt
     [before] = await live(connection)
     await watch.sweep()
     [attempt] = await history.attempts_of(connection, before["run_id"])
-    assert (attempt["attempt"], attempt["fence"], attempt["outcome"]) == (1, 1, "LOST")
-    assert (attempt["worker_id"], attempt["started_at"]) == (worker_id, before["claimed_at"])
+    assert (attempt.attempt, attempt.fence, attempt.outcome) == (1, 1, "LOST")
+    assert (attempt.worker_id, attempt.started_at) == (worker_id, before["claimed_at"])
     [again] = await claim(connection, [lane_id], 1, uuid7())
     assert (again["run_id"], again["attempt"], again["fence"]) == (before["run_id"], 2, 3)
 
@@ -121,7 +121,7 @@ async def test_a_run_that_is_at_most_once_fails_and_is_a_dead_letter(
     assert (row["state"], row["attempt"], row["error"]) == (StoredState.FAILED, 1, "worker lost")
     assert row["reason"] == "worker lost, and the job is at most once"
     [letter] = await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)
-    assert (letter["run_id"], letter["payload_text"]) == (row["run_id"], '{"n": 1}')
+    assert (letter.run_id, letter.payload_text) == (row["run_id"], '{"n": 1}')
     assert watch.ready == []
 
 

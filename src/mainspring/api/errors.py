@@ -16,6 +16,14 @@ from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
 log = get_logger("api")
 
+# The last of them comes once for each connection after a migration has changed what a statement returns.
+_ROLLED_BACK = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.SerializationError,
+    asyncpg.InvalidCachedStatementError,
+)
+
 STATUS: dict[type[errors.MainspringError], int] = {
     errors.InvalidInput: 422,
     errors.NotSupportedYet: 422,
@@ -114,7 +122,7 @@ def _body_too_large(request: Request[Any, Any, Any]) -> errors.PayloadTooLarge:
 
 
 def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.LockNotAvailableError | asyncpg.SerializationError):
+    if isinstance(error, _ROLLED_BACK):
         log.warning("rolled back behind another transaction", path=request.url.path, error=repr(error))
         return on_mainspring_error(
             request,

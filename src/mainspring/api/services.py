@@ -16,7 +16,12 @@ from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
-from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.queues import QueueReader
+from mainspring.operations.read.runs import RunReader
+from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 
@@ -25,7 +30,12 @@ from mainspring.operations.submit.submitter import Submitter
 class Services:
     submitter: Submitter
     amender: Amender
-    reader: Reader
+    job_reader: JobReader
+    run_reader: RunReader
+    queue_reader: QueueReader
+    worker_reader: WorkerReader
+    dead_letter_reader: DeadLetterReader
+    standing_reader: StandingReader
     replayer: Replayer
     exchanger: Exchanger
     drainer: Drainer

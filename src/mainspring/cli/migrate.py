@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
 from mainspring.cli.connect import DatabaseUrlOption, JsonFlag, needed_database_url
 from mainspring.cli.screen import say, show_json, show_line
 
-EXAMPLES = ("mainspring migrate --database-url postgresql://mainspring@db/mainspring",)
+EXAMPLES = (
+    "mainspring migrate --database-url postgresql://mainspring@db/mainspring",
+    "mainspring migrate --stage pre",
+)
 
 
-def command(database_url: DatabaseUrlOption = None, as_json: JsonFlag = False) -> None:
-    """Bring a database to this version's schema. Safe to repeat, and safe while servers run."""
+class StageChoice(StrEnum):
+    PRE = "pre"
+    POST = "post"
+    ALL = "all"
+
+
+StageOption = Annotated[
+    StageChoice,
+    typer.Option(
+        "--stage",
+        help="pre: what older processes can live with. post: what must wait until they are gone. all: both.",
+    ),
+]
+
+
+def command(
+    database_url: DatabaseUrlOption = None, stage: StageOption = StageChoice.ALL, as_json: JsonFlag = False
+) -> None:
+    """Bring a database to this version's schema. Safe to repeat.
+
+    While servers or schedulers of an older version run, use --stage pre, which servers also do when they start. When
+    the last of them is gone, run it without --stage.
+    """
     import uvloop
 
-    from mainspring.store.migrate import migrate
+    from mainspring.store.migrate import Stage, migrate
 
-    applied = uvloop.run(migrate(needed_database_url(database_url)))
+    stages = tuple(Stage) if stage is StageChoice.ALL else (Stage(stage.value),)
+    applied = uvloop.run(migrate(needed_database_url(database_url), stages))
     if as_json:
         show_json({"applied": applied})
         return

@@ -9,13 +9,8 @@ import time
 from typing import NewType
 from uuid import UUID
 
-RunId = NewType("RunId", UUID)
-JobId = NewType("JobId", str)
-WorkerId = NewType("WorkerId", UUID)
-NodeId = NewType("NodeId", UUID)
+# The only id with a type of its own: a tenant is a number among other numbers, and it decides who sees what.
 TenantId = NewType("TenantId", int)
-LaneId = NewType("LaneId", int)
-ShardId = NewType("ShardId", int)
 
 DEFAULT_TENANT = TenantId(1)  # the operator's: only its admins make tenants and shared worker tokens
 EVERY_TENANT = TenantId(0)  # of a worker token that belongs to nobody, and of its workers: they take runs of all

@@ -1,21 +1,23 @@
-"""Looks that several operations share: a one-time job's own run, and a lane on the connection at hand."""
+"""Looks that several operations share: a one-time job's own run, a lane on the connection at hand, a filter's lanes."""
 
 from __future__ import annotations
 
+from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
+from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 
 
-async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
+async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
     """The run, live or ended, that a one-time job with an id of ours has become. Runs of other jobs, whose run_id
     somebody takes for a job_id, are not found."""
     run_id = parse_uuid(job_id)
     if run_id is None:
         return None
-    row = await history.live_run(connection, tenant, run_id) or await history.ended_run(connection, tenant, run_id)
-    return row if row is not None and row["job_id"] is None else None
+    run = await history.find_run(connection, tenant, run_id)
+    return run if run is not None and run.job_id is None else None
 
 
 async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
@@ -24,3 +26,20 @@ async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int
     if lanes.peek(lane_id) is None:
         await lanes.refresh(connection)
     return await lanes.get(lane_id)
+
+
+async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
+    """The lanes of a queue and of a task; None when a filter names neither."""
+    if queue is None and task is None:
+        return None
+    await lanes.refresh()
+    sets = []
+    if queue is not None:
+        sets.append(set(lanes.of_queue(tenant, queue)))
+    if task is not None:
+        sets.append(set(lanes.of_task(tenant, task)))
+    return sorted(set.intersection(*sets))
+
+
+def no_job(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

@@ -1,6 +1,6 @@
-"""Hints that something changed: at once within this process, and by NOTIFY, coalesced, to the others.
+"""Signals: hints that something changed. Listeners in this process are called at once, other processes get a NOTIFY.
 
-Only hints: everything stays correct, at most a second later, without them (a poll backs up each one).
+A signal may be lost. A poll backs up each kind, so the change is noticed at most a second later.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from mainspring.store.pool import Store, connect
 log = get_logger("signals")
 
 CHANNEL = "mainspring"
-_COALESCE = 0.005
-_MAX_NAMES = 100  # NOTIFY takes at most 8,000 bytes
+_BATCH_DELAY = 0.005  # seconds during which signals are collected into one NOTIFY
+_RETRY_MARGIN = 0.002  # seconds after a backoff, so that the run is ready by the database's clock too
+_MAX_NAMES = 100  # per message: the payload of NOTIFY is limited to 8,000 bytes
 
 
 class Signals:
-    """ready: lanes got runs. due: jobs fire soon. stop: a worker has runs to stop. tokens: a tenant's were revoked."""
+    """Sends and receives signals.
+
+    ready    lanes got runs, and how many
+    due      jobs will fire soon
+    stop     a worker has runs to stop, or has to drain
+    tokens   a tenant's tokens were revoked
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -61,8 +68,8 @@ class Signals:
         self._pending.set()
 
     def ready_later(self, lane_id: int, delay: float) -> None:
-        """A run backs off: look at its lane when its moment comes."""
-        asyncio.get_running_loop().call_later(delay + 0.002, self.ready, {lane_id: 1})
+        """Signal `ready` when a run that backs off can be claimed again."""
+        asyncio.get_running_loop().call_later(delay + _RETRY_MARGIN, self.ready, {lane_id: 1})
 
     def due(self) -> None:
         for listener in self._due_listeners:
@@ -83,37 +90,37 @@ class Signals:
         self._pending.set()
 
     async def send_forever(self) -> None:
-        """Tell the other processes, outside every writing transaction."""
+        """Notify the other processes, outside writing transactions: the commit of a NOTIFY takes a global lock."""
         while True:
             await self._pending.wait()
-            await asyncio.sleep(_COALESCE)
+            await asyncio.sleep(_BATCH_DELAY)
             self._pending.clear()
-            messages = self._take()
-            for message in messages:
+            for message in self._take_messages():
                 await self._store.reads.execute("select pg_notify($1, $2)", CHANNEL, f"{self._origin} {message}")
 
     async def listen_forever(self) -> None:
-        """Hear the other processes; a lost connection is an error for the caller's loop to repeat."""
+        """Receive the signals of other processes. Raises when the connection is lost, and the caller repeats it."""
         connection = await connect(self._store.url, application="listener")
-        self._store.connections.add(connection)  # it only listens, so it would never notice that it is dead
+        self._store.connections.add(connection)  # it never sends, so it would not notice that it is dead
         lost = asyncio.get_running_loop().create_future()
 
-        def ended(_connection: asyncpg.Connection) -> None:
+        def on_termination(_connection: asyncpg.Connection) -> None:
             if not lost.done():
                 lost.set_exception(ConnectionError("the LISTEN connection was lost"))
 
-        connection.add_termination_listener(ended)
+        connection.add_termination_listener(on_termination)
         try:
-            await connection.add_listener(CHANNEL, self._heard)
+            await connection.add_listener(CHANNEL, self._on_notify)
             await lost
         finally:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await connection.close(timeout=1)
 
-    def _take(self) -> list[str]:
+    def _take_messages(self) -> list[str]:
+        """Return the collected signals as messages, and start a new collection."""
         messages = []
         if self._ready:
-            lanes = list(self._ready.items())  # all of them: one tenant's many lanes must not crowd out another's
+            lanes = list(self._ready.items())  # all of them: many lanes of one tenant must not displace others
             for first in range(0, len(lanes), _MAX_NAMES):
                 part = lanes[first : first + _MAX_NAMES]
                 messages.append("ready " + ",".join(f"{lane}:{count}" for lane, count in part))
@@ -129,7 +136,7 @@ class Signals:
             self._tokens.clear()
         return messages
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def _on_notify(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         origin, kind, names = str(payload).split(" ", 2)
         if origin == self._origin:
             return

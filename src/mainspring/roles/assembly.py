@@ -27,7 +27,12 @@ from mainspring.operations.lifecycle.report import Random
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
-from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.queues import QueueReader
+from mainspring.operations.read.runs import RunReader
+from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
@@ -105,13 +110,18 @@ async def assemble(
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, timing)
     exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, timing, chance, signatures)
-    reader = Reader(store, lanes)
+    run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
         submitter=Submitter(store, lanes, signals, database_clock, signatures),
         amender=Amender(store, lanes, signals, signatures),
-        reader=reader,
-        replayer=Replayer(store, lanes, signals, database_clock, reader, signatures),
+        job_reader=JobReader(store, lanes, run_reader),
+        run_reader=run_reader,
+        queue_reader=queue_reader,
+        worker_reader=WorkerReader(store),
+        dead_letter_reader=DeadLetterReader(store, lanes),
+        standing_reader=StandingReader(store, queue_reader),
+        replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         drainer=Drainer(store, signals),
         logs=LogService(store, log_files, log_watch, log_merger),
@@ -122,7 +132,7 @@ async def assemble(
     )
     book = TokenRegistry(store, clock)
     signals.on_tokens_changed(book.forget)
-    signals.on_tokens_changed(long_polls.send_off)  # whoever waits here may not any more: it has to ask again
+    signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
         signals=signals,

@@ -13,7 +13,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_duties
 from mainspring.scheduler.node import SchedulerNode
-from mainspring.store.migrate import migrate
+from mainspring.store.migrate import migrate_at_start
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
 
@@ -28,7 +28,7 @@ class SchedulerOptions:
 
 async def run_scheduler(options: SchedulerOptions) -> int:
     configure_logs(role="scheduler", level=options.log_level)
-    await migrate(options.database_url)
+    await migrate_at_start(options.database_url)
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)
     store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)

@@ -19,7 +19,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.log_files import open_log_files
-from mainspring.store.migrate import migrate
+from mainspring.store.migrate import migrate_at_start
 
 log = get_logger("server")
 
@@ -40,7 +40,7 @@ async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
-    applied = await migrate(options.database_url)
+    applied = await migrate_at_start(options.database_url)
     if applied:
         log.info("schema migrated", applied=applied)
     if await ensure_admin_token(options.database_url, options.data, only_first=True):

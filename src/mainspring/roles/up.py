@@ -26,7 +26,7 @@ from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
-from mainspring.store.migrate import migrate
+from mainspring.store.migrate import migrate, migrate_at_start
 from mainspring.worker.executors.http.address_guard import AddressGuard
 
 log = get_logger("up")
@@ -127,7 +127,8 @@ async def _start(
         database_url = postgres.url()
         for notice in postgres.notices:
             console.print(f"Note: {notice}.")
-    for name in await migrate(database_url):
+    # On a database of our own no older process can be left.
+    for name in await (migrate_at_start if postgres is None else migrate)(database_url):
         log.info("migration applied", migration=name)
     await ensure_admin_token(database_url, options.folder)
     write_server_file(options)

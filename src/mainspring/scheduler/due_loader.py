@@ -4,36 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import datetime
-
-import msgspec
 
 from mainspring.kernel.config import Timing
 from mainspring.scheduler.timing_wheel import TimingWheel
 from mainspring.store import fires
-from mainspring.store.pool import Record, Store
+from mainspring.store.fires import DueJob, JobKey
+from mainspring.store.pool import Store
 
-JobKey = tuple[int, str]
 _PER_SHARD = 2000
-
-
-class DueJob(msgspec.Struct, frozen=True):
-    """A job as the due-scan saw it. The fire compares all of this with the row, and builds the run from the row."""
-
-    tenant_id: int
-    job_id: str
-    version: int
-    shard: int
-    next_fire_at: datetime
-    one_time: bool
-    id_generated: bool
-    overlap: int
-    schedule_text: str
-    spec_text: str | None
-
-    @property
-    def key(self) -> JobKey:
-        return (self.tenant_id, self.job_id)
 
 
 Wheel = TimingWheel[JobKey, DueJob]
@@ -69,10 +47,8 @@ class DueLoader:
         if not shards:
             return 0
         async with self._store.hot.acquire() as connection:
-            rows = await fires.due_scan(connection, shards, self._ahead, _PER_SHARD)
-        loaded = 0
-        for row in rows:
-            loaded += self._load(row)
+            due = await fires.due_scan(connection, shards, self._ahead, _PER_SHARD)
+        loaded = sum(map(self._load, due))
         if loaded:
             self.loaded()
         return loaded
@@ -88,24 +64,11 @@ class DueLoader:
                 pass
             self._hint.clear()
 
-    def _load(self, row: Record) -> bool:
-        key = (row["tenant_id"], row["job_id"])
-        known = self._wheel.get(key)
-        if known is not None and known.version == row["version"] and known.next_fire_at == row["next_fire_at"]:
+    def _load(self, job: DueJob) -> bool:
+        known = self._wheel.get(job.key)
+        if known is not None and known.version == job.version and known.next_fire_at == job.next_fire_at:
             return False
-        if self._in_flight(key):
+        if self._in_flight(job.key):
             return False
-        job = DueJob(
-            row["tenant_id"],
-            row["job_id"],
-            row["version"],
-            row["shard"],
-            row["next_fire_at"],
-            row["one_time"],
-            row["id_generated"],
-            row["overlap"],
-            row["schedule_text"],
-            row["spec_text"],
-        )
-        self._wheel.add(key, job, job.next_fire_at.timestamp())
+        self._wheel.add(job.key, job, job.next_fire_at.timestamp())
         return True

@@ -20,8 +20,9 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.signals import Signals
-from mainspring.scheduler.due_loader import DueJob, JobKey, Wheel
+from mainspring.scheduler.due_loader import Wheel
 from mainspring.store import fires
+from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import AWAY, Store
 

@@ -11,10 +11,71 @@ import msgspec
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
 from mainspring.store.jobs import contains
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import PageRow, RowQuery
 
 _SQL = load("dead_letters")
+
+
+class DeadLetterRow(PageRow, frozen=True):
+    """A run that failed for good."""
+
+    run_id: UUID
+    lane_id: int
+    job_id: str | None
+    name: str | None
+    attempts: int
+    error: str | None
+    reason: str | None
+    trigger: str | None
+    scheduled_for: datetime
+    died_at: datetime
+    payload_text: str | None
+
+    @property
+    def weight(self) -> int:
+        return len(self.payload_text or "") + len(self.error or "")
+
+
+class DeadLetterId(PageRow, frozen=True):
+    run_id: UUID
+
+
+class LockedLetter(msgspec.Struct, frozen=True):
+    """A dead letter that the transaction has locked. Payload and spec only when they were asked for."""
+
+    run_id: UUID
+    job_id: str | None
+    lane_id: int
+    name: str | None
+    payload_text: str | None
+    spec_text: str | None
+
+
+class AllowedRun(msgspec.Struct, frozen=True):
+    """What a job, locked by the caller, says to another run: one at a time, cancelled, or a run of it is alive."""
+
+    job_id: str
+    one_at_a_time: bool
+    cancelled: bool
+    alive: bool
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run that repeats another one."""
+
+    run_id: UUID
+    lane_id: int
+
+
+_page = RowQuery(DeadLetterRow, _SQL["page"])
+_some = RowQuery(DeadLetterId, _SQL["some"])
+_get = RowQuery(DeadLetterRow, _SQL["get"])
+_lock = RowQuery(LockedLetter, _SQL["lock"])
+_allowed = RowQuery(AllowedRun, _SQL["allowed"])
+_replay = RowQuery(NewRun, _SQL["replay"])
+_repeat = RowQuery(NewRun, _SQL["repeat"])
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True):
@@ -38,11 +99,11 @@ class Replay(msgspec.Struct, frozen=True):
 
 async def page(
     connection: Connection, tenant: TenantId, chosen: DeadLetterFilter, before: UUID | None, limit: int
-) -> list[Record]:
+) -> list[DeadLetterRow]:
     """Newest first."""
     return await pages.read(
         connection,
-        _SQL["page"],
+        _page,
         tenant,
         before,
         chosen.job_id,
@@ -61,7 +122,7 @@ async def some(
     """The next ids after `after`, oldest first, of those that died before `begun`."""
     rows = await pages.read(
         connection,
-        _SQL["some"],
+        _some,
         tenant,
         after,
         chosen.job_id,
@@ -73,12 +134,11 @@ async def some(
         limit,
         straight=chosen == DeadLetterFilter(),
     )
-    return [row["run_id"] for row in rows]
+    return [row.run_id for row in rows]
 
 
-async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["get"], tenant, run_id)
-    return row
+async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> DeadLetterRow | None:
+    return await _get.first(connection, tenant, run_id)
 
 
 async def count(connection: Connection, tenant: TenantId) -> int:
@@ -86,23 +146,22 @@ async def count(connection: Connection, tenant: TenantId) -> int:
     return number
 
 
-async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[Record]:
+async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[LockedLetter]:
     """The letters that are (still) there, locked; with payload and spec only when `whole`."""
-    rows: list[Record] = await connection.fetch(_SQL["lock"], tenant, run_ids, whole)
-    return rows
+    return await _lock.fetch(connection, tenant, run_ids, whole)
 
 
-async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, Record]:
-    """What the jobs that have a row say to another run: (one_at_a_time, cancelled, alive) by job_id."""
+async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, AllowedRun]:
+    """What the jobs that have a row say to another run, by job_id."""
     await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)
-    return {row["job_id"]: row for row in await connection.fetch(_SQL["allowed"], tenant, job_ids)}
+    return {row.job_id: row for row in await _allowed.fetch(connection, tenant, job_ids)}
 
 
-async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[Record]:
-    """Turn letters into runs; answers (run_id, lane_id) of the new ones. All items have `changed`, or none has."""
+async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[NewRun]:
+    """Turn letters into runs; answers the new ones. All items have `changed`, or none has."""
     changed = [item.changed or (None, None) for item in items]
-    rows: list[Record] = await connection.fetch(
-        _SQL["replay"],
+    return await _replay.fetch(
+        connection,
         tenant,
         [item.run_id for item in items],
         [item.replay_id for item in items],
@@ -111,14 +170,13 @@ async def replay(connection: Connection, tenant: TenantId, items: Sequence[Repla
         [spec for _, spec in changed],
         any(item.changed is not None for item in items),
     )
-    return rows
 
 
-async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> Record | None:
-    """Repeat an ended run that is no dead letter; answers (run_id, lane_id) of the new one."""
+async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> NewRun | None:
+    """Repeat an ended run that is no dead letter; answers the new one."""
     payload, spec = item.changed or (None, None)
-    row: Record | None = await connection.fetchrow(
-        _SQL["repeat"],
+    return await _repeat.first(
+        connection,
         tenant,
         item.run_id,
         item.replay_id,
@@ -127,7 +185,6 @@ async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> Reco
         item.changed is not None,
         item.exclusive,
     )
-    return row
 
 
 async def discard(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> int:

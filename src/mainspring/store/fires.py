@@ -11,10 +11,43 @@ import msgspec
 
 from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import TenantId, uuid7_batch
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("fire")
+
+JobKey = tuple[TenantId, str]
+
+
+class DueJob(msgspec.Struct, frozen=True):
+    """A job as the due-scan saw it. The fire compares all of this with the row, and builds the run from the row."""
+
+    tenant_id: TenantId
+    job_id: str
+    version: int
+    shard: int
+    next_fire_at: datetime
+    one_time: bool
+    id_generated: bool
+    overlap: int
+    schedule_text: str
+    spec_text: str | None
+
+    @property
+    def key(self) -> JobKey:
+        return (self.tenant_id, self.job_id)
+
+
+class ManualRun(msgspec.Struct, frozen=True):
+    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive."""
+
+    lane_id: int
+    skipped: bool
+
+
+_due_scan = RowQuery(DueJob, _SQL["due_scan"])
+_run_now = RowQuery(ManualRun, _SQL["run_now"])
 
 
 class DueOnce(msgspec.Struct, frozen=True):
@@ -44,9 +77,8 @@ class Fired(msgspec.Struct, frozen=True):
     moved: list[int]
 
 
-async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["due_scan"], shards, ahead, per_shard)
-    return rows
+async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
+    return await _due_scan.fetch(connection, shards, ahead, per_shard)
 
 
 async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | None:
@@ -121,7 +153,8 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
     return [end - count + 1 for end, count in zip(last, counts, strict=True)], last
 
 
-async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Record | None:
-    """A manual run (lane_id, skipped); None when the job is cancelled or gone. The caller holds the job's lock."""
-    row: Record | None = await connection.fetchrow(_SQL["run_now"], tenant, job_id, run_id, trigger)
-    return row
+async def run_now(
+    connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str
+) -> ManualRun | None:
+    """None when the job is cancelled or gone. The caller holds the job's lock."""
+    return await _run_now.first(connection, tenant, job_id, run_id, trigger)

@@ -11,10 +11,100 @@ import msgspec
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
 from mainspring.store.jobs import contains
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import PageRow, RowQuery
 
 _SQL = load("history")
+
+
+class RunRow(PageRow, frozen=True):
+    """What live and ended runs have in common. `state` is a StoredState."""
+
+    run_id: UUID
+    lane_id: int
+    state: int
+    attempt: int
+    max_attempts: int
+    fence: int
+    scheduled_for: datetime
+    fired_at: datetime | None
+    cancel_requested_at: datetime | None
+    worker_id: UUID | None
+    node_id: UUID | None
+    job_id: str | None
+    trigger: str | None
+    name: str | None
+    payload_text: str | None
+    spec_text: str | None
+
+
+class LiveRun(RunRow, frozen=True):
+    """A run that has not ended. `now` is the database's time at which the row was read."""
+
+    ready_at: datetime
+    claimed_at: datetime | None
+    deadline: datetime | None
+    last_error: str | None
+    progress: float | None
+    progress_text: str | None
+    now: datetime
+
+    @property
+    def weight(self) -> int:
+        return len(self.payload_text or "") + len(self.spec_text or "") + len(self.last_error or "")
+
+
+class EndedRun(RunRow, frozen=True):
+    """A run of the history."""
+
+    started_at: datetime | None
+    ended_at: datetime
+    ran_ms: float | None
+    reason: str | None
+    error: str | None
+    result_text: str | None
+
+    @property
+    def weight(self) -> int:
+        texts = (self.payload_text, self.spec_text, self.result_text, self.error)
+        return sum(len(text) for text in texts if text)
+
+
+Run = LiveRun | EndedRun
+
+
+class LaneDepth(msgspec.Struct, frozen=True):
+    """How many runs of a lane wait, back off and run. `oldest`: seconds that the longest waiting one has waited."""
+
+    lane_id: int
+    depth: int
+    scheduled: int
+    running: int
+    oldest: float | None
+
+
+class AttemptRow(msgspec.Struct, frozen=True):
+    """An attempt that was followed by another one. `ready_at`: when the run was to be tried again."""
+
+    attempt: int
+    fence: int
+    worker_id: UUID | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: str
+    error: str | None
+    ready_at: datetime | None
+
+
+_live_run = RowQuery(LiveRun, _SQL["live_run"])
+_live_runs = RowQuery(LiveRun, _SQL["live_runs"])
+_live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
+_ended_run = RowQuery(EndedRun, _SQL["ended_run"])
+_ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
+_ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
+_queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
+_attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
 
 
 class RunFilter(msgspec.Struct, frozen=True):
@@ -31,22 +121,25 @@ class RunFilter(msgspec.Struct, frozen=True):
     until: datetime | None = None
 
 
-async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["live_run"], tenant, run_id)
-    return row
+async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
+    return await _live_run.first(connection, tenant, run_id)
 
 
-async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["ended_run"], tenant, run_id)
-    return row
+async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun | None:
+    return await _ended_run.first(connection, tenant, run_id)
+
+
+async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Run | None:
+    """The run, live or ended. It may end between the two looks, but an ended run never becomes live again."""
+    return await live_run(connection, tenant, run_id) or await ended_run(connection, tenant, run_id)
 
 
 async def live_runs(
     connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
-) -> list[Record]:
+) -> list[LiveRun]:
     return await pages.read(
         connection,
-        _SQL["live_runs"],
+        _live_runs,
         tenant,
         before,
         chosen.job_id,
@@ -64,10 +157,10 @@ async def live_runs(
 
 async def ended_runs(
     connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
-) -> list[Record]:
+) -> list[EndedRun]:
     return await pages.read(
         connection,
-        _SQL["ended_runs"],
+        _ended_runs,
         tenant,
         before,
         chosen.job_id,
@@ -84,35 +177,34 @@ async def ended_runs(
 
 async def runs_of_job(
     connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
-) -> list[Record]:
+) -> list[Run]:
     """Newest first, live and ended. The newest alone is what clients ask for again and again while they wait."""
-    rows = await pages.read(connection, _SQL["live_runs_of_job"], tenant, job_id, before, limit)
-    rows += await pages.read(connection, _SQL["ended_runs_of_job"], tenant, job_id, before, limit, straight=limit > 1)
-    return newest_first(rows, limit)
+    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, limit)
+    ended = await pages.read(connection, _ended_runs_of_job, tenant, job_id, before, limit, straight=limit > 1)
+    return newest_first([*live, *ended], limit)
 
 
-def newest_first(rows: Sequence[Record], limit: int) -> list[Record]:
+def newest_first(rows: Sequence[Run], limit: int) -> list[Run]:
     """By run_id, the newest first. A run that ended between two looks is there twice, and counts as ended."""
-    distinct = {row["run_id"]: row for row in sorted(rows, key=lambda row: "ended_at" in row)}
+    distinct = {row.run_id: row for row in sorted(rows, key=lambda row: isinstance(row, EndedRun))}
     return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 
 
-async def queue_depths(connection: Connection, tenant: TenantId) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["queue_depths"], tenant)
-    return rows
+async def queue_depths(connection: Connection, tenant: TenantId) -> list[LaneDepth]:
+    return await _queue_depths.fetch(connection, tenant)
 
 
 async def ended_last_minute(connection: Connection, tenant: TenantId) -> dict[int, int]:
-    return {row["lane_id"]: row["ended"] for row in await connection.fetch(_SQL["ended_last_minute"], tenant)}
+    """How many runs of each lane ended within the last minute."""
+    return dict(await connection.fetch(_SQL["ended_last_minute"], tenant))
 
 
-async def attempts_of(connection: Connection, run_id: UUID) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["attempts_of"], run_id)
-    return rows
+async def attempts_of(connection: Connection, run_id: UUID) -> list[AttemptRow]:
+    return await _attempts_of.fetch(connection, run_id)
 
 
 async def worker_names(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, str]:
-    return {row["worker_id"]: row["name"] for row in await connection.fetch(_SQL["worker_names"], worker_ids)}
+    return dict(await connection.fetch(_SQL["worker_names"], worker_ids))
 
 
 async def ahead_of(connection: Connection, lane_id: int, ready_at: datetime) -> int:

@@ -12,11 +12,12 @@ from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_te
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.kernel.config import SHARD_COUNT
-from mainspring.kernel.ids import ShardId, TenantId
+from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
 from mainspring.store.lanes import Lane
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import PageRow, RowQuery
 
 _SQL = load("jobs")
 _encode = msgspec.json.Encoder().encode
@@ -33,28 +34,75 @@ class NewJob(msgspec.Struct, frozen=True):
     next_fire_at: datetime | None
 
 
-def shard_of(tenant: TenantId, job_id: str) -> ShardId:
+class JobRow(PageRow, frozen=True):
+    """A job that will fire, or may be fired by hand. `status` is a StoredJobStatus."""
+
+    tenant_id: TenantId
+    job_id: str
+    lane_id: int
+    shard: int
+    status: int
+    version: int
+    overlap: int
+    next_fire_at: datetime | None
+    last_fired_for: datetime | None
+    paused_from: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    name: str | None
+    schedule_text: str
+    payload_text: str | None
+    spec_text: str | None
+
+    @property
+    def weight(self) -> int:
+        return len(self.payload_text or "") + len(self.spec_text or "")
+
+
+class LockedJob(JobRow, frozen=True):
+    """A job whose row the transaction has locked. `now` is the database's time."""
+
+    now: datetime
+
+
+class MissedRow(msgspec.Struct, frozen=True):
+    """A range of fires that were missed."""
+
+    first_at: datetime
+    last_at: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+
+
+_get_job = RowQuery(JobRow, _SQL["get_job"])
+_list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
+_lock_job = RowQuery(LockedJob, _SQL["lock_job"])
+_list_missed = RowQuery(MissedRow, _SQL["list_missed"])
+
+
+def shard_of(tenant: TenantId, job_id: str) -> int:
     """The shard of a job: stable over processes and releases."""
-    return ShardId(zlib.crc32(f"{tenant}/{job_id}".encode()) % SHARD_COUNT)
+    return zlib.crc32(f"{tenant}/{job_id}".encode()) % SHARD_COUNT
 
 
 def schedule_from_text(text: str) -> Schedule:
     return _decode_schedule(text)
 
 
-def definition_of(row: Record, lane: Lane) -> JobDefinition:
+def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
     """The definition that a jobs row holds."""
-    spec = spec_from_text(row["spec_text"])
+    spec = spec_from_text(row.spec_text)
     return JobDefinition(
         task=lane.task,
-        name=row["name"],
-        payload=row["payload_text"],
+        name=row.name,
+        payload=row.payload_text,
         queue=lane.queue,
         priority=Priority(lane.priority),
-        schedule=schedule_from_text(row["schedule_text"]),
-        overlap=Overlap(row["overlap"]),
+        schedule=schedule_from_text(row.schedule_text),
+        overlap=Overlap(row.overlap),
         spec=spec,
-        job_id=row["job_id"],
+        job_id=row.job_id,
         idempotency_key=spec.idempotency_key,
         required_labels=lane.required_labels,
     )
@@ -103,18 +151,16 @@ async def take_keys(
     if not rest:
         return {}
     rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
-    return {row["key"]: KnownKey(row["body_hash"], row["job_id"]) for row in rows}
+    return {key: KnownKey(body_hash, job_id) for key, body_hash, job_id in rows}
 
 
-async def get(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["get_job"], tenant, job_id)
-    return row
+async def get(connection: Connection, tenant: TenantId, job_id: str) -> JobRow | None:
+    return await _get_job.first(connection, tenant, job_id)
 
 
-async def lock(connection: Connection, tenant: TenantId, job_id: str) -> Record | None:
-    """The jobs row under a lock that orders us against fires, with the database's time as `now`."""
-    row: Record | None = await connection.fetchrow(_SQL["lock_job"], tenant, job_id)
-    return row
+async def lock(connection: Connection, tenant: TenantId, job_id: str) -> LockedJob | None:
+    """The jobs row under a lock that orders us against fires."""
+    return await _lock_job.first(connection, tenant, job_id)
 
 
 async def change(
@@ -156,9 +202,8 @@ async def record_missed(connection: Connection, tenant: TenantId, job_id: str, m
     )
 
 
-async def list_missed(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["list_missed"], tenant, job_id, limit)
-    return rows
+async def list_missed(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[MissedRow]:
+    return await _list_missed.fetch(connection, tenant, job_id, limit)
 
 
 async def list_jobs(
@@ -172,10 +217,10 @@ async def list_jobs(
     label: tuple[str, str] | None,
     text: str | None,
     limit: int,
-) -> list[Record]:
+) -> list[JobRow]:
     return await pages.read(
         connection,
-        _SQL["list_jobs"],
+        _list_jobs,
         tenant,
         before[0] if before else None,
         before[1] if before else None,

@@ -11,16 +11,17 @@ from operator import attrgetter
 import msgspec
 
 from mainspring.domain.job import JobDefinition
-from mainspring.kernel.ids import EVERY_TENANT, LaneId, TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("lanes")
 _tenant = attrgetter("tenant_id")
 
 
 class Lane(msgspec.Struct, frozen=True):
-    lane_id: LaneId
+    lane_id: int
     tenant_id: TenantId
     queue: str
     priority: int
@@ -32,6 +33,8 @@ class Lane(msgspec.Struct, frozen=True):
         """What a worker must be labelled with to take runs of this lane."""
         return msgspec.json.decode(self.labels, type=dict[str, str]) if self.labels else None
 
+
+_all_lanes = RowQuery(Lane, _SQL["all_lanes"])
 
 LaneKey = tuple[TenantId, str, int, str, str]
 
@@ -48,8 +51,8 @@ class LaneRegistry:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_key: dict[LaneKey, LaneId] = {}
-        self._by_id: dict[LaneId, Lane] = {}
+        self._by_key: dict[LaneKey, int] = {}
+        self._by_id: dict[int, Lane] = {}
         self._newest = 0
 
     @property
@@ -58,14 +61,13 @@ class LaneRegistry:
         return len(self._by_id)
 
     async def refresh(self, connection: Connection | None = None) -> None:
-        rows = await (connection or self._store.reads).fetch(_SQL["all_lanes"], self._newest)
-        for row in rows:
-            self._add(Lane(*row))
+        for lane in await _all_lanes.fetch(connection or self._store.reads, self._newest):
+            self._add(lane)
 
-    def known(self, key: LaneKey) -> LaneId | None:
+    def known(self, key: LaneKey) -> int | None:
         return self._by_key.get(key)
 
-    async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, LaneId]:
+    async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
         """The ids of `keys`, interning those that are new. A lane stays, whatever becomes of our transaction."""
         wanted = sorted(set(keys))
         missing = [key for key in wanted if key not in self._by_key]
@@ -83,19 +85,19 @@ class LaneRegistry:
     async def _intern_all(self, connection: Connection, missing: Iterable[LaneKey]) -> None:
         for key in missing:
             await connection.execute(_SQL["intern"], *key)
-            lane_id = LaneId(await connection.fetchval(_SQL["find"], *key))
+            lane_id: int = await connection.fetchval(_SQL["find"], *key)
             self._by_key[key] = lane_id
             self._by_id.setdefault(lane_id, Lane(lane_id, *key))
 
     async def get(self, lane_id: int) -> Lane:
-        lane = self._by_id.get(LaneId(lane_id))
+        lane = self._by_id.get(lane_id)
         if lane is None:
             await self.refresh()
-            lane = self._by_id[LaneId(lane_id)]
+            lane = self._by_id[lane_id]
         return lane
 
     def peek(self, lane_id: int) -> Lane | None:
-        return self._by_id.get(LaneId(lane_id))
+        return self._by_id.get(lane_id)
 
     def eligible(
         self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from mainspring.store.pool import Connection, Record
+import msgspec
+
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("leases")
+
+
+class LeaseRow(msgspec.Struct, frozen=True):
+    """The lease of a shard. `expires_at` is the smallest datetime while nobody holds it."""
+
+    shard: int
+    owner: UUID | None
+    epoch: int
+    expires_at: datetime
+
+
+_list_leases = RowQuery(LeaseRow, _SQL["list_leases"])
 
 
 async def node_seen(connection: Connection, node_id: UUID, host: str) -> None:
@@ -26,13 +42,13 @@ async def forget_node(connection: Connection, node_id: UUID) -> None:
 async def renew(connection: Connection, node_id: UUID, held: Mapping[int, int], ttl: float) -> dict[int, int]:
     """Renew leases {shard: epoch}; answers those that are still ours."""
     rows = await connection.fetch(_SQL["renew"], node_id, list(held), list(held.values()), ttl)
-    return {row["shard"]: row["epoch"] for row in rows}
+    return dict(rows)
 
 
 async def take(connection: Connection, node_id: UUID, shards: Sequence[int], ttl: float) -> dict[int, int]:
     """Take what is free or expired among `shards`; answers {shard: new epoch}."""
     rows = await connection.fetch(_SQL["take"], node_id, shards, ttl)
-    return {row["shard"]: row["epoch"] for row in rows}
+    return dict(rows)
 
 
 async def release(connection: Connection, node_id: UUID, held: Mapping[int, int]) -> list[int]:
@@ -40,6 +56,5 @@ async def release(connection: Connection, node_id: UUID, held: Mapping[int, int]
     return [row["shard"] for row in rows]
 
 
-async def list_leases(connection: Connection) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["list_leases"])
-    return rows
+async def list_leases(connection: Connection) -> list[LeaseRow]:
+    return await _list_leases.fetch(connection)

@@ -8,8 +8,9 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("logs")
 
@@ -56,11 +57,23 @@ class Standing(msgspec.Struct, frozen=True):
     logs: dict[int, AttemptLog]
 
 
+class ExpiredLog(msgspec.Struct, frozen=True):
+    """The log of an attempt whose run the history has forgotten."""
+
+    run_id: UUID
+    attempt: int
+    fence: int
+    tenant_id: TenantId
+
+
+_expired = RowQuery(ExpiredLog, _SQL["expired"])
+
+
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: Sequence[Key]) -> dict[Key, Found]:
     rows = await connection.fetch(
         _SQL["look"], [run_id for run_id, _ in keys], [fence for _, fence in keys], tenant, worker_id
     )
-    return {(row["run_id"], row["fence"]): Found(row["attempt"], row["tenant_id"], row["bytes"]) for row in rows}
+    return {(run_id, fence): Found(*found) for run_id, fence, *found in rows}
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:
@@ -77,26 +90,23 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
         tenant,
         worker_id,
     )
-    return {(row["run_id"], row["fence"]) for row in rows}
+    return set(map(tuple, rows))
 
 
 async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, Standing]:
     """How these runs stand; those that are not there are left out."""
     rows = await connection.fetch(_SQL["standings"], [tenant for tenant, _ in wanted], [run_id for _, run_id in wanted])
     found: dict[UUID, Standing] = {}
-    for row in rows:
-        run_id = row["run_id"]
+    for run_id, state, attempt, over, number, *log in rows:
         if run_id not in found:
-            found[run_id] = Standing(row["state"], row["attempt"], row["over"], {})
-        if (number := row["log_attempt"]) is not None:
-            log = AttemptLog(number, row["fence"], row["bytes"], row["truncated"], row["ended"])
-            found[run_id].logs[number] = log  # of two fences the later one, which ran
+            found[run_id] = Standing(state, attempt, over, {})
+        if number is not None:
+            found[run_id].logs[number] = AttemptLog(number, *log)  # of two fences the later one, which ran
     return found
 
 
-async def expired(connection: Connection, days: int, limit: int) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["expired"], days, limit)
-    return rows
+async def expired(connection: Connection, days: int, limit: int) -> list[ExpiredLog]:
+    return await _expired.fetch(connection, days, limit)
 
 
 async def forget(connection: Connection, keys: Sequence[Key]) -> None:

@@ -1,19 +1,42 @@
-"""Migrations: numbered SQL files, applied in order under an advisory lock, each in its own transaction."""
+"""Migrations: numbered SQL files, applied in order under an advisory lock, each in its own transaction.
+
+The first line of a file names its stage. `pre` may be applied while processes of older versions run; `post` must wait
+until they are gone. A second line `-- breaking` says that code which does not know the migration must not start. See
+docs/upgrading.md.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from importlib.resources import files
 
 import asyncpg
 
 from mainspring.domain.errors import Conflict
+from mainspring.kernel.logs import get_logger
 from mainspring.store import partitions
+from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, LockPatience, in_ddl_transaction
 from mainspring.store.pool import connect
+from mainspring.store.routine_loader import load_routines
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
+_HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
 _LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
+_HAS_STAGES = """
+select exists (select from pg_attribute
+               where attrelid = 'mainspring.schema_migrations'::regclass and attname = 'breaking')
+"""
+
+log = get_logger("migrate")
+
+
+class Stage(StrEnum):
+    PRE = "pre"
+    POST = "post"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,58 +44,136 @@ class Migration:
     version: int
     name: str
     sql: str
+    stage: Stage
+    breaking: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.version:04d}_{self.name}"
+
+
+def read_migration(version: int, name: str, sql: str) -> Migration:
+    header = _HEADER.match(sql)
+    if header is None:
+        raise ValueError(f"migration {version:04d}_{name} does not begin with `-- stage: pre` or `-- stage: post`")
+    return Migration(version, name, sql, Stage(header.group(1)), header.group(2) is not None)
 
 
 def known_migrations() -> list[Migration]:
     folder = files("mainspring.store") / "migrations"
     found = [
-        Migration(int(match.group(1)), match.group(2), file.read_text(encoding="utf-8"))
+        read_migration(int(match.group(1)), match.group(2), file.read_text(encoding="utf-8"))
         for file in folder.iterdir()
         if (match := _FILE.match(file.name))
     ]
     return sorted(found, key=lambda migration: migration.version)
 
 
-async def migrate(database_url: str) -> list[str]:
-    """Bring the database up to date; returns the names of what was applied (none: it was up to date)."""
+async def migrate(
+    database_url: str,
+    stages: Collection[Stage] = tuple(Stage),
+    *,
+    known: Sequence[Migration] | None = None,
+    patience: LockPatience = DEFAULT_PATIENCE,
+) -> list[str]:
+    """Apply the migrations of these stages and the routines; returns what was applied (none: it was up to date).
+    `known` are the migrations of this version."""
+
+    def choose(pending: list[Migration], _new: bool) -> list[Migration]:
+        missing = [migration.label for migration in pending if migration.stage is Stage.PRE]
+        if missing and Stage.PRE not in stages:
+            raise Conflict(
+                f"migration {missing[0]} of stage pre has not been applied",
+                code="migration_needed",
+                hint="run `mainspring migrate --stage pre` first, and replace all older processes",
+            )
+        return [migration for migration in pending if migration.stage in stages]
+
+    return await _migrate(database_url, known or known_migrations(), choose, patience)
+
+
+async def migrate_at_start(
+    database_url: str, *, known: Sequence[Migration] | None = None, patience: LockPatience = DEFAULT_PATIENCE
+) -> list[str]:
+    """What a server or a scheduler applies when it starts: all migrations to a new database, otherwise those of stage
+    `pre`. Raises Conflict when one of these is breaking: whether older processes still run is for the operator to
+    say."""
+
+    def choose(pending: list[Migration], new: bool) -> list[Migration]:
+        if new:
+            return pending
+        chosen = [migration for migration in pending if migration.stage is Stage.PRE]
+        if breaking := [migration for migration in chosen if migration.breaking]:
+            raise Conflict(
+                f"the database needs migration {breaking[0].label}, which older processes cannot work with",
+                code="migration_needed",
+                hint="stop all servers and schedulers of older versions, then run `mainspring migrate`",
+            )
+        if later := [migration.label for migration in pending if migration.stage is Stage.POST]:
+            log.info("migrations wait for `mainspring migrate`, to be run when no older process is left", waiting=later)
+        return chosen
+
+    return await _migrate(database_url, known or known_migrations(), choose, patience)
+
+
+async def _migrate(
+    database_url: str,
+    known: Sequence[Migration],
+    choose: Callable[[list[Migration], bool], list[Migration]],
+    patience: LockPatience,
+) -> list[str]:
     connection = await connect(database_url, application="migrate")
     try:
-        return await migrate_on(connection)
-    finally:
-        await connection.close()
-
-
-async def migrate_on(connection: asyncpg.Connection) -> list[str]:
-    await connection.execute("select pg_advisory_lock($1)", _LOCK)
-    try:
+        await connection.execute("select pg_advisory_lock($1)", _LOCK)
         applied = await _applied(connection)
-        known = known_migrations()
-        newest = known[-1].version
-        if applied and max(applied) > newest:
-            raise Conflict(
-                f"the database has schema {max(applied)}, this Mainspring knows up to {newest}",
-                code="schema_too_new",
-                hint="start a newer Mainspring",
-            )
+        _refuse_a_breaking_schema(known, applied)
         done = []
-        for migration in known:
-            if migration.version in applied:
-                continue
-            async with connection.transaction():
-                await connection.execute(migration.sql)
-                await connection.execute(
-                    "insert into mainspring.schema_migrations (version, name) values ($1, $2)",
-                    migration.version,
-                    migration.name,
-                )
-            done.append(f"{migration.version:04d}_{migration.name}")
+        for migration in choose([each for each in known if each.version not in applied], not applied):
+            apply = partial(_apply, connection, migration)
+            await in_ddl_transaction(connection, f"migration {migration.label}", apply, patience)
+            done.append(migration.label)
+        if await load_routines(connection, patience):
+            done.append("routines")
         await partitions.ensure_ahead(connection)
         return done
     finally:
-        await connection.execute("select pg_advisory_unlock($1)", _LOCK)
+        await connection.close()  # and with it the lock
 
 
-async def _applied(connection: asyncpg.Connection) -> set[int]:
+async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
+    await connection.execute(migration.sql)
+    await connection.execute(
+        "insert into mainspring.schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
+    )
+    if await connection.fetchval(_HAS_STAGES):
+        await connection.execute(
+            "update mainspring.schema_migrations set stage = $2, breaking = $3 where version = $1",
+            migration.version,
+            migration.stage,
+            migration.breaking,
+        )
+
+
+async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:
+    """The versions that the database has, each with whether it is breaking."""
     if await connection.fetchval("select to_regclass('mainspring.schema_migrations')") is None:
-        return set()
-    return {row["version"] for row in await connection.fetch("select version from mainspring.schema_migrations")}
+        return {}
+    # As JSON: a database from before stages has no column `breaking`.
+    rows = await connection.fetch(
+        "select version, coalesce((to_jsonb(m) ->> 'breaking')::boolean, true) as breaking"
+        " from mainspring.schema_migrations m"
+    )
+    return {row["version"]: row["breaking"] for row in rows}
+
+
+def _refuse_a_breaking_schema(known: Sequence[Migration], applied: dict[int, bool]) -> None:
+    """Newer migrations are none of our business, unless one of them says that it is."""
+    newest = known[-1].version
+    newer = [version for version, breaking in applied.items() if version > newest and breaking]
+    if newer:
+        raise Conflict(
+            f"the database has schema {max(applied)}, this Mainspring knows up to {newest}"
+            f" and cannot work with migration {min(newer)}",
+            code="schema_too_new",
+            hint="start a newer Mainspring",
+        )

@@ -14,9 +14,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from itertools import starmap
+from typing import Any, TypeVar
 
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
+from mainspring.store.rows import PageRow, RowQuery
+
+Row = TypeVar("Row", bound=PageRow)
 
 PAGE_BYTES = 4 * 1024 * 1024
 _AT_A_TIME = 32
@@ -24,27 +28,21 @@ _OTHER_WAYS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _PLANNED = "set local plan_cache_mode = force_custom_plan"
 _STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_WAYS)])
 _AS_BEFORE = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_WAYS))
-_LARGE = ("payload_text", "result_text", "spec", "error", "last_error")
 
 
-def weight(row: Record) -> int:
-    """About how many bytes a row has: its large values, in characters."""
-    return sum(len(row.get(name) or "") for name in _LARGE)
-
-
-async def read(connection: Connection, query: str, *arguments: Any, straight: bool = False) -> list[Record]:
+async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False) -> list[Row]:
     """The rows of `query`, whose last parameter is the most that are wanted; no more are read than `cut` could use.
     `straight`: nearly every row that an index offers, in this order, is wanted."""
-    rows: list[Record] = []
     if arguments[-1] == 1 and not straight:
-        rows += await connection.fetch(query, *arguments)
-        return rows
+        return await query.fetch(connection, *arguments)
+    rows: list[Row] = []
     grown = last = 0
     async with _planned(connection, straight=straight):
-        cursor = await connection.cursor(query, *arguments)
-        while grown - last <= PAGE_BYTES and (some := await cursor.fetch(_AT_A_TIME)):
+        cursor = await connection.cursor(query.sql, *arguments)
+        while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(_AT_A_TIME)))):
             rows += some
-            grown, last = grown + sum(map(weight, some)), weight(some[-1])
+            last = some[-1].weight
+            grown += sum(row.weight for row in some)
     return rows
 
 
@@ -62,14 +60,14 @@ async def _planned(connection: Connection, *, straight: bool) -> AsyncIterator[N
     await connection.execute(_AS_BEFORE)
 
 
-def cut(rows: Sequence[Record], limit: int) -> tuple[list[Record], bool]:
+def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
     """The rows of one page, at least one if there is any; and whether others follow. A row that passes PAGE_BYTES is
     its last."""
-    page: list[Record] = []
+    page: list[Row] = []
     grown = 0
     for row in rows[:limit]:
         if grown > PAGE_BYTES:
             return page, True
         page.append(row)
-        grown += weight(row)
+        grown += row.weight
     return page, len(rows) > len(page)

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib.resources import files
 
 from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.domain.worker_state import WorkerState
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 
 _HEADING = re.compile(r"^-- (name|fragment): (\w+)\s*$")
 _INSERT = re.compile(r"\{\{(\w+)\}\}")
@@ -19,6 +21,11 @@ _INSERT = re.compile(r"\{\{(\w+)\}\}")
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
+    **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
+    "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",
+    "WORKERS_ENDED": f"{WorkerState.LOST:d}, {WorkerState.STOPPED:d}",
+    "DEFAULT_TENANT": str(DEFAULT_TENANT),
+    "EVERY_TENANT": str(EVERY_TENANT),
 }
 
 

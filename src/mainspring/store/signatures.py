@@ -8,8 +8,9 @@ from datetime import datetime
 import msgspec
 
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("signatures")
 
@@ -17,34 +18,44 @@ _SQL = load("signatures")
 class Declared(msgspec.Struct, frozen=True):
     """A schema (JSON text) and the moment that tells it from the one before."""
 
-    tenant: TenantId
+    tenant_id: TenantId
     task: str
     registered_at: datetime
-    schema: str
+    schema_text: str
+
+
+class OfferedTask(msgspec.Struct, frozen=True):
+    """A task of live workers: their queues, how many they are, and the schema of its payload (JSON text)."""
+
+    task: str
+    queues: list[str]
+    workers: int
+    schema_text: str | None
+
+
+_schemas = RowQuery(Declared, _SQL["schemas"])
+_offered = RowQuery(OfferedTask, _SQL["offered"])
 
 
 async def declare(connection: Connection, tenant: TenantId, schemas: Mapping[str, str], untyped: Sequence[str]) -> bool:
     """Note what a worker's tasks take, and that `untyped` take anything; answers whether that is news."""
-    news: list[Record] = []
+    news = False
     if schemas:
-        news += await connection.fetch(_SQL["declare"], tenant, list(schemas), list(schemas.values()))
+        news |= bool(await connection.fetch(_SQL["declare"], tenant, list(schemas), list(schemas.values())))
     if untyped:
-        news += await connection.fetch(_SQL["withdraw"], tenant, untyped)
-    return bool(news)
+        news |= bool(await connection.fetch(_SQL["withdraw"], tenant, untyped))
+    return news
 
 
 async def versions(connection: Connection) -> dict[tuple[TenantId, str], datetime]:
     """The moment of each declaration."""
     rows = await connection.fetch(_SQL["versions"])
-    return {(TenantId(row["tenant_id"]), row["task"]): row["registered_at"] for row in rows}
+    return {(TenantId(tenant), task): registered_at for tenant, task, registered_at in rows}
 
 
 async def schemas(connection: Connection, wanted: Collection[tuple[TenantId, str]]) -> list[Declared]:
-    rows = await connection.fetch(_SQL["schemas"], [key[0] for key in wanted], [key[1] for key in wanted])
-    return [Declared(*row) for row in rows]
+    return await _schemas.fetch(connection, [key[0] for key in wanted], [key[1] for key in wanted])
 
 
-async def offered(connection: Connection, tenant: TenantId) -> list[Record]:
-    """The tasks of live workers: task, queues, workers, schema."""
-    rows: list[Record] = await connection.fetch(_SQL["offered"], tenant)
-    return rows
+async def offered(connection: Connection, tenant: TenantId) -> list[OfferedTask]:
+    return await _offered.fetch(connection, tenant)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import msgspec
+
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("tenants")
 
 
-async def insert(connection: Connection, name: str) -> Record | None:
+class TenantRow(msgspec.Struct, frozen=True):
+    tenant_id: TenantId
+    name: str
+    created_at: datetime
+
+
+_insert_tenant = RowQuery(TenantRow, _SQL["insert_tenant"])
+_get_tenant = RowQuery(TenantRow, _SQL["get_tenant"])
+_list_tenants = RowQuery(TenantRow, _SQL["list_tenants"])
+
+
+async def insert(connection: Connection, name: str) -> TenantRow | None:
     """A new tenant, or None when the name is taken. One at a time: see `tokens.take_turn`."""
-    row: Record | None = await connection.fetchrow(_SQL["insert_tenant"], name)
-    return row
+    return await _insert_tenant.first(connection, name)
 
 
-async def get(connection: Connection, tenant: TenantId) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["get_tenant"], tenant)
-    return row
+async def get(connection: Connection, tenant: TenantId) -> TenantRow | None:
+    return await _get_tenant.first(connection, tenant)
 
 
 async def find(connection: Connection, name: str) -> TenantId | None:
@@ -26,6 +40,5 @@ async def find(connection: Connection, name: str) -> TenantId | None:
     return None if tenant is None else TenantId(tenant)
 
 
-async def list_tenants(connection: Connection) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["list_tenants"])
-    return rows
+async def list_tenants(connection: Connection) -> list[TenantRow]:
+    return await _list_tenants.fetch(connection)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from mainspring.kernel.ids import TenantId, uuid7
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("tokens")
 
@@ -29,6 +31,23 @@ class Found(msgspec.Struct, frozen=True):
 
     principal: Principal
     seconds_left: float | None
+
+
+class TokenRow(msgspec.Struct, frozen=True):
+    """A token without its secret. `tenant` is the name of its tenant; None for a token of every tenant."""
+
+    token_id: UUID
+    tenant_id: TenantId
+    tenant: str | None
+    role: str
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+_get_token = RowQuery(TokenRow, _SQL["get_token"])
+_list_tokens = RowQuery(TokenRow, _SQL["list_tokens"])
 
 
 def new_token() -> str:
@@ -56,15 +75,13 @@ async def find(connection: Connection, token_hash: bytes) -> Found | None:
     return Found(Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"]), row["seconds_left"])
 
 
-async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["get_token"], tenants, token_id)
-    return row
+async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> TokenRow | None:
+    return await _get_token.first(connection, tenants, token_id)
 
 
-async def list_tokens(connection: Connection, tenants: list[TenantId]) -> list[Record]:
+async def list_tokens(connection: Connection, tenants: list[TenantId]) -> list[TokenRow]:
     """The tokens of these tenants: the valid ones first, then newest first."""
-    rows: list[Record] = await connection.fetch(_SQL["list_tokens"], tenants)
-    return rows
+    return await _list_tokens.fetch(connection, tenants)
 
 
 async def revoke(connection: Connection, token_id: UUID) -> bool:

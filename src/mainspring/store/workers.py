@@ -3,24 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.worker_state import WorkerState as WorkerState
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 from mainspring.wire.exchange import Progress, WorkerHello
 
 _SQL = load("workers")
 
 
-class WorkerState(IntEnum):
-    LIVE = 1
-    DRAINING = 2
-    LOST = 3
-    STOPPED = 4
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class WorkerRow(msgspec.Struct, frozen=True):
+    """A worker as clients see it. `state` is a WorkerState."""
+
+    worker_id: UUID
+    tenant_id: TenantId
+    name: str
+    queues: list[str]
+    tasks: list[str]
+    labels_text: str
+    version: str
+    slots: int
+    state: int
+    registered_at: datetime
+    last_beat_at: datetime | None
+    running: int
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return _decode_labels(self.labels_text)
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What an exchange must know of its worker."""
+
+    queues: list[str]
+    tasks: list[str]
+    labels_text: str
+    slots: int
+    state: int
+    last_seq: int
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return _decode_labels(self.labels_text)
+
+
+class SilentWorker(msgspec.Struct, frozen=True):
+    """A worker that is thought alive and has not been heard."""
+
+    worker_id: UUID
+    name: str
+
+
+class WorkerCount(msgspec.Struct, frozen=True):
+    """How many workers are in a state, and their slots together."""
+
+    state: int
+    count: int
+    slots: int
+
+
+_look = RowQuery(Registration, _SQL["look"])
+_view_worker = RowQuery(WorkerRow, _SQL["view_worker"])
+_list_workers = RowQuery(WorkerRow, _SQL["list_workers"])
+_silent = RowQuery(SilentWorker, _SQL["silent"])
+_counts = RowQuery(WorkerCount, _SQL["counts"])
 
 
 async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> WorkerState | None:
@@ -46,15 +102,13 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq
     return state
 
 
-async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["look"], worker_id, tenant)
-    return row
+async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
+    return await _look.first(connection, worker_id, tenant)
 
 
-async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record | None:
+async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow | None:
     """One worker as `list_workers` has it, whenever it ended."""
-    row: Record | None = await connection.fetchrow(_SQL["view_worker"], tenant, worker_id)
-    return row
+    return await _view_worker.first(connection, tenant, worker_id)
 
 
 async def set_state(connection: Connection, worker_id: UUID, state: WorkerState) -> bool:
@@ -84,9 +138,8 @@ async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: 
     await connection.execute(_SQL[f"beat_{table}"], server_id, worker_ids)
 
 
-async def silent(connection: Connection, seconds: float) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["silent"], seconds)
-    return rows
+async def silent(connection: Connection, seconds: float) -> list[SilentWorker]:
+    return await _silent.fetch(connection, seconds)
 
 
 async def ended_with_runs(connection: Connection) -> list[UUID]:
@@ -105,9 +158,8 @@ async def truncate_beats(connection: Connection, table: int) -> bool:
     return True
 
 
-async def list_workers(connection: Connection, tenant: TenantId) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["list_workers"], tenant)
-    return rows
+async def list_workers(connection: Connection, tenant: TenantId) -> list[WorkerRow]:
+    return await _list_workers.fetch(connection, tenant)
 
 
 async def prune(connection: Connection) -> None:
@@ -141,28 +193,27 @@ class Taker(msgspec.Struct, frozen=True):
 async def offers(connection: Connection, tenant: TenantId) -> list[Offer]:
     """What the living workers can run, each kind once."""
     return [
-        Offer(set(row["queues"]), set(row["tasks"]), msgspec.json.decode(row["labels_text"]), row["draining"])
-        for row in await connection.fetch(_SQL["offers"], tenant)
+        Offer(set(queues), set(tasks), _decode_labels(labels), draining)
+        for queues, tasks, labels, draining in await connection.fetch(_SQL["offers"], tenant)
     ]
 
 
 async def takers(connection: Connection, tenant: TenantId, queue: str, task: str) -> list[Taker]:
     """Workers that take runs of this task from this queue, if they have the labels for it."""
     return [
-        Taker(msgspec.json.decode(row["labels_text"]), row["slots"], row["queues"], row["running"], row["of_task"])
-        for row in await connection.fetch(_SQL["takers"], tenant, queue, task)
+        Taker(_decode_labels(labels), *counts)
+        for labels, *counts in await connection.fetch(_SQL["takers"], tenant, queue, task)
     ]
 
 
 async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:
     """How many living workers subscribe to each queue."""
-    return {row["queue"]: row["workers"] for row in await connection.fetch(_SQL["offers_by_queue"], tenant)}
+    return dict(await connection.fetch(_SQL["offers_by_queue"], tenant))
 
 
-async def counts(connection: Connection, tenant: TenantId) -> list[Record]:
-    """(state, count, slots) of the living workers and of those that ended within the hour."""
-    rows: list[Record] = await connection.fetch(_SQL["counts"], tenant)
-    return rows
+async def counts(connection: Connection, tenant: TenantId) -> list[WorkerCount]:
+    """By state: the living workers, and those that ended within the hour."""
+    return await _counts.fetch(connection, tenant)
 
 
 async def beats_forgotten(connection: Connection, witness_id: UUID) -> bool:

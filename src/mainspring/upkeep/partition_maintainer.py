@@ -56,10 +56,10 @@ class HistoryPruner:
             async with self._store.reads.acquire() as connection:
                 rows = await logs.expired(connection, self._days, _LOGS_AT_ONCE)
             for row in rows:
-                await files.delete(folder_of(row["tenant_id"], row["run_id"], row["attempt"], row["fence"]))
+                await files.delete(folder_of(row.tenant_id, row.run_id, row.attempt, row.fence))
             if rows:
                 async with self._store.reads.acquire() as connection:
-                    await logs.forget(connection, [(row["run_id"], row["fence"]) for row in rows])
+                    await logs.forget(connection, [(row.run_id, row.fence) for row in rows])
             count += len(rows)
             if len(rows) < _LOGS_AT_ONCE:
                 return count

@@ -74,9 +74,9 @@ class RunRescuer:
         lost: list[UUID] = []
         async with self._store.reads.acquire() as connection:
             for row in await workers.silent(connection, self._silence):
-                if await workers.set_state(connection, row["worker_id"], WorkerState.LOST):
-                    log.warning("worker lost", worker=str(row["worker_id"]), name=row["name"])
-                    lost.append(row["worker_id"])
+                if await workers.set_state(connection, row.worker_id, WorkerState.LOST):
+                    log.warning("worker lost", worker=str(row.worker_id), name=row.name)
+                    lost.append(row.worker_id)
         return lost
 
     async def _rescue(self, worker_id: UUID) -> int:

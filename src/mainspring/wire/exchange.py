@@ -1,6 +1,7 @@
 """The exchange: the one call a worker makes. Long poll; heartbeat, inventory, outcomes, claims and cancels in one.
 
-Safe to repeat, also at another server: see docs/architecture.md, "The exchange".
+Safe to repeat, also at another server: see docs/architecture.md, "The exchange". A field that is added to what workers
+send goes into NEWER_FIELDS (protocol.py); what servers send must be ignored by workers that do not know it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import Meta
 
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import Cause, RunSetup
+from mainspring.wire.protocol import BASE_PROTOCOL
 
 OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 
@@ -129,7 +131,7 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
     409 (a progress too), the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer
     exchange took over; recall: how many unstarted runs to give back, because others are idle; drain: finish, and come
-    back no more."""
+    back no more; protocol: which fields this server takes (protocol.py)."""
 
     seq: int
     acked: int = 0
@@ -139,3 +141,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     superseded: bool = False
     recall: int = 0
     drain: bool = False
+    protocol: int = BASE_PROTOCOL

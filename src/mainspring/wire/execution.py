@@ -1,4 +1,8 @@
-"""How a run is executed: what a job says about it, and what its worker is told. The same structs in both places."""
+"""How a run is executed: what a job says about it, and what its worker is told. The same structs in both places.
+
+Newer servers store fields here that older servers and workers do not know and must ignore. Requests forbid unknown
+fields and have structs of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class ResourceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the processes of one attempt may use, all of them together. Bytes and seconds; None is no limit of the
     job's own (the worker may have one)."""
 
@@ -18,7 +22,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     output: int | None = None
 
 
-class SuccessRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the answer to an HTTP call is a success. `status` holds numbers and classes such as "2xx"; `json` is a
     JSONPath that must find something, equal to `equals` when that is given."""
 
@@ -27,7 +31,7 @@ class SuccessRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     equals: Any = msgspec.UNSET
 
 
-class HttpCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The task `http`. A `body` that is no string is sent as JSON; the method is POST with a body and GET without."""
 
     url: str
@@ -36,6 +40,16 @@ class HttpCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     body: Any = None
     success: SuccessRule | None = None
     follow_redirects: bool = True
+
+
+class SuccessRuleIn(SuccessRule, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """As it is given in a request."""
+
+
+class HttpCallIn(HttpCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """As it is given in a request."""
+
+    success: SuccessRuleIn | None = None
 
 
 class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):

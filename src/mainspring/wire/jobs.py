@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.wire.execution import HttpCall, ResourceLimits
+from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
 
 Seconds = float | int
 DurationIn = str | int | float
@@ -78,7 +78,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     task: Name | None = None
     job_type: Name | None = None
     command: str | list[str] | None = None
-    http: HttpCall | None = None
+    http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | None = None
     schedule_type: str | None = None
@@ -120,7 +120,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     task: Name | UnsetType = UNSET
     job_type: Name | UnsetType = UNSET
     command: str | list[str] | UnsetType = UNSET
-    http: HttpCall | UnsetType = UNSET
+    http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | UnsetType = UNSET
     schedule_type: str | UnsetType = UNSET

@@ -195,6 +195,8 @@ class Worker:
             stopping=self._leaving and not self._runner.holds_exclusive(),
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._server_client.hello_outdated:
+            flight.request.hello = self._hello
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
         self._exchange_timing.started(now)

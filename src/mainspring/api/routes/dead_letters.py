@@ -44,7 +44,7 @@ async def list_dead_letters(
         cursor,
         limit,
     )
-    page = await services_of(request).reader.dead_letters(caller_of(request), query)
+    page = await services_of(request).dead_letter_reader.dead_letters(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
@@ -55,7 +55,7 @@ async def list_dead_letters(
     operation="dead_letters.read",
 )
 async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
-    return await services_of(request).reader.dead_letter(caller_of(request), run_id_of(run_id))
+    return await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
 
 
 @post(
@@ -102,7 +102,7 @@ async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Re
     match verb:
         case "replay":
             replay_id = await services.replayer.replay(caller, run_id_of(run_id), data.payload)
-            return Response(await services.reader.run(caller, replay_id), status_code=202)
+            return Response(await services.run_reader.run(caller, replay_id), status_code=202)
         case "discard":
             refuse_payload(data, "a discard")
             return Response(await services.replayer.discard(caller, run_id_of(run_id)), status_code=200)

@@ -13,6 +13,7 @@ from mainspring.api.large_exchange import read_exchange
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.protocol import PROTOCOL
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,4 +32,5 @@ async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Re
     if isinstance(data, Undecoded):
         data = await read_exchange(data.body)
     reply = await services_of(request).exchanger.exchange(caller_of(request), data)
+    reply.protocol = PROTOCOL.number
     return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]

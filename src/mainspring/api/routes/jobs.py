@@ -68,13 +68,13 @@ async def list_jobs(
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
     query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit)
-    page = await services_of(request).reader.jobs(caller_of(request), query)
+    page = await services_of(request).job_reader.jobs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
 @get("/{job_id:str}", summary="One job", operation="jobs.read")
 async def get_job(request: Http, job_id: str) -> Response[JobView]:
-    return _with_version(await services_of(request).reader.job(caller_of(request), job_id))
+    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id))
 
 
 @patch(
@@ -113,7 +113,7 @@ async def put_job(
 async def delete_job(request: Http, job_id: str) -> Response[JobView]:
     services = services_of(request)
     await services.amender.cancel_job(caller_of(request), job_id)
-    return _with_version(await services.reader.job(caller_of(request), job_id))
+    return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 @post("/{job_and_verb:str}", status_code=200, summary="job_id:pause, job_id:resume, job_id:runNow", verbs=_VERBS)
@@ -133,31 +133,31 @@ async def act_on_job_by_path(request: Http, job_id: str, verb: str) -> Response[
 
 @get("/{job_id:str}/status", summary="A job's status and its latest run", operation="jobs.status")
 async def job_status(request: Http, job_id: str) -> JobStatus:
-    return await services_of(request).reader.status(caller_of(request), job_id)
+    return await services_of(request).job_reader.status(caller_of(request), job_id)
 
 
 @get("/{job_id:str}/runs", summary="A job's runs, newest first", operation="jobs.runs")
 async def job_runs(
     request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[list[RunView]]:
-    page = await services_of(request).reader.runs_of_job(caller_of(request), job_id, cursor, limit)
+    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit)
     return Response(page.runs, headers=link_header(request, page.next))
 
 
 @get("/{job_id:str}/upcoming", summary="The next fire times", operation="jobs.upcoming")
 async def job_upcoming(request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20) -> Upcoming:
-    return await services_of(request).reader.upcoming(caller_of(request), job_id, n)
+    return await services_of(request).job_reader.upcoming(caller_of(request), job_id, n)
 
 
 @get("/{job_id:str}/missed", summary="Fires that were not run, as ranges, newest first", operation="jobs.missed")
 async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
-    return await services_of(request).reader.missed(caller_of(request), job_id, limit)
+    return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
 
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
     await services.amender.update(caller_of(request), job_id, data, _version(if_match))
-    return _with_version(await services.reader.job(caller_of(request), job_id))
+    return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
@@ -174,7 +174,7 @@ async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
             raise NotFound(
                 f"a job has no verb {verb!r}", code="no_such_route", hint="there are :pause, :resume and :runNow"
             )
-    return _with_version(await services.reader.job(caller, job_id))
+    return _with_version(await services.job_reader.job(caller, job_id))
 
 
 def _with_version(view: JobView) -> Response[JobView]:

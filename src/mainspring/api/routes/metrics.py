@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
-from mainspring.operations.read.reader import Standing
+from mainspring.operations.read.standing import Standing
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,7 +21,7 @@ _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 @get("/metrics", summary="Prometheus metrics", tags=["health"], operation="metrics.read")
 async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     caller = caller_of(request)
-    standing = await services_of(request).reader.standing(caller)
+    standing = await services_of(request).standing_reader.standing(caller)
     registry = CollectorRegistry()
     registry.register(_Standing(standing))
     # What this process counted is about all tenants together: the operator's.

@@ -46,20 +46,20 @@ async def list_runs(
         cursor,
         limit,
     )
-    page = await services_of(request).reader.runs(caller_of(request), query)
+    page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
 @get("/v1/runs/{run_id:str}", summary="One run", tags=["runs"], operation="runs.read")
 async def get_run(request: Http, run_id: str) -> RunView:
-    return await services_of(request).reader.run(caller_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
 
 
 @get(
     "/v1/runs/{run_id:str}/why", summary="Why a run is not running, in a sentence", tags=["runs"], operation="runs.why"
 )
 async def why(request: Http, run_id: str) -> Why:
-    return await services_of(request).reader.why(caller_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.why(caller_of(request), run_id_of(run_id))
 
 
 @get(
@@ -69,7 +69,7 @@ async def why(request: Http, run_id: str) -> Why:
     operation="runs.timeline",
 )
 async def timeline(request: Http, run_id: str) -> list[TimelineEntry]:
-    return await services_of(request).reader.timeline(caller_of(request), run_id_of(run_id))
+    return await services_of(request).run_reader.timeline(caller_of(request), run_id_of(run_id))
 
 
 @post(
@@ -111,12 +111,12 @@ async def cancel_by_path(request: Http, run_id: str) -> RunView:
 
 @get("/v1/queues", summary="All queues", tags=["queues"], operation="queues.list")
 async def list_queues(request: Http) -> QueueList:
-    return await services_of(request).reader.queues(caller_of(request))
+    return await services_of(request).queue_reader.queues(caller_of(request))
 
 
 @get("/v1/queues/{name:str}", summary="One queue: depth, oldest, rate", tags=["queues"], operation="queues.read")
 async def get_queue(request: Http, name: str) -> QueueView:
-    return await services_of(request).reader.queue(caller_of(request), name)
+    return await services_of(request).queue_reader.queue(caller_of(request), name)
 
 
 @get(
@@ -126,19 +126,21 @@ async def get_queue(request: Http, name: str) -> QueueView:
     operation="workers.list",
 )
 async def list_workers(request: Http) -> WorkerList:
-    return await services_of(request).reader.workers(caller_of(request))
+    return await services_of(request).worker_reader.workers(caller_of(request))
 
 
 async def _cancel(request: Http, run_id: str) -> RunView:
     services, caller = services_of(request), caller_of(request)
     found = run_id_of(run_id)
     await services.amender.cancel_run(caller, found)
-    return await services.reader.run(caller, found)
+    return await services.run_reader.run(caller, found)
 
 
 async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
     services, caller = services_of(request), caller_of(request)
-    return await services.reader.run(caller, await services.replayer.retry_run(caller, run_id_of(run_id), data.payload))
+    return await services.run_reader.run(
+        caller, await services.replayer.retry_run(caller, run_id_of(run_id), data.payload)
+    )
 
 
 def refuse_payload(data: ReplayRequest | None, verb: str) -> None:

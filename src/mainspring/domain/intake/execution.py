@@ -12,7 +12,7 @@ from mainspring.domain.errors import InvalidInput, PayloadTooLarge
 from mainspring.domain.sizes import format_size, parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup, SuccessRule
+from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits, RunSetup, SuccessRule
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 
 SANDBOXES = ("bubblewrap",)
@@ -69,7 +69,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
 
 
 def read_http(given: HttpCall, field: str) -> HttpCall:
-    """`given` with its defaults filled in, or InvalidInput."""
+    """`given` as it is stored, with its defaults filled in, or InvalidInput."""
     _check_url(given.url, f"{field}.url")
     method = given.method.upper() or ("GET" if given.body is None else "POST")
     if method not in METHODS:
@@ -83,10 +83,11 @@ def read_http(given: HttpCall, field: str) -> HttpCall:
     _check_headers(given.headers, f"{field}.headers")
     if given.success is not None:
         _check_success(given.success, f"{field}.success")
-    return msgspec.structs.replace(given, method=method)
+    success = None if given.success is None else SuccessRule(**msgspec.structs.asdict(given.success))
+    return HttpCall(**{**msgspec.structs.asdict(given), "method": method, "success": success})
 
 
-_read_http_payload = msgspec.json.Decoder(HttpCall).decode
+_read_http_payload = msgspec.json.Decoder(HttpCallIn).decode
 
 
 def http_in(payload: str | None) -> HttpCall | None:

@@ -2,7 +2,7 @@
 
 Objects (retry, limits, env, required_labels) are laid together member by member; `retries` and `max_retries` are words
 about the number of attempts alone. The SDK does the same to Python's fields (sdk/app/task_options.py), and SQL to its
-own (migrations/0004_submit.sql).
+own (store/routines/intake_options.sql).
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import ADMIN, WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import tenants, tokens
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
+from mainspring.store.tenants import TenantRow
+from mainspring.store.tokens import TokenRow
 from mainspring.wire.access import (
     ALL_TENANTS,
     OWN_TENANT,
@@ -106,21 +108,21 @@ class AccessAdmin:
         async with self._store.reads.acquire() as connection, connection.transaction():
             await tokens.take_turn(connection)
             row = await _token(connection, asker, token_id)
-            tenant = TenantId(row["tenant_id"])
+            tenant = row.tenant_id
             if (
-                row["role"] == ADMIN
-                and row["revoked_at"] is None
+                row.role == ADMIN
+                and row.revoked_at is None
                 and not await tokens.other_admins(connection, tenant, token_id)
             ):
                 raise Conflict(
-                    f"{row['name']!r} is the last admin token of its tenant", code="last_admin", field="token_id",
+                    f"{row.name!r} is the last admin token of its tenant", code="last_admin", field="token_id",
                     hint="make another one first, with POST /v1/tokens",
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
         self._signals.tokens_changed(tenant)  # after the commit: whoever looks from now on finds it revoked
         if changed:
-            log.info("token revoked", token=str(token_id), name=row["name"])
+            log.info("token revoked", token=str(token_id), name=row.name)
         return _token_view(row)
 
 
@@ -136,7 +138,7 @@ async def _make(connection: Connection, tenant: TenantId, role: str, name: str, 
     )  # fmt: skip
 
 
-async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> Record:
+async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> TokenRow:
     row = await tokens.get(connection, _visible(asker), token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id}", hint="see GET /v1/tokens")
@@ -195,18 +197,18 @@ def _operator_only(asker: TenantId, detail: str, *, field: str | None) -> None:
         raise Forbidden(detail, code="operator_only", field=field, hint="ask whoever runs this Mainspring")
 
 
-def _tenant_view(row: Record) -> TenantView:
-    return TenantView(row["tenant_id"], row["name"], row["created_at"])
+def _tenant_view(row: TenantRow) -> TenantView:
+    return TenantView(row.tenant_id, row.name, row.created_at)
 
 
-def _token_view(row: Record) -> TokenView:
+def _token_view(row: TokenRow) -> TokenView:
     return TokenView(
-        str(row["token_id"]),
-        row["name"],
-        row["role"],
-        ALL_TENANTS if row["tenant_id"] == EVERY_TENANT else OWN_TENANT,
-        row["tenant"],
-        row["created_at"],
-        row["expires_at"],
-        row["revoked_at"],
+        str(row.token_id),
+        row.name,
+        row.role,
+        ALL_TENANTS if row.tenant_id == EVERY_TENANT else OWN_TENANT,
+        row.tenant,
+        row.created_at,
+        row.expires_at,
+        row.revoked_at,
     )

@@ -21,11 +21,12 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, 
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import lane_at_hand, own_run
+from mainspring.operations.lookup import lane_at_hand, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import fires as fire_store
 from mainspring.store import history, jobs, runs
+from mainspring.store.jobs import JobRow, LockedJob
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Record, Store
 from mainspring.wire.jobs import JobPatch
@@ -50,14 +51,14 @@ class Amender:
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
-            status = StoredJobStatus(row["status"])
+            status = StoredJobStatus(row.status)
             if status is StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
             stored = await self._definition(connection, row)
-            now: datetime = row["now"]
+            now = row.now
             changed = amended(stored, patch, now, self._signatures.known(tenant))
             moved = changed.schedule != stored.schedule
-            next_at, paused_from = row["next_fire_at"], row["paused_from"]
+            next_at, paused_from = row.next_fire_at, row.paused_from
             if moved:
                 changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, now))
                 first = self._first_fire(changed, row)
@@ -73,33 +74,31 @@ class Amender:
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "paused")
-            status = StoredJobStatus(row["status"])
+            status = StoredJobStatus(row.status)
             if status is StoredJobStatus.PAUSED:
                 return
             self._check_transition(job_id, status, StoredJobStatus.PAUSED)
             definition = await self._definition(connection, row)
-            await self._write(
-                connection, row, StoredJobStatus.PAUSED, None, row["next_fire_at"], row["lane_id"], definition
-            )
+            await self._write(connection, row, StoredJobStatus.PAUSED, None, row.next_fire_at, row.lane_id, definition)
 
     async def resume(self, caller: Caller, job_id: str) -> None:
         """Go on from now; the fires of the pause are recorded as missed. A one-time job whose moment passed fires."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "resumed")
-            status = StoredJobStatus(row["status"])
+            status = StoredJobStatus(row.status)
             if status is StoredJobStatus.SCHEDULED:
                 return
             if status is not StoredJobStatus.PAUSED:
                 raise Conflict(f"job {job_id!r} is {status.name}, not PAUSED", code="not_paused")
             definition = await self._definition(connection, row)
-            next_at: datetime | None = row["paused_from"]
-            if definition.schedule.recurring and next_at is not None and next_at <= row["now"]:
+            next_at = row.paused_from
+            if definition.schedule.recurring and next_at is not None and next_at <= row.now:
                 # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
-                for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row["now"]):
+                for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row.now):
                     await jobs.record_missed(connection, tenant, job_id, missed)
-                next_at = next_fire(definition.schedule, row["now"])
-            await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row["lane_id"], definition)
+                next_at = next_fire(definition.schedule, row.now)
+            await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
         self._signals.due()
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
@@ -107,17 +106,17 @@ class Amender:
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await jobs.lock(connection, tenant, job_id)
-            if row is not None and row["status"] != StoredJobStatus.CANCELLED:
+            if row is not None and row.status != StoredJobStatus.CANCELLED:
                 definition = await self._definition(connection, row)
-                await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row["lane_id"], definition)
+                await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
             live: list[Record] = []
             own = await own_run(connection, tenant, job_id)  # older than runs by hand, so this is key order
-            if own is not None and (locked := await runs.lock_run(connection, tenant, own["run_id"])) is not None:
+            if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
             workers = await _cancel_live(connection, live)
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
-                raise _no_job(job_id)
+                raise no_job(job_id)
         for worker_id in workers:
             self._signals.stop(worker_id)
 
@@ -129,7 +128,7 @@ class Amender:
                 ended = await history.ended_run(connection, tenant, run_id)
                 if ended is None:
                     raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
-                state = StoredState(ended["state"])
+                state = StoredState(ended.state)
                 if state is StoredState.CANCELLED:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
@@ -142,16 +141,16 @@ class Amender:
         run_id = uuid7()
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "run again")
-            if row["status"] == StoredJobStatus.CANCELLED:
+            if row.status == StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
             created = await fire_store.run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
             if created is None:
                 raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-        if not created["skipped"]:
-            self._signals.ready({created["lane_id"]: 1})
-        return RanNow(run_id, created["skipped"])
+        if not created.skipped:
+            self._signals.ready({created.lane_id: 1})
+        return RanNow(run_id, created.skipped)
 
-    async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> Record:
+    async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
             return row
@@ -162,19 +161,19 @@ class Amender:
                 code="already_fired",
                 hint="submit a new job",
             )
-        raise _no_job(job_id)
+        raise no_job(job_id)
 
     async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
 
-    async def _definition(self, connection: Connection, row: Record) -> JobDefinition:
-        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row["lane_id"]))
+    async def _definition(self, connection: Connection, row: JobRow) -> JobDefinition:
+        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row.lane_id))
 
-    def _first_fire(self, definition: JobDefinition, row: Record) -> datetime | None:
+    def _first_fire(self, definition: JobDefinition, row: LockedJob) -> datetime | None:
         """The first fire of a changed schedule: after now, and never again for a time that was fired for."""
-        schedule, fired = definition.schedule, row["last_fired_for"]
+        schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
-            return next_fire(schedule, _later(row["now"], fired))
+            return next_fire(schedule, _later(row.now, fired))
         if fired is not None and schedule.at is not None and schedule.at <= fired:
             raise InvalidInput(
                 f"the job has fired for {fired.isoformat()} already",
@@ -184,10 +183,10 @@ class Amender:
             )
         return schedule.at
 
-    def _check_version(self, row: Record, if_version: int | None) -> None:
-        if if_version is not None and if_version != row["version"]:
+    def _check_version(self, row: JobRow, if_version: int | None) -> None:
+        if if_version is not None and if_version != row.version:
             raise VersionMismatch(
-                f"the job has version {row['version']}, not {if_version}",
+                f"the job has version {row.version}, not {if_version}",
                 field="If-Match",
                 hint="read the job again and repeat the change",
             )
@@ -199,7 +198,7 @@ class Amender:
     async def _write(
         self,
         connection: Connection,
-        row: Record,
+        row: JobRow,
         status: StoredJobStatus,
         next_fire_at: datetime | None,
         paused_from: datetime | None,
@@ -208,9 +207,9 @@ class Amender:
     ) -> None:
         changed = await jobs.change(
             connection,
-            row["tenant_id"],
-            row["job_id"],
-            row["version"],
+            row.tenant_id,
+            row.job_id,
+            row.version,
             status=int(status),
             next_fire_at=next_fire_at,
             paused_from=paused_from,
@@ -218,7 +217,7 @@ class Amender:
             definition=definition,
         )
         if not changed:
-            raise Conflict(f"job {row['job_id']!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+            raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
 async def _cancel_live(connection: Connection, live: list[Record]) -> set[UUID]:
@@ -262,7 +261,3 @@ def _ranges(definition: JobDefinition, first: datetime, until: datetime) -> Iter
 
 def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
     return now if last_fired_for is None else max(now, last_fired_for)
-
-
-def _no_job(job_id: str) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

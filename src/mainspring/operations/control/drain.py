@@ -5,14 +5,15 @@ from __future__ import annotations
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Forbidden, NotFound
+from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.views import worker_view
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
-from mainspring.store.pool import Connection, Record, Store
-from mainspring.store.workers import WorkerState
+from mainspring.store.pool import Connection, Store
+from mainspring.store.workers import WorkerRow
 from mainspring.wire.runs import WorkerView
 
 log = get_logger("drain")
@@ -36,25 +37,25 @@ class Drainer:
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             before = await _row(connection, tenant, worker_id)
-            if before["tenant_id"] == EVERY_TENANT and tenant != DEFAULT_TENANT:
+            if before.tenant_id == EVERY_TENANT and tenant != DEFAULT_TENANT:
                 raise Forbidden(
-                    f"worker {before['name']} serves every tenant: an admin of the tenant default may drain it",
+                    f"worker {before.name} serves every tenant: an admin of the tenant default may drain it",
                     code="operator_only", hint="ask whoever runs this Mainspring",
                 )  # fmt: skip
             changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING)
             row = await _row(connection, tenant, worker_id)
-        if row["state"] not in _LIVING:
-            state = WorkerState(row["state"]).name
+        if row.state not in _LIVING:
+            state = WorkerState(row.state).name
             raise Conflict(
-                f"worker {row['name']} is gone: {state}", code="worker_gone", hint="see GET /v1/workers for the living"
+                f"worker {row.name} is gone: {state}", code="worker_gone", hint="see GET /v1/workers for the living"
             )
         if changed:
-            log.info("worker asked to drain", worker=str(worker_id), name=before["name"])
+            log.info("worker asked to drain", worker=str(worker_id), name=before.name)
         self._signals.stop(worker_id)
         return worker_view(row)
 
 
-async def _row(connection: Connection, tenant: TenantId, worker_id: UUID) -> Record:
+async def _row(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow:
     row = await workers.view(connection, tenant, worker_id)
     if row is None:
         raise NotFound(f"there is no worker {worker_id}", hint="see GET /v1/workers")

@@ -25,15 +25,16 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import lane_at_hand
-from mainspring.operations.read.reader import Reader
+from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, history
-from mainspring.store.dead_letters import DeadLetterFilter
+from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, LockedLetter
+from mainspring.store.history import EndedRun
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
 
@@ -65,14 +66,12 @@ class Replayer:
         lanes: LaneRegistry,
         signals: Signals,
         clock: DatabaseClock,
-        reader: Reader,
         signatures: SignatureRegistry,
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
-        self._reader = reader
         self._signatures = signatures
 
     async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -155,7 +154,7 @@ class Replayer:
     # --- inside
 
     async def _replay(
-        self, connection: Connection, tenant: TenantId, letters: Sequence[Record], payload: msgspec.Raw
+        self, connection: Connection, tenant: TenantId, letters: Sequence[LockedLetter], payload: msgspec.Raw
     ) -> _Batch:
         """Repeat locked letters as far as their jobs allow it."""
         done = _Batch()
@@ -176,14 +175,14 @@ class Replayer:
                 done.refusal = done.refusal or error
                 continue
             begun.add(job_id)
-            one_at_a_time = job is not None and job["one_at_a_time"]
-            items.append(dead_letters.Replay(letter["run_id"], replay_id, one_at_a_time, changed))
+            one_at_a_time = job is not None and job.one_at_a_time
+            items.append(dead_letters.Replay(letter.run_id, replay_id, one_at_a_time, changed))
         if items:
             rows = await dead_letters.replay(connection, tenant, items)
             if len(rows) != len(items):  # they are locked, so this is ours to mend
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
-            done.created.update(row["lane_id"] for row in rows)
+            done.created.update(row.lane_id for row in rows)
         return done
 
     async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -198,24 +197,24 @@ class Replayer:
                 if reason is not None:
                     raise _refused(run_id, reason)
                 changed = await self._changed(connection, tenant, row, payload)
-                one_at_a_time = job is not None and job["one_at_a_time"]
+                one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
                 created = await dead_letters.repeat(connection, tenant, item)
                 if created is None:
                     raise NotFound(f"there is no run {run_id} any more", hint="see GET /v1/runs")
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
-        self._signals.ready({created["lane_id"]: 1})
+        self._signals.ready({created.lane_id: 1})
         return replay_id
 
-    async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Record:
+    async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)
         if row is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         replay_id = await dead_letters.replay_of(connection, tenant, run_id)
         if replay_id is not None:
             raise _repeated(run_id, replay_id)
-        if row["state"] == StoredState.SUCCESS:
+        if row.state == StoredState.SUCCESS:
             raise Conflict(
                 f"run {run_id} has succeeded, and the payload of such runs is not kept",
                 code="run_succeeded",
@@ -224,19 +223,19 @@ class Replayer:
         return row
 
     async def _changed(
-        self, connection: Connection, tenant: TenantId, row: Record, payload: msgspec.Raw
+        self, connection: Connection, tenant: TenantId, row: LockedLetter | EndedRun, payload: msgspec.Raw
     ) -> Changed | None:
         """Payload and spec of a run whose payload is changed, checked as at intake; None when it keeps its own."""
         if not memoryview(payload):
             return None
-        lane = await lane_at_hand(self._lanes, connection, row["lane_id"])
+        lane = await lane_at_hand(self._lanes, connection, row.lane_id)
         stored = JobDefinition(
             task=lane.task,
-            name=row["name"],
-            payload=row["payload_text"],
+            name=row.name,
+            payload=row.payload_text,
             queue=lane.queue,
             priority=Priority(lane.priority),
-            spec=spec_from_text(row["spec_text"]),
+            spec=spec_from_text(row.spec_text),
             required_labels=lane.required_labels,
         )
         changed = amend(stored, JobPatch(payload=payload), self._clock.now())
@@ -264,7 +263,7 @@ class Replayer:
             None if choice.since is None else parse_time(choice.since, "since"),
             None if choice.until is None else parse_time(choice.until, "until"),
         )
-        return await self._reader.letter_filter(tenant, query), choice.limit or _MOST
+        return await letter_filter(self._lanes, tenant, query), choice.limit or _MOST
 
     async def _begun(self) -> datetime:
         async with self._store.reads.acquire() as connection:
@@ -276,13 +275,13 @@ class Replayer:
             return bool(after and await dead_letters.some(connection, tenant, chosen, after, begun, 1))
 
 
-def _objection(job: Record | None, *, begun_here: bool) -> str | None:
+def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:
     """Why a run of this job may not begin. A one-time job that has fired has no row, and nothing against it."""
     if job is None:
         return None
-    if job["cancelled"]:
+    if job.cancelled:
         return _CANCELLED
-    return _ALIVE if job["alive"] or (begun_here and job["one_at_a_time"]) else None
+    return _ALIVE if job.alive or (begun_here and job.one_at_a_time) else None
 
 
 async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:

@@ -1,7 +1,7 @@
-"""Heartbeats: one appended row for all workers heard since the last one, acknowledged after its commit.
+"""Heartbeats: one appended row for all workers heard since the last row. They are acknowledged after its commit.
 
-A beat younger than `beat_slack` is not recorded again: the worker counts its lease from the moment it sent, the
-rescuer from the recorded beat, and the slack is paid for in `Timing`.
+A heartbeat younger than `beat_slack` is not recorded again. The worker counts its lease from the moment it sent the
+exchange, and the rescuer from the recorded heartbeat; `Timing` includes the slack in between.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ class Beats:
         self._server_id = server_id
         self._clock = clock
         self._slack = timing.beat_slack
-        self._recorded: dict[UUID, float] = {}
-        self._waiting: dict[UUID, asyncio.Future[None]] = {}
-        self._flush: asyncio.Task[None] | None = None
+        self._recorded_at: dict[UUID, float] = {}
+        self._pending: dict[UUID, asyncio.Future[None]] = {}
+        self._writer: asyncio.Task[None] | None = None
 
     async def record(self, worker_id: UUID) -> None:
-        """Return once a beat of this worker, no older than the slack, is committed."""
+        """Return once a heartbeat of this worker, no older than the slack, is committed."""
         now = self._clock.monotonic()
-        if now - self._recorded.get(worker_id, float("-inf")) < self._slack:
+        if now - self._recorded_at.get(worker_id, float("-inf")) < self._slack:
             return
-        future = self._waiting.get(worker_id)
+        future = self._pending.get(worker_id)
         if future is None:
-            future = self._waiting[worker_id] = asyncio.get_running_loop().create_future()
-        if self._flush is None or self._flush.done():
-            self._flush = asyncio.create_task(self._write())
+            future = self._pending[worker_id] = asyncio.get_running_loop().create_future()
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write())
         await asyncio.shield(future)
 
     def forget(self, worker_id: UUID) -> None:
-        self._recorded.pop(worker_id, None)
+        self._recorded_at.pop(worker_id, None)
 
     async def _write(self) -> None:
-        """One row for everybody who waits; those who come meanwhile go into the next."""
-        while self._waiting:
-            batch, self._waiting = self._waiting, {}
-            asked = self._clock.monotonic()
+        """Write one row for all pending heartbeats, and another one for those that arrive meanwhile."""
+        while self._pending:
+            batch, self._pending = self._pending, {}
+            started_at = self._clock.monotonic()
             try:
                 async with self._store.reads.acquire() as connection:
                     await workers.beat(connection, self._table(), self._server_id, list(batch))
@@ -54,10 +54,10 @@ class Beats:
                 for future in batch.values():
                     if not future.done():
                         future.set_exception(error)
-                        future.exception()  # a waiter that has gone must not make noise
+                        future.exception()  # asyncio logs nothing if the exchange has gone
                 continue
             for worker_id, future in batch.items():
-                self._recorded[worker_id] = asked
+                self._recorded_at[worker_id] = started_at
                 if not future.done():
                     future.set_result(None)
 

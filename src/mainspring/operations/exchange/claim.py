@@ -1,4 +1,4 @@
-"""Claim: give queued runs to a worker. Lower bounds per lane keep dead index entries out of the way."""
+"""Claim: assign queued runs to a worker. A lower bound per lane skips dead index entries."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.exchange.fair_turns import LANES_LOOKED_AT, FairPools, count_bands, in_fair_order, rank
+from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import RunOrder
 
-LANES_AT_A_TIME = 64
-_TRAIL = timedelta(seconds=5)
-_FULL_LOOK = 30.0
+MAX_LANES_PER_CLAIM = 64
+_BOUND_LAG = timedelta(seconds=5)
+_FULL_SCAN_INTERVAL = 30.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-_MOST_BYTES = 16 * 1024**2  # of one claim, about: payloads may be 256 KiB each, and a worker may ask for thousands
-_HEAVY = 64 * 1024  # what a run of a lane is thought to weigh until some were seen
-_LEAST_TIMEOUT = 0.001  # for a claim that is handed out again when its run_timeout has passed
+_MAX_CLAIM_BYTES = 16 * 1024**2  # approximately: payloads may be 256 KiB each, and a worker may ask for thousands
+_ASSUMED_BYTES = 64 * 1024  # the estimated size of a run in a lane from which nothing was claimed yet
+_MIN_TIMEOUT = 0.001  # for a claim that is handed out again after its run_timeout has passed
 _NO_PAYLOAD = msgspec.Raw(b"null")
 
 
 class LaneBounds:
-    """For each lane, a moment before which nothing waits any more.
+    """For each lane, a time before which no run waits any more.
 
-    It trails the newest claim by 5 s, and every 30 s a look without it makes up for anything that came late: with an
-    open snapshot elsewhere, a million dead entries at the head of a lane cost 148 ms per claim without the bound, and
-    2 ms with it.
+    The bound lags 5 s behind the newest claim. Every 30 s a scan ignores it, and finds runs that became ready late.
+    While another session keeps an old snapshot open, a million dead index entries at the head of a lane cost 148 ms per
+    claim without the bound, and 2 ms with it.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._bounds: dict[int, datetime] = {}
-        self._full_look_at: dict[int, float] = {}
+        self._full_scan_at: dict[int, float] = {}
 
     def bound(self, lane_id: int) -> datetime:
         now = self._clock.monotonic()
-        if now - self._full_look_at.get(lane_id, float("-inf")) >= _FULL_LOOK:
-            self._full_look_at[lane_id] = now
+        if now - self._full_scan_at.get(lane_id, float("-inf")) >= _FULL_SCAN_INTERVAL:
+            self._full_scan_at[lane_id] = now
             self._bounds.pop(lane_id, None)
         return self._bounds.get(lane_id, _BEGINNING)
 
-    def claimed(self, lane_id: int, oldest_ready: datetime) -> None:
-        """The head of the lane stood at `oldest_ready`: everything older than that is gone."""
-        bound = oldest_ready - _TRAIL
+    def raise_to(self, lane_id: int, oldest_ready: datetime) -> None:
+        """The oldest run just claimed was ready at `oldest_ready`, so the lane has none that is older."""
+        bound = oldest_ready - _BOUND_LAG
         if bound > self._bounds.get(lane_id, _BEGINNING):
             self._bounds[lane_id] = bound
 
 
-class LaneWeights:
-    """What the runs of each lane weigh, in bytes, by its last claim; so that one answer stays within bounds."""
+class LaneSizes:
+    """The average size of a run of each lane in bytes, from the last claim. It keeps the size of a reply bounded."""
 
     def __init__(self) -> None:
-        self._weights: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
 
-    def most(self, lanes: Sequence[Lane], room: int) -> int:
-        """How many runs of these lanes are thought to fit into `room` bytes."""
-        return room // max(self._weights.get(lane.lane_id, _HEAVY) for lane in lanes)
+    def estimate_fit(self, lanes: Sequence[Lane], budget: int) -> int:
+        """Estimate how many runs of these lanes fit into `budget` bytes."""
+        return budget // max(self._sizes.get(lane.lane_id, _ASSUMED_BYTES) for lane in lanes)
 
-    def weigh(self, rows: Sequence[Record]) -> int:
-        """Take note of what was claimed; gives what it weighs."""
+    def record(self, rows: Sequence[Record]) -> int:
+        """Remember the sizes of claimed rows, and return their total."""
         sums: dict[int, tuple[int, int]] = {}
         for row in rows:
-            weight, count = sums.get(row["lane_id"], (0, 0))
-            sums[row["lane_id"]] = weight + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
-        for lane_id, (weight, count) in sums.items():
-            self._weights[lane_id] = max(1, weight // count)
-        return sum(weight for weight, _ in sums.values())
+            size, count = sums.get(row["lane_id"], (0, 0))
+            sums[row["lane_id"]] = size + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
+        for lane_id, (size, count) in sums.items():
+            self._sizes[lane_id] = max(1, size // count)
+        return sum(size for size, _ in sums.values())
 
 
 class Claimer:
@@ -82,17 +82,17 @@ class Claimer:
         self._lanes = lanes
         self._clock = clock
         self._bounds = LaneBounds(clock)
-        self._weights = LaneWeights()
+        self._sizes = LaneSizes()
         self._pools = FairPools()
 
     async def claim(
         self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
     ) -> list[RunOrder]:
-        """Up to `limit` runs of the eligible lanes, and about 16 MiB, in the order in which they should start."""
+        """Claim up to `limit` runs, and about 16 MiB, of the eligible lanes. Return them in the order in which they
+        should start. The lanes of each tenant must stand together."""
         if not eligible or limit <= 0:
             return []
-        # Those of each tenant stand together.
-        if eligible[0].tenant_id != eligible[-1].tenant_id or len(eligible) > LANES_AT_A_TIME:
+        if eligible[0].tenant_id != eligible[-1].tenant_id or len(eligible) > MAX_LANES_PER_CLAIM:
             return await self._claim_in_turns(connection, eligible, limit, worker_id, seq)
         rows = await self._take(connection, eligible, limit, worker_id, seq)
         if not rows:
@@ -112,12 +112,13 @@ class Claimer:
         seq: int,
         starts: dict[TenantId, int] | None = None,
     ) -> list[Record]:
-        """In one step as a rule. In several where fewer are thought to fit than do: a lane that was never claimed from
-        counts as heavy, also when it is empty and the runs beside it weigh nothing. `starts`: where tenants stand."""
+        """Claim from at most 64 lanes, usually in one step. More steps follow where more runs fit than estimated: a run
+        of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, the virtual
+        time of each tenant, tenants take turns."""
         heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
         rows: list[Record] = []
-        room = _MOST_BYTES
-        while (step := min(limit - len(rows), self._weights.most(lanes, room))) > 0:
+        budget = _MAX_CLAIM_BYTES
+        while (step := min(limit - len(rows), self._sizes.estimate_fit(lanes, budget))) > 0:
             if starts is None:
                 some = await runs.claim(connection, heads, step, worker_id, seq)
             else:
@@ -126,7 +127,7 @@ class Claimer:
                 owner = {lane.lane_id: lane.tenant_id for lane in lanes}
                 for row in some:
                     starts[owner[row["lane_id"]]] += 1
-            room -= self._weights.weigh(some)
+            budget -= self._sizes.record(some)
             rows += some
             if len(some) < step:
                 break
@@ -135,20 +136,20 @@ class Claimer:
     async def _claim_in_turns(
         self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
     ) -> list[RunOrder]:
-        """The same for lanes of several tenants, who take turns, and for many lanes, which take turns too. A look comes
-        first: whoever has nothing waiting is idle, and what is empty need not be among the 64."""
-        pool = self._pools.of(eligible)
+        """Claim from the lanes of several tenants, or from more than 64 lanes, in turns. A query finds out first which
+        lanes have runs: a tenant without any is idle, and empty lanes are not among the 64."""
+        pool = self._pools.pool_for(eligible)
         waiting: list[Lane] = []
-        for _ in range(0, len(eligible), LANES_LOOKED_AT):
-            looked_at = pool.to_look_at(eligible)
-            ready = set(await self.ready_lanes(connection, [lane.lane_id for lane in looked_at]))
-            waiting = [lane for lane in looked_at if lane.lane_id in ready]
-            starts = pool.shares.starts({lane.tenant_id for lane in looked_at}, {lane.tenant_id for lane in waiting})
+        for _ in range(0, len(eligible), MAX_LANES_PER_CHECK):
+            checked = pool.lanes_to_check(eligible)
+            ready = set(await self.ready_lanes(connection, [lane.lane_id for lane in checked]))
+            waiting = [lane for lane in checked if lane.lane_id in ready]
+            starts = pool.shares.starts({lane.tenant_id for lane in checked}, {lane.tenant_id for lane in waiting})
             if waiting:
                 break
         if not waiting:
             return []
-        chosen = pool.to_take_from(waiting, LANES_AT_A_TIME)
+        chosen = pool.lanes_to_claim(waiting, MAX_LANES_PER_CLAIM)
         contested = len(starts) > 1
         rows = await self._take(connection, chosen, limit, worker_id, seq, dict(starts) if contested else None)
         if not rows:
@@ -159,11 +160,11 @@ class Claimer:
         return [await self.order(row) for row in in_fair_order(rows, lanes, starts)]
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
-        """Which of these lanes have something to claim at this moment."""
+        """Return which of these lanes have runs to claim now."""
         return await runs.ready_lanes(connection, [(lane_id, self._bounds.bound(lane_id)) for lane_id in lane_ids])
 
     async def order(self, row: Record) -> RunOrder:
-        """What the worker needs to know of a claimed row."""
+        """Convert a claimed row to what the worker needs to run it."""
         lane = self._lanes.peek(row["lane_id"]) or await self._lanes.get(row["lane_id"])
         run_id, job_id, payload, spec_text = row["run_id"], row["job_id"], row["payload"], row["spec"]
         order = RunOrder(
@@ -185,7 +186,7 @@ class Claimer:
             spec = spec_from_text(spec_text)
             order.timeout = spec.timeout
             if (left := row["time_left"]) is not None:
-                order.timeout = max(_LEAST_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
+                order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
         return order
@@ -197,6 +198,6 @@ class Claimer:
             if lane_id not in heads or ready_at < heads[lane_id]:
                 heads[lane_id] = ready_at
         for lane_id, ready_at in heads.items():
-            self._bounds.claimed(lane_id, ready_at)
+            self._bounds.raise_to(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
         metrics.start_latency.observe(max(0.0, (self._clock.wall() - min(heads.values())).total_seconds()))

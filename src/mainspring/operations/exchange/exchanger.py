@@ -1,18 +1,29 @@
-"""The exchange: heartbeat, report, claim and cancel in one call. Safe to repeat, also at another server.
+"""The exchange: heartbeat, report, claim and stop in one call. It is safe to repeat, also at another server.
 
-Every exchange carries a sequence number that rises. The transaction locks the worker's row and takes the number, so
-an old copy of an exchange that turns up late changes nothing. A claim is written in `runs` with the incarnation and
-the number, never in a server's memory: a worker that missed an answer says so (`recover`) and lists what it holds, and
-whatever the rows give it besides is handed out again. Outcomes match run, fence and incarnation; one that was recorded
-before is acknowledged again.
+Every exchange carries a sequence number that rises. The transaction locks the worker's row and takes the number, so a
+late copy of an exchange changes nothing. A claim is written in `runs` with the incarnation and the number, never kept
+in a server's memory. A worker that missed a reply says so (`recover`) and lists what it holds; everything else that the
+rows assign to it is handed out again. An outcome must match run, fence and incarnation; one that was recorded before is
+acknowledged again.
+
+One `Exchange` passes through these steps:
+
+    identify the worker     worker_registry.py
+    record progress         before the exchange can be superseded
+    in rounds, until there is something to reply:
+        update the demand   what the exchange would take
+        transaction         transaction.py: sequence number, outcomes, redelivery, claim
+        check for stops     stops.py
+        recall              recall.py: ask for unstarted runs that idle workers could start
+        wait                long_poll.py
+
+The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict
@@ -24,23 +35,22 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.claim import Claimer
-from mainspring.operations.exchange.long_poll import LongPolls, Waiter
-from mainspring.operations.exchange.queue_shares import claim_in_shares, rooms_asked_for
-from mainspring.operations.exchange.worker_registry import STALE, STOP_LOOK, KnownWorker, WorkerRegistry
-from mainspring.operations.lifecycle.report import Random, settle
+from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.long_poll import LongPolls
+from mainspring.operations.exchange.recall import recall_unstarted
+from mainspring.operations.exchange.stops import StopCheck
+from mainspring.operations.exchange.transaction import ExchangeTransaction
+from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
+from mainspring.operations.lifecycle.report import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import runs, workers
+from mainspring.store import workers
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import AWAY, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 
 log = get_logger("exchange")
-
-_LIVE = int(WorkerState.LIVE)
-_NEVER = float("inf")
-_RECALL_PAUSE = 0.1
 
 
 class Exchanger:
@@ -58,243 +68,152 @@ class Exchanger:
     ) -> None:
         self._store = store
         self._lanes = lanes
-        self._signals = signals
         self._long_polls = long_polls
         self._beats = beats
         self._clock = clock
         self._timing = timing
-        self._random = random
         self._claimer = Claimer(lanes, clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock)
-        self._seen_revision = -1
-        self._looking: set[asyncio.Task[None]] = set()
-        signals.on_ready(self._ready)
-        signals.on_stop(long_polls.stop)
+        self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
+        self._stop_check = StopCheck(store, clock, timing)
+        self._active: set[Exchange] = set()
+        self._lanes_revision = -1
+        self._lane_loads: set[asyncio.Task[None]] = set()
+        signals.on_ready(self._on_ready)
+        signals.on_stop(long_polls.request_stop)
 
-    def _ready(self, created: Mapping[int, int]) -> None:
-        if any(self._lanes.peek(lane_id) is None for lane_id in created):
-            task = asyncio.create_task(self._look_at_new_lanes(created))  # another process made them
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+    @property
+    def workers(self) -> int:
+        """How many workers are cached here."""
+        return len(self._registry)
+
+    async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
+        tenant = caller.tenant
+        arrived_at = self._clock.monotonic()
+        worker = await self._registry.identify(tenant, request)
+        # This comes before the long poll is registered. From then on a newer exchange may end this one.
+        stale_progress = await self._record_progress(tenant, request) if request.progress else []
+        waiter = self._long_polls.register(request.worker_id, tenant)
+        metrics.waiting.set(len(self._long_polls))
+        deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
+        exchange = Exchange(tenant, request, worker, waiter, ExchangeReply(seq=request.seq), deadline)
+        self._active.add(exchange)
+        try:
+            heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
+            try:
+                await self._serve(exchange)
+                exchange.reply.fenced += stale_progress
+            finally:
+                await heartbeat
+            return exchange.reply
+        finally:
+            self._active.discard(exchange)
+            self._long_polls.release(waiter)
+            metrics.exchange_seconds.observe(self._clock.monotonic() - arrived_at - exchange.seconds_waited)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        """Go through rounds until the reply says something or the deadline has passed."""
+        request, worker, waiter = exchange.request, exchange.worker, exchange.waiter
+        while True:
+            exchange.update_demand(self._lanes)
+            if exchange.must_write or await self._may_claim(exchange):
+                try:
+                    await self._transaction.run(exchange)
+                except Conflict as error:
+                    # The worker has sent a newer exchange: to this server, or to another one while this one waited.
+                    if error.code == STALE and (exchange.waited or waiter.superseded):
+                        exchange.supersede()
+                        return
+                    raise
+            if self._stop_check.is_due(exchange):
+                await self._stop_check.run(exchange)
+            reply = exchange.reply
+            reply.drain = worker.state == WorkerState.DRAINING and not request.draining
+            now = self._clock.monotonic()
+            if exchange.must_write or reply.runs or reply.stop or reply.drain or now >= exchange.deadline:
+                return
+            until = exchange.deadline
+            if request.unstarted:
+                until = min(until, recall_unstarted(exchange, self._long_polls, now))
+                if reply.recall:
+                    return
+            await self._wait(exchange, now, until)
+            if waiter.superseded:
+                reply.superseded = True
+                return
+            if not exchange.woken and until == exchange.deadline:
+                return
+            exchange.start_next_round()
+
+    async def _may_claim(self, exchange: Exchange) -> bool:
+        """Whether there may be runs to claim. An idle worker asks every beat: one look at the index is enough to answer
+        no, and writes nothing."""
+        demand = exchange.waiter.demand
+        if demand.free <= 0:
+            return False
+        if exchange.woken:
+            return True
+        if not demand.lanes:
+            return False
+        async with self._store.hot.acquire() as connection:
+            return bool(await self._claimer.ready_lanes(connection, demand.lanes))
+
+    async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
+        """Wait until somebody wakes the exchange, at most until then."""
+        try:
+            exchange.woken = await self._long_polls.wait(exchange.waiter, until - now)
+        finally:
+            exchange.waited = True
+            exchange.seconds_waited += self._clock.monotonic() - now
+
+    async def _record_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
+        """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the
+        worker's any more."""
+        async with self._store.hot.acquire() as connection:
+            return await workers.note_progress(connection, tenant, request.worker_id, request.progress)
+
+    async def poll(self) -> int:
+        """Look for ready runs on behalf of every waiting exchange, in case a hint was lost. Return how many lanes had
+        some."""
+        self._registry.evict_silent()
+        await self._lanes.refresh()
+        self._update_demands()
+        lanes = self._long_polls.wanted_lanes()
+        if not lanes:
+            return 0
+        async with self._store.hot.acquire() as connection:
+            ready = await self._claimer.ready_lanes(connection, lanes)
+        self._long_polls.offer(dict.fromkeys(ready, 1))
+        return len(ready)
+
+    def _on_ready(self, ready: Mapping[int, int]) -> None:
+        """A hint: these lanes got so many runs."""
+        if any(self._lanes.peek(lane_id) is None for lane_id in ready):  # another process has created the lane
+            task = asyncio.create_task(self._load_lanes_and_offer(ready))
+            self._lane_loads.add(task)
+            task.add_done_callback(self._lane_loads.discard)
             return
-        if self._lanes.revision != self._seen_revision:
-            self._seen_revision = self._lanes.revision
-            self._long_polls.see_lanes()
-        self._long_polls.ready(created)
+        if self._lanes.revision != self._lanes_revision:
+            self._lanes_revision = self._lanes.revision
+            self._update_demands()
+        self._long_polls.offer(ready)
 
-    async def _look_at_new_lanes(self, created: Mapping[int, int]) -> None:
+    async def _load_lanes_and_offer(self, ready: Mapping[int, int]) -> None:
         try:
             await self._lanes.refresh()
         except AWAY as error:
             log.warning("new lanes not read yet; the poll will", error=repr(error))
             return
-        self._long_polls.see_lanes()
-        self._long_polls.ready(created)
+        self._update_demands()
+        self._long_polls.offer(ready)
+
+    def _update_demands(self) -> None:
+        """Let every exchange see the lanes that were added."""
+        for exchange in self._active:
+            exchange.update_demand(self._lanes)
 
     async def close(self) -> None:
-        """End what looks at the database without being waited for."""
-        for task in self._looking:
+        """Cancel the background reads of lanes."""
+        for task in self._lane_loads:
             task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
-
-    async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
-        tenant = caller.tenant
-        arrived = self._clock.monotonic()
-        known = await self._registry.know(tenant, request)
-        # Before it takes its spot: from then on a newer exchange may end it, and it must not be looking elsewhere.
-        stale = await self._note_progress(tenant, request) if request.progress else []
-        waiter = self._long_polls.arrive(request.worker_id, tenant)
-        metrics.waiting.set(len(self._long_polls))
-        try:
-            beat = asyncio.ensure_future(self._beats.record(request.worker_id))
-            try:
-                reply = await self._serve(tenant, request, known, waiter)
-                reply.fenced += stale
-            finally:
-                await beat  # the answer is the acknowledgement of the beat, so it waits for the beat's commit
-            return reply
-        finally:
-            self._long_polls.leave(waiter)
-            metrics.exchange_seconds.observe(self._clock.monotonic() - arrived - waiter.waited_for)
-
-    async def _serve(
-        self, tenant: TenantId, request: ExchangeRequest, known: KnownWorker, waiter: Waiter
-    ) -> ExchangeReply:
-        deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
-        must_write = bool(request.outcomes) or request.recover or request.stopped or request.draining
-        again = woken = waiting = False
-        while True:
-            waiter.event.clear()
-            self._see_lanes(tenant, known, waiter, request)
-            waiter.see_lanes = partial(self._see_lanes, tenant, known, waiter, request)
-            reply = ExchangeReply(seq=request.seq)
-            if must_write or (waiter.free > 0 and (woken or await self._anything_ready(waiter))):
-                try:
-                    await self._transact(tenant, request, known, reply, waiter, first=not again, woken=woken)
-                except Conflict as error:
-                    # Its worker has reported meanwhile: here, or at another server while this one was parked.
-                    if error.code == STALE and (waiting or waiter.superseded):
-                        return ExchangeReply(seq=request.seq, superseded=True)
-                    raise
-                again = True
-            if waiter.stop or self._clock.monotonic() - known.stop_looked_at >= STOP_LOOK:
-                await self._look_for_stops(tenant, request.worker_id, known, waiter, reply)
-            reply.drain = known.state == WorkerState.DRAINING and not request.draining
-            now = self._clock.monotonic()
-            if must_write or reply.runs or reply.stop or reply.drain or now >= deadline:
-                return reply
-            until = deadline
-            if waiter.unstarted:
-                until = min(deadline, self._consider_recall(known, waiter, reply, now))
-                if reply.recall:
-                    return reply
-            woken, waiting = await self._park(waiter, now, until), True
-            if waiter.superseded:
-                reply.superseded = True
-                return reply
-            if not woken and until == deadline:
-                return reply
-
-    async def _park(self, waiter: Waiter, now: float, until: float) -> bool:
-        """Wait until something is to be done, or until it is time; says whether somebody woke us."""
-        self._long_polls.start_waiting(waiter)
-        try:
-            await asyncio.wait_for(waiter.event.wait(), until - now)
-        except TimeoutError:
-            return waiter.event.is_set()
-        finally:
-            self._long_polls.stop_waiting(waiter)
-            waiter.waited_for += self._clock.monotonic() - now
-        return True
-
-    def _consider_recall(self, known: KnownWorker, waiter: Waiter, reply: ExchangeReply, now: float) -> float:
-        """Ask for unstarted runs back when somebody parked here could start them. A worker that knows better keeps
-        them, and is asked again a moment later: gives when."""
-        again = known.recalled_at + _RECALL_PAUSE
-        if now < again:
-            return again if self._long_polls.anybody_idle(waiter) else _NEVER
-        reply.recall = self._long_polls.promise(waiter, now, now + _RECALL_PAUSE)
-        if not reply.recall:
-            return _NEVER
-        known.recalled_at = now
-        log.debug("recalling runs for idle workers", worker=str(waiter.worker_id), runs=reply.recall)
-        return now
-
-    async def _anything_ready(self, waiter: Waiter) -> bool:
-        """An idle worker asks every beat: one look at the index is enough for a no, and writes nothing."""
-        if not waiter.lanes:
-            return False
-        async with self._store.hot.acquire() as connection:
-            return bool(await self._claimer.ready_lanes(connection, waiter.lanes))
-
-    async def _note_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
-        """Keep it at once, whatever becomes of the rest of the exchange; gives the runs that have changed hands."""
-        async with self._store.hot.acquire() as connection:
-            return await workers.note_progress(connection, tenant, request.worker_id, request.progress)
-
-    async def poll(self) -> int:
-        """Back up the hints: look once for everybody parked here; returns how many lanes had something."""
-        self._registry.forget_the_silent()
-        await self._lanes.refresh()
-        self._long_polls.see_lanes()
-        lanes = self._long_polls.lanes()
-        if not lanes:
-            return 0
-        async with self._store.hot.acquire() as connection:
-            ready = await self._claimer.ready_lanes(connection, lanes)
-        self._long_polls.ready(dict.fromkeys(ready, 1))
-        return len(ready)
-
-    @property
-    def workers(self) -> int:
-        """How many workers are known here."""
-        return len(self._registry)
-
-    async def _transact(
-        self,
-        tenant: TenantId,
-        request: ExchangeRequest,
-        known: KnownWorker,
-        reply: ExchangeReply,
-        waiter: Waiter,
-        *,
-        first: bool,
-        woken: bool,
-    ) -> None:
-        requeued: list[tuple[int, float]] = []
-        async with self._store.hot.acquire() as connection, connection.transaction():
-            state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=not first)
-            if state is None:
-                await self._registry.refuse(connection, tenant, request)
-            else:
-                known.state = state
-            if first and request.outcomes:
-                settled = await settle(connection, request.worker_id, request.outcomes, self._random)
-                reply.acked = len(request.outcomes)
-                reply.fenced = settled.fenced
-                requeued = settled.requeued
-                metrics.fenced.inc(len(settled.fenced))
-                _count_outcomes(request.outcomes)
-            if first and request.recover:
-                reply.runs = await self._redeliver(connection, request)
-            free = request.free - len(reply.runs)
-            if free > 0 and not request.draining and state == _LIVE:
-                # Woken together with others, it takes its part. One that has just come takes all it has room for.
-                granted = waiter.take_grant()
-                most = min(free, granted) if woken and granted else free
-                if request.shares or request.room:
-                    reply.runs += await claim_in_shares(self._claimer, connection, known.lanes, free, most, request)
-                else:
-                    reply.runs += await self._claimer.claim(
-                        connection, known.lanes, most, request.worker_id, request.seq
-                    )
-            if first and (request.stopped or request.draining):
-                state = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
-                await workers.set_state(connection, request.worker_id, state)
-        for lane_id, delay in requeued:
-            self._signals.ready_later(lane_id, delay)
-        if request.stopped:
-            self._registry.forget(request.worker_id)
-
-    async def _redeliver(self, connection: Connection, request: ExchangeRequest) -> list[RunOrder]:
-        held = [item.run_id for item in request.inventory] + [item.run_id for item in request.outcomes]
-        rows = await runs.redeliver(connection, request.worker_id, request.seq, held, 10_000)
-        if rows:
-            metrics.redelivered.inc(len(rows))
-            log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
-        return [await self._claimer.order(row) for row in rows]
-
-    def _see_lanes(self, tenant: TenantId, known: KnownWorker, waiter: Waiter, request: ExchangeRequest) -> None:
-        if known.revision != self._lanes.revision:
-            known.lanes = self._lanes.eligible(tenant, known.queues, known.tasks, known.labels)
-            known.lane_ids = frozenset(lane.lane_id for lane in known.lanes)
-            known.revision = self._lanes.revision
-        waiter.free = 0 if request.draining or known.state != _LIVE else request.free
-        waiter.unstarted = request.unstarted
-        waiter.all_lanes = known.lane_ids
-        if request.shares or request.room:
-            waiter.lanes = waiter.rooms = rooms_asked_for(known.lanes, request)
-        else:
-            waiter.lanes = known.lane_ids
-
-    async def _look_for_stops(
-        self, tenant: TenantId, worker_id: UUID, known: KnownWorker, waiter: Waiter, reply: ExchangeReply
-    ) -> None:
-        hinted, waiter.stop = waiter.stop, False
-        known.stop_looked_at = self._clock.monotonic()
-        async with self._store.hot.acquire() as connection:
-            wanted = await runs.to_stop(connection, worker_id)
-            # The same hint says that the worker is to drain. Without a hint its row was looked at on arrival.
-            row = await workers.look(connection, tenant, worker_id) if hinted else None
-        if row is not None:
-            known.state = row["state"]
-        # Said once, and again every beat until the run has ended: the answer may have been lost.
-        now = known.stop_looked_at
-        reply.stop = [run_id for run_id in wanted if now - known.told.get(run_id, 0.0) >= self._timing.beat]
-        known.told = {run_id: known.told.get(run_id, 0.0) for run_id in wanted}
-        known.told.update(dict.fromkeys(reply.stop, now))
-
-
-def _count_outcomes(outcomes: Sequence[Outcome]) -> None:
-    for status, count in Counter(outcome.status for outcome in outcomes).items():
-        metrics.outcomes.labels(status).inc(count)
+        await asyncio.gather(*self._lane_loads, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Whose turn it is at this server: the tenants that wait for the same kind of worker, and the lanes to look at.
+"""Which tenant is next at this server, and which of many lanes are checked and claimed from.
 
-A kind of worker is what it may take: queues and tasks, of all tenants or of one. Each kind has virtual times of its
-own, so that what a tenant is given by its own workers, or by a pool where nobody else had anything to do, is not held
-against it at another.
+The queues and tasks that a worker takes, of all tenants or of one, determine its pool. Each pool has its own virtual
+times. So runs that a tenant gets from its own workers, or from a pool where no other tenant waits, do not count against
+it in another pool.
 """
 
 from __future__ import annotations
@@ -18,65 +18,69 @@ from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Record
 
-LANES_LOOKED_AT = 1000  # at a time; a look at a lane that is empty is 3 µs
+MAX_LANES_PER_CHECK = 1000  # the check of an empty lane takes 3 µs
 AGING_STEP = timedelta(minutes=5)
-MOST_POOLS = 1000
-_kind_of = attrgetter("queue", "task")
+MAX_POOLS = 1000
+_queue_and_task = attrgetter("queue", "task")
 
-Kind = tuple[TenantId, frozenset[tuple[str, str]]]
+PoolKey = tuple[TenantId, frozenset[tuple[str, str]]]
 
 
 class FairPool:
-    """The tenants that wait for one kind of worker."""
+    """The turns of the tenants that wait for the same workers."""
 
     def __init__(self) -> None:
         self.shares = FairShares()
-        self._looking = (Rounds(), Rounds())
-        self._taking = (Rounds(), Rounds())
+        self._check_rounds = (Rounds(), Rounds())
+        self._claim_rounds = (Rounds(), Rounds())
 
-    def to_look_at(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
-        """All of them, or a thousand in rotation; critical ones leave the others half of these, or they had no turn."""
-        if len(lanes) <= LANES_LOOKED_AT:
+    def lanes_to_check(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+        """Return all lanes, or a thousand of them in rotation. At least half of these are for lanes that are not
+        critical, so that they get a turn."""
+        if len(lanes) <= MAX_LANES_PER_CHECK:
             return lanes
         critical, others = _bands(lanes)
-        urgent = self._looking[0].choose(critical, max(LANES_LOOKED_AT // 2, LANES_LOOKED_AT - len(others)))
-        return urgent + self._looking[1].choose(others, LANES_LOOKED_AT - len(urgent))
+        urgent = self._check_rounds[0].choose(
+            critical, max(MAX_LANES_PER_CHECK // 2, MAX_LANES_PER_CHECK - len(others))
+        )
+        return urgent + self._check_rounds[1].choose(others, MAX_LANES_PER_CHECK - len(urgent))
 
-    def to_take_from(self, ready: Sequence[Lane], room: int) -> Sequence[Lane]:
-        """At most `room` of the lanes that have runs: critical ones first, and tenants in rotation."""
-        if len(ready) <= room:
+    def lanes_to_claim(self, ready: Sequence[Lane], limit: int) -> Sequence[Lane]:
+        """Return at most `limit` of the lanes that have runs: critical lanes first, tenants in rotation."""
+        if len(ready) <= limit:
             return ready
         critical, others = _bands(ready)
-        urgent = self._taking[0].choose(critical, room)
-        return urgent + self._taking[1].choose(others, room - len(urgent))
+        urgent = self._claim_rounds[0].choose(critical, limit)
+        return urgent + self._claim_rounds[1].choose(others, limit - len(urgent))
 
 
 class FairPools:
-    """The pools known at this server; those asked for last. To forget one makes its tenants equal."""
+    """The most recently used pools. When a pool is dropped, its tenants start again as equals."""
 
     def __init__(self) -> None:
-        self._pools: OrderedDict[Kind, FairPool] = OrderedDict()
+        self._pools: OrderedDict[PoolKey, FairPool] = OrderedDict()
 
-    def of(self, lanes: Sequence[Lane]) -> FairPool:
-        """The pool of workers that may take from these lanes, which stand with those of each tenant together."""
+    def pool_for(self, lanes: Sequence[Lane]) -> FairPool:
+        """Return the pool of the workers that take from these lanes. The lanes of each tenant stand together."""
         one = lanes[0].tenant_id == lanes[-1].tenant_id
-        kind: Kind = (lanes[0].tenant_id if one else EVERY_TENANT, frozenset(map(_kind_of, lanes)))
-        pool = self._pools.get(kind)
+        key: PoolKey = (lanes[0].tenant_id if one else EVERY_TENANT, frozenset(map(_queue_and_task, lanes)))
+        pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[kind] = FairPool()
-            if len(self._pools) > MOST_POOLS:
+            pool = self._pools[key] = FairPool()
+            if len(self._pools) > MAX_POOLS:
                 self._pools.popitem(last=False)
-        self._pools.move_to_end(kind)
+        self._pools.move_to_end(key)
         return pool
 
 
 def rank(priority: int, ready_at: datetime) -> tuple[int, datetime]:
-    """Critical first; the others by how long they wait, a level of priority being worth 5 minutes."""
+    """Sort key of a run: critical runs first, then by waiting time. A level of priority counts as 5 minutes."""
     return (0 if priority == Priority.CRITICAL else 1, ready_at - priority * AGING_STEP)
 
 
 def in_fair_order(rows: Sequence[Record], lanes: Mapping[int, Lane], starts: Mapping[TenantId, int]) -> list[Record]:
-    """Claimed rows in the order in which they should start: the one by which `claim_fairly` chose them."""
+    """Sort claimed rows in the order in which they should start, which is the order in which `claim_fairly` chose
+    them."""
     ranked = sorted((*rank(lanes[row["lane_id"]].priority, row["ready_at"]), index) for index, row in enumerate(rows))
     places: dict[tuple[int, TenantId], int] = {}
     keyed = []
@@ -88,7 +92,7 @@ def in_fair_order(rows: Sequence[Record], lanes: Mapping[int, Lane], starts: Map
 
 
 def count_bands(rows: Sequence[Record], lanes: Mapping[int, Lane]) -> tuple[Counter[TenantId], Counter[TenantId]]:
-    """How many of these rows are critical, and how many are not, by tenant."""
+    """Count the critical rows and the other rows of each tenant."""
     bands: tuple[Counter[TenantId], Counter[TenantId]] = (Counter(), Counter())
     for row in rows:
         lane = lanes[row["lane_id"]]

@@ -1,4 +1,4 @@
-"""Claiming for a worker that divides its slots: portion by portion, and no more of a task than it has room for."""
+"""Claims for a worker that divides its slots: share by share, and no more runs of a task than it has room for."""
 
 from __future__ import annotations
 
@@ -11,55 +11,56 @@ from mainspring.store.pool import Connection
 from mainspring.wire.exchange import ExchangeRequest, QueueShare, RunOrder
 
 
-def rooms_asked_for(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[int, int]:
-    """The lanes from which this exchange would take something, and how many runs of each at most."""
+def capacity_by_lane(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[int, int]:
+    """The lanes from which this exchange would take runs, and how many of each at most."""
     by_queue: Counter[str] = Counter()
     for share in request.shares:
         by_queue[share.queue] += share.most
-    rooms: dict[int, int] = {}
+    capacities: dict[int, int] = {}
     for lane in lanes:
-        room = by_queue[lane.queue] if request.shares else request.free
-        room = min(room, request.room.get(lane.task, room))
-        if room > 0:
-            rooms[lane.lane_id] = room
-    return rooms
+        capacity = by_queue[lane.queue] if request.shares else request.free
+        capacity = min(capacity, request.room.get(lane.task, capacity))
+        if capacity > 0:
+            capacities[lane.lane_id] = capacity
+    return capacities
 
 
-async def claim_in_shares(
+async def claim_by_shares(
     claimer: Claimer, connection: Connection, lanes: Sequence[Lane], free: int, limit: int, request: ExchangeRequest
 ) -> list[RunOrder]:
-    """Up to `limit` runs for `free` slots: the portions are filled in the order given, each from the lanes of its
+    """Claim up to `limit` runs for `free` slots. Shares are filled in the order given, each from the lanes of its
     queue."""
-    claim = _ClaimInShares(claimer, connection, request)
+    claim = _ClaimWithinRoom(claimer, connection, request)
     if not request.shares:
         return await claim.take(lanes, limit)
     by_queue: dict[str, list[Lane]] = {}
     for lane in lanes:
         by_queue.setdefault(lane.queue, []).append(lane)
     taken: list[RunOrder] = []
-    given: set[str] = set()
+    served: set[str] = set()
     emptied: set[str] = set()
     for share in request.shares:
         if len(taken) >= limit:
             break
-        most = min(share.most, limit - len(taken), free - len(taken) - _kept(share, given))
+        most = min(share.most, limit - len(taken), free - len(taken) - _kept_free(share, served))
         if most <= 0 or share.queue in emptied or share.queue not in by_queue:
             continue
         orders = await claim.take(by_queue[share.queue], most)
         taken += orders
         if orders:
-            given.add(share.queue)
+            served.add(share.queue)
         if len(orders) < most:
             emptied.add(share.queue)
     return taken
 
 
-def _kept(share: QueueShare, given: set[str]) -> int:
-    return sum(queue not in given for queue in share.keep_for)
+def _kept_free(share: QueueShare, served: set[str]) -> int:
+    """How many slots this share leaves free: one for each queue in `keep_for` that has got no run yet."""
+    return sum(queue not in served for queue in share.keep_for)
 
 
-class _ClaimInShares:
-    """Claims of one exchange that together keep to the room of each task."""
+class _ClaimWithinRoom:
+    """The claims of one exchange. Together they take no more runs of a task than the worker has room for."""
 
     def __init__(self, claimer: Claimer, connection: Connection, request: ExchangeRequest) -> None:
         self._claimer = claimer
@@ -68,8 +69,11 @@ class _ClaimInShares:
         self._room: dict[str, int] = dict(request.room)
 
     async def take(self, lanes: Sequence[Lane], most: int) -> list[RunOrder]:
-        """Up to `most` runs of these lanes, by priority and age whichever task they are of. At first only so many that
-        no mix of them could be too many of the task with the least room; then the same without that task, and so on."""
+        """Claim up to `most` runs of these lanes by priority and age, whatever their task.
+
+        The tasks of the next runs are not known before the claim. So each step claims only as many runs as the task
+        with the least room allows. Then tasks without room are left out, and the next step follows.
+        """
         taken: list[RunOrder] = []
         left = {task: room for task in {lane.task for lane in lanes} if (room := self._room.get(task)) is not None}
         while len(taken) < most:

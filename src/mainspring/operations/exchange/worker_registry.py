@@ -1,11 +1,10 @@
-"""The workers that exchange at this server: what it remembers of each, and whom it refuses."""
+"""The workers that exchange at this server: what it caches of each, and which exchanges it refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NoReturn
 from uuid import UUID
-
-import msgspec
 
 from mainspring.domain.errors import Conflict, Fenced
 from mainspring.kernel.clock import Clock
@@ -14,7 +13,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
-from mainspring.store.lanes import Lane
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeRequest
@@ -22,16 +21,20 @@ from mainspring.wire.exchange import ExchangeRequest
 log = get_logger("exchange")
 
 STALE = "stale_exchange"
-STOP_LOOK = 1.0  # seconds between looks for runs to stop, should the hint have been lost
-_SILENT = 60.0  # seconds without an exchange: the worker is lost, or asks elsewhere
+CHECK_INTERVAL = 1.0  # seconds between checks of the database for what a lost hint may have hidden
+_SILENT = 60.0  # seconds without an exchange: the worker is lost, or uses another server
 
 
-class KnownWorker:
-    """What this server remembers of a worker; a cache that may be lost at any time."""
+class CachedWorker:
+    """What this server remembers of a worker. It may be lost at any time: everything is read again from the database.
+
+    `checked_at` is when runs to stop were last looked for, `stops_sent` when the worker was last told to stop each of
+    these runs, `recalled_at` when it was last asked to return runs.
+    """
 
     __slots__ = (
-        "labels", "lane_ids", "lanes", "queues", "recalled_at", "revision", "state", "stop_looked_at", "tasks",
-        "tenant", "told",
+        "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state", "stops_sent",
+        "tasks", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -42,12 +45,19 @@ class KnownWorker:
         self.tasks = tasks
         self.labels = labels
         self.state = state
-        self.revision = -1
+        self.lanes_revision = -1
         self.lanes: list[Lane] = []
         self.lane_ids: frozenset[int] = frozenset()
-        self.stop_looked_at = float("-inf")
+        self.checked_at = float("-inf")
         self.recalled_at = float("-inf")
-        self.told: dict[UUID, float] = {}
+        self.stops_sent: dict[UUID, float] = {}
+
+    def refresh_lanes(self, lanes: LaneRegistry) -> None:
+        """Find the lanes from which the worker may take, if lanes were added since the last call."""
+        if self.lanes_revision != lanes.revision:
+            self.lanes = lanes.eligible(self.tenant, self.queues, self.tasks, self.labels)
+            self.lane_ids = frozenset(lane.lane_id for lane in self.lanes)
+            self.lanes_revision = lanes.revision
 
 
 class WorkerRegistry:
@@ -56,66 +66,66 @@ class WorkerRegistry:
         self._signatures = signatures
         self._beats = beats
         self._clock = clock
-        self._known: dict[UUID, KnownWorker] = {}
-        self._swept_at = clock.monotonic()
+        self._workers: dict[UUID, CachedWorker] = {}
+        self._evicted_at = clock.monotonic()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._workers)
 
-    async def know(self, tenant: TenantId, request: ExchangeRequest) -> KnownWorker:
-        """The worker that sends this; raises when it is not registered, or its incarnation is over."""
-        known = self._known.get(request.worker_id)
-        if known is not None and known.tenant != tenant:  # a shared worker's id is no secret, but not theirs to use
+    async def identify(self, tenant: TenantId, request: ExchangeRequest) -> CachedWorker:
+        """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered
+        or its incarnation has ended."""
+        worker = self._workers.get(request.worker_id)
+        if worker is not None and worker.tenant != tenant:  # the id of a shared worker is public, but not a credential
             raise _unknown()
         if request.hello is not None:
             async with self._store.reads.acquire() as connection:
                 state = await workers.register(connection, tenant, request.worker_id, request.hello)
                 if state is None:
-                    raise _gone(WorkerState.LOST)
+                    raise _ended(WorkerState.LOST)
                 await self._signatures.hear(connection, tenant, request.hello)
             hello = request.hello
-            known = KnownWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
-            self._known[request.worker_id] = known
+            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
+            self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
-        elif known is None or self._clock.monotonic() - known.stop_looked_at >= STOP_LOOK:
+        elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
             async with self._store.reads.acquire() as connection:
                 row = await workers.look(connection, tenant, request.worker_id)
             if row is None:
                 raise _unknown()
-            if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-                self._known.pop(request.worker_id, None)
-                raise _gone(WorkerState(row["state"]))
-            if known is None:
-                labels = msgspec.json.decode(row["labels_text"], type=dict[str, str])
-                known = KnownWorker(tenant, row["queues"], row["tasks"], labels, row["state"])
-                self._known[request.worker_id] = known
-            known.state = row["state"]
-        return known
+            if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+                self._workers.pop(request.worker_id, None)
+                raise _ended(WorkerState(row.state))
+            if worker is None:
+                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
+                self._workers[request.worker_id] = worker
+            worker.state = row.state
+        return worker
 
-    def forget(self, worker_id: UUID) -> None:
-        self._known.pop(worker_id, None)
+    def evict(self, worker_id: UUID) -> None:
+        self._workers.pop(worker_id, None)
         self._beats.forget(worker_id)
 
-    def forget_the_silent(self) -> None:
-        """A worker that was killed never says goodbye, and its next start is another one."""
+    def evict_silent(self) -> None:
+        """Evict workers that no longer exchange here. A killed worker never says so, and restarts under a new id."""
         now = self._clock.monotonic()
-        if now - self._swept_at < _SILENT:
+        if now - self._evicted_at < _SILENT:
             return
-        self._swept_at = now
-        for worker_id, known in list(self._known.items()):
-            if now - known.stop_looked_at >= _SILENT:
-                self.forget(worker_id)
+        self._evicted_at = now
+        for worker_id, worker in list(self._workers.items()):
+            if now - worker.checked_at >= _SILENT:
+                self.evict(worker_id)
 
-    async def refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> None:
-        """Say why its number was not taken: always raises."""
+    async def refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> NoReturn:
+        """Raise the reason why the sequence number of this request was not accepted."""
         row = await workers.look(connection, tenant, request.worker_id)
-        self.forget(request.worker_id)
+        self.evict(request.worker_id)
         if row is None:
             raise _unknown()
-        if row["state"] not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _gone(WorkerState(row["state"]))
+        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            raise _ended(WorkerState(row.state))
         raise Conflict(
-            f"exchange {request.seq} is not newer than {row['last_seq']}",
+            f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
             field="seq",
             hint="send the next number with recover and your inventory",
@@ -126,7 +136,7 @@ def _unknown() -> Conflict:
     return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
 
 
-def _gone(state: WorkerState) -> Fenced:
+def _ended(state: WorkerState) -> Fenced:
     return Fenced(
         f"this worker incarnation is {state.name}; its runs have been given to others",
         hint="end what you run, and send hello under a new worker_id",

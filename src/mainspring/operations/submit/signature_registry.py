@@ -14,7 +14,7 @@ from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.store import signatures
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.exchange import WorkerHello
 from mainspring.wire.tasks import OPTIONS_KEYWORD, TaskList, TaskView
 
@@ -94,9 +94,9 @@ class SignatureRegistry:
         return len(gone) + len(changed)
 
     def _note(self, item: signatures.Declared) -> None:
-        self._versions[item.tenant, item.task] = item.registered_at
-        known = self._by_tenant.setdefault(item.tenant, {})
-        declaration = read_declaration(item.task, msgspec.json.decode(item.schema))
+        self._versions[item.tenant_id, item.task] = item.registered_at
+        known = self._by_tenant.setdefault(item.tenant_id, {})
+        declaration = read_declaration(item.task, msgspec.json.decode(item.schema_text))
         if declaration is None:
             known.pop(item.task, None)
         else:
@@ -135,8 +135,8 @@ def _plain_options(task: str, given: object) -> dict[str, Any] | None:
     return plain
 
 
-def _view(row: Record) -> TaskView:
-    schema: dict[str, Any] = msgspec.json.decode(row["schema"] or "{}")
+def _view(row: signatures.OfferedTask) -> TaskView:
+    schema: dict[str, Any] = msgspec.json.decode(row.schema_text or "{}")
     options = options_in(schema)
     schema.pop(OPTIONS_KEYWORD, None)
-    return TaskView(row["task"], row["queues"], row["workers"], schema or None, options)
+    return TaskView(row.task, row.queues, row.workers, schema or None, options)

@@ -1,3 +1,4 @@
+-- stage: pre
 -- The foundation: the schema of the design, whole.
 create schema if not exists mainspring;
 

@@ -1,3 +1,4 @@
+-- stage: pre
 -- Execution: progress, deadlines, the node that fired, output, what tasks take, and replays.
 
 -- deadline: when the whole run, retries and waits included, must be over; set by its first claim when the job has a

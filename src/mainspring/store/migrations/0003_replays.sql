@@ -1,3 +1,4 @@
+-- stage: pre
 -- What timelines, replays and late words of progress need, beyond 0002_execution.sql.
 
 -- fired_at: when the scheduler fired it; null for what was submitted to run at once (then it was queued at

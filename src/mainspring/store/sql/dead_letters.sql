@@ -2,7 +2,7 @@
 
 -- name: page
 -- Keyset by run_id, newest first.
-select d.*, d.payload::text as payload_text
+select {{dead_letter_columns}}
 from mainspring.dead_letters d
 where d.tenant_id = $1
   and ($2::uuid is null or d.run_id < $2)
@@ -31,7 +31,7 @@ order by d.run_id
 limit $9
 
 -- name: get
-select d.*, d.payload::text as payload_text
+select {{dead_letter_columns}}
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = $2
 

@@ -8,10 +8,11 @@
 -- name: due_scan
 -- Everything due within the look-ahead over the node's shards, with no lower bound so that a late commit is not
 -- skipped. LATERAL makes it one index range per shard.
-select j.*, j.schedule::text as schedule_text, j.spec::text as spec_text
+select j.*
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
-    select tenant_id, job_id, version, shard, next_fire_at, overlap, one_time, id_generated, schedule, spec
+    select tenant_id, job_id, version, shard, next_fire_at, one_time, id_generated, overlap,
+           schedule::text as schedule_text, spec::text as spec_text
     from mainspring.jobs
     where shard = s.shard and next_fire_at is not null
       and next_fire_at <= (select clock_timestamp()) + $2 * interval '1 second'

@@ -1,12 +1,12 @@
 -- Reading runs, live and ended, as one.
 
 -- name: live_run
-select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1 and r.run_id = $2
 
 -- name: ended_run
-select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+select {{ended_run_columns}}
 from mainspring.run_history h
 where h.run_id = $2 and h.tenant_id = $1
 order by h.ended_at desc
@@ -15,7 +15,7 @@ limit 1
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job; $10: the run that is a job itself,
 -- asked for by a look of its own, because "the one or the other" finds no index.
-select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1
   and ($2::uuid is null or r.run_id < $2)
@@ -25,13 +25,13 @@ where r.tenant_id = $1
   and ($6::text is null or r.last_error ilike $6)
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
-  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or r.state <> 1)
+  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or r.state <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
 order by r.run_id desc
 limit $11
 
 -- name: ended_runs
-select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1
   and ($2::uuid is null or h.run_id < $2)
@@ -46,14 +46,14 @@ order by h.run_id desc
 limit $10
 
 -- name: live_runs_of_job
-select r.*, r.payload::text as payload_text, r.spec::text as spec_text, (select clock_timestamp()) as now
+select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1 and r.job_id = $2 and ($3::uuid is null or r.run_id < $3)
 order by r.run_id desc
 limit $4
 
 -- name: ended_runs_of_job
-select h.*, h.result::text as result_text, h.payload::text as payload_text, h.spec::text as spec_text
+select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1 and h.job_id = $2 and ($3::uuid is null or h.run_id < $3)
 order by h.run_id desc
@@ -62,11 +62,11 @@ limit $4
 -- name: queue_depths
 -- What waits and what runs, by lane.
 select lane_id,
-       count(*) filter (where state = 1 and ready_at <= (select clock_timestamp())) as depth,
-       count(*) filter (where state = 1 and ready_at > (select clock_timestamp())) as scheduled,
-       count(*) filter (where state = 2) as running,
-       extract(epoch from (select clock_timestamp())
-               - min(ready_at) filter (where state = 1 and ready_at <= (select clock_timestamp())))::float8 as oldest
+       count(*) filter (where state = {{QUEUED}} and ready_at <= (select clock_timestamp())) as depth,
+       count(*) filter (where state = {{QUEUED}} and ready_at > (select clock_timestamp())) as scheduled,
+       count(*) filter (where state = {{RUNNING}}) as running,
+       extract(epoch from (select clock_timestamp()) - min(ready_at) filter (
+           where state = {{QUEUED}} and ready_at <= (select clock_timestamp())))::float8 as oldest
 from mainspring.runs
 where tenant_id = $1
 group by lane_id
@@ -74,7 +74,7 @@ group by lane_id
 -- name: ended_last_minute
 select lane_id, count(*) as ended
 from mainspring.run_history
-where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 minute' and state <> 13
+where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 minute' and state <> {{SKIPPED}}
 group by lane_id
 
 -- name: attempts_of
@@ -91,5 +91,5 @@ select worker_id, name from mainspring.workers where worker_id = any ($1::uuid[]
 -- name: ahead_of
 -- How many of the same lane stand before a moment; bounded, it is for a sentence.
 select count(*)::int from (
-    select from mainspring.runs where lane_id = $1 and state = 1 and ready_at < $2 limit 10000
+    select from mainspring.runs where lane_id = $1 and state = {{QUEUED}} and ready_at < $2 limit 10000
 ) as before

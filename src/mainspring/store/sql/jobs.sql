@@ -5,8 +5,8 @@
 insert into mainspring.jobs
     (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
      created_at, updated_at, name, schedule, payload, spec)
-select $1, u.job_id, u.lane_id, u.shard, 1, u.overlap, u.max_attempts, u.one_time, u.id_generated, u.next_fire_at,
-       t.now, t.now, u.name, u.schedule, u.payload, u.spec
+select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
+       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
             $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
@@ -43,13 +43,12 @@ returning key
 select key, body_hash, job_id from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
 
 -- name: get_job
-select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text
+select {{job_columns}}
 from mainspring.jobs j
 where tenant_id = $1 and job_id = $2
 
 -- name: lock_job
-select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text,
-       (select clock_timestamp()) as now
+select {{job_columns}}, (select clock_timestamp()) as now
 from mainspring.jobs j
 where tenant_id = $1 and job_id = $2
 for no key update
@@ -78,7 +77,7 @@ limit $3
 
 -- name: list_jobs
 -- Keyset pages, newest first.
-select j.*, j.schedule::text as schedule_text, j.payload::text as payload_text, j.spec::text as spec_text
+select {{job_columns}}
 from mainspring.jobs j
 where j.tenant_id = $1
   and ($2::timestamptz is null or (j.created_at, j.job_id) < ($2, $3))

@@ -6,10 +6,11 @@
 select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes
 from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
 left join mainspring.runs r
-    on r.run_id = c.run_id and r.fence = c.fence and $3 in (r.tenant_id, 0) and r.worker_id = $4 and r.state + 0 = 2
+    on r.run_id = c.run_id and r.fence = c.fence and $3 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $4
+       and r.state + 0 = {{RUNNING}}
        and exists (select from mainspring.workers w where w.worker_id = $4 and w.tenant_id = $3)
 left join mainspring.run_logs g
-    on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, 0) and g.worker_id = $4
+    on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, {{EVERY_TENANT}}) and g.worker_id = $4
 
 -- name: advance
 -- Count what has been put. The run stays in this worker's hands while we write: the share lock makes a report, a rescue
@@ -21,7 +22,8 @@ with piece as (
 ), held as materialized (
     select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
     from mainspring.runs r
-    where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, 0) and r.worker_id = $8 and r.state + 0 = 2
+    where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $8
+      and r.state + 0 = {{RUNNING}}
       and exists (select from mainspring.workers w where w.worker_id = $8 and w.tenant_id = $7)
     order by r.run_id
     for share

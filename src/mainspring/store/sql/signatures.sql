@@ -23,21 +23,21 @@ delete from mainspring.task_signatures where tenant_id = $1 and task = any ($2::
 select tenant_id, task, registered_at from mainspring.task_signatures
 
 -- name: schemas
-select s.tenant_id, s.task, s.registered_at, s.schema::text as schema
+select s.tenant_id, s.task, s.registered_at, s.schema::text as schema_text
 from mainspring.task_signatures s
 join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task)
 
 -- name: offered
 -- Tasks that live workers offer, with the queues they serve and how many they are, and what is known of their payload.
-select w.task, w.queues, w.workers, s.schema::text as schema
+select w.task, w.queues, w.workers, s.schema::text as schema_text
 from (
     select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues
     from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
-    where tenant_id in ($1, 0) and state in (1, 2)
+    where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
     group by task
 ) as w
 left join lateral (
-    select schema from mainspring.task_signatures where tenant_id in ($1, 0) and task = w.task
+    select schema from mainspring.task_signatures where tenant_id in ($1, {{EVERY_TENANT}}) and task = w.task
     order by tenant_id desc
     limit 1
 ) as s on true

@@ -6,13 +6,13 @@
 insert into mainspring.tenants (tenant_id, name)
 select (select max(tenant_id) from mainspring.tenants) + 1, $1
 on conflict (name) do nothing
-returning tenant_id, name, created_at
+returning {{tenant_columns}}
 
 -- name: get_tenant
-select tenant_id, name, created_at from mainspring.tenants where tenant_id = $1
+select {{tenant_columns}} from mainspring.tenants where tenant_id = $1
 
 -- name: find_tenant
 select tenant_id from mainspring.tenants where name = $1
 
 -- name: list_tenants
-select tenant_id, name, created_at from mainspring.tenants order by tenant_id
+select {{tenant_columns}} from mainspring.tenants order by tenant_id

@@ -13,13 +13,13 @@ where token_hash = $1 and revoked_at is null
   and (expires_at is null or expires_at > (select clock_timestamp()))
 
 -- name: get_token
-select t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+select {{token_columns}}
 from mainspring.tokens t
 left join mainspring.tenants n using (tenant_id)
 where t.tenant_id = any ($1::int[]) and t.token_id = $2
 
 -- name: list_tokens
-select t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+select {{token_columns}}
 from mainspring.tokens t
 left join mainspring.tenants n using (tenant_id)
 where t.tenant_id = any ($1::int[])
@@ -44,5 +44,6 @@ where tenant_id = $1 and token_id <> $2 and role = 'admin' and revoked_at is nul
 select pg_advisory_xact_lock(hashtext('mainspring.tokens'))
 
 -- name: has_admin
-select exists (select from mainspring.tokens where tenant_id = 1 and role = 'admin' and revoked_at is null
-               and (expires_at is null or expires_at > (select clock_timestamp())))
+select exists (select from mainspring.tokens
+               where tenant_id = {{DEFAULT_TENANT}} and role = 'admin' and revoked_at is null
+                 and (expires_at is null or expires_at > (select clock_timestamp())))

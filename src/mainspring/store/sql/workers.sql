@@ -8,7 +8,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
     version = excluded.version, slots = excluded.slots
-where workers.tenant_id = excluded.tenant_id and workers.state in (1, 2)
+where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
 returning state
 
 -- name: advance
@@ -17,19 +17,19 @@ returning state
 -- guard: the number must rise and the incarnation must be alive.
 update mainspring.workers
 set last_seq = $3
-where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in (1, 2)
+where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in ({{WORKERS_ALIVE}})
 returning state
 
 -- name: look
-select worker_id, tenant_id, name, queues, tasks, labels::text as labels_text, slots, state, last_seq
+select queues, tasks, labels::text as labels_text, slots, state, last_seq
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 
 -- name: set_state
 -- guard: only from a living state.
 update mainspring.workers
-set state = $2, ended_at = case when $2 in (3, 4) then (select clock_timestamp()) end
-where worker_id = $1 and state in (1, 2) and state <> $2
+set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end
+where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
 
 -- name: note_progress
@@ -46,14 +46,15 @@ with word as materialized (
     select r.run_id, r.fence, w.number, w.fraction, w.message
     from mainspring.runs r
     join word w on r.run_id = w.run_id and r.fence = w.fence
-    where r.worker_id = $1 and $7 in (r.tenant_id, 0) and r.state + 0 = 2
+    where r.worker_id = $1 and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.state + 0 = {{RUNNING}}
     order by r.run_id
     for no key update of r
 ), told as (
     update mainspring.runs r
     set progress = l.fraction, progress_text = l.message, progress_number = l.number
     from locked l
-    where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = 2 and l.number > coalesce(r.progress_number, 0)
+    where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = {{RUNNING}}
+      and l.number > coalesce(r.progress_number, 0)
 )
 select run_id from locked
 
@@ -74,9 +75,9 @@ with heard as materialized (
           select at, worker_ids from mainspring.worker_beats_1) as b
     where b.at > (select clock_timestamp()) - $1 * interval '1 second'
 )
-select w.worker_id, w.name, w.tenant_id
+select w.worker_id, w.name
 from mainspring.workers w
-where w.state in (1, 2)
+where w.state in ({{WORKERS_ALIVE}})
   and w.registered_at < (select clock_timestamp()) - $1 * interval '1 second'
   and not exists (select from heard h where h.worker_id = w.worker_id)
 order by w.worker_id
@@ -85,7 +86,8 @@ order by w.worker_id
 -- Ended incarnations that still hold runs: a rescue that was interrupted, or a stop that was not clean.
 select w.worker_id
 from mainspring.workers w
-where w.state in (3, 4) and exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2)
+where w.state in ({{WORKERS_ENDED}})
+  and exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}})
 order by w.worker_id
 limit 100
 
@@ -107,38 +109,39 @@ with heard as materialized (
           select at, unnest(worker_ids) from mainspring.worker_beats_1) as b
     group by worker_id
 ), held as materialized (
-    select worker_id, count(*) as running from mainspring.runs where state = 2 group by worker_id
+    select worker_id, count(*) as running from mainspring.runs where state = {{RUNNING}} group by worker_id
 )
-select w.*, w.labels::text as labels_text, heard.at as last_beat_at, coalesce(held.running, 0) as running
+select {{worker_columns}}, heard.at as last_beat_at, coalesce(held.running, 0) as running
 from mainspring.workers w
 left join heard using (worker_id)
 left join held using (worker_id)
-where w.tenant_id in ($1, 0) and (w.state in (1, 2) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
+where w.tenant_id in ($1, {{EVERY_TENANT}})
+  and (w.state in ({{WORKERS_ALIVE}}) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
 order by w.state, w.registered_at desc
 limit 1000
 
 -- name: view_worker
-select w.*, w.labels::text as labels_text,
+select {{worker_columns}},
        (select max(b.at)
         from (select at, worker_ids from mainspring.worker_beats_0
               union all
               select at, worker_ids from mainspring.worker_beats_1) as b
         where w.worker_id = any (b.worker_ids)) as last_beat_at,
-       (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2) as running
+       (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}}) as running
 from mainspring.workers w
-where w.tenant_id in ($1, 0) and w.worker_id = $2
+where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.worker_id = $2
 
 -- name: prune_workers
 -- unguarded: rows of incarnations that ended long ago; their state never changes again.
 delete from mainspring.workers w
-where w.state in (3, 4) and w.ended_at < (select clock_timestamp()) - interval '1 day'
-  and not exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = 2)
+where w.state in ({{WORKERS_ENDED}}) and w.ended_at < (select clock_timestamp()) - interval '1 day'
+  and not exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}})
 
 -- name: offers
 -- What the living workers can run.
-select distinct queues, tasks, labels::text as labels_text, state = 2 as draining
+select distinct queues, tasks, labels::text as labels_text, state = {{WORKER_DRAINING}} as draining
 from mainspring.workers
-where tenant_id in ($1, 0) and state in (1, 2)
+where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
 limit 10000
 
 -- name: takers
@@ -146,25 +149,26 @@ limit 10000
 -- is for a sentence.
 select w.labels::text as labels_text, w.slots, cardinality(w.queues) as queues, held.running, held.of_task
 from (select * from mainspring.workers
-      where tenant_id in ($1, 0) and state = 1 and $2 = any (queues) and $3 = any (tasks)
+      where tenant_id in ($1, {{EVERY_TENANT}}) and state = {{WORKER_LIVE}} and $2 = any (queues) and $3 = any (tasks)
       limit 100) as w
 cross join lateral (
     select count(*)::int as running, (count(*) filter (where l.task = $3))::int as of_task
     from mainspring.runs r
     join mainspring.lanes l using (lane_id)
-    where r.worker_id = w.worker_id and r.state = 2
+    where r.worker_id = w.worker_id and r.state = {{RUNNING}}
 ) as held
 
 -- name: offers_by_queue
 select q.queue, count(*)::int as workers
 from mainspring.workers w cross join lateral unnest(w.queues) as q (queue)
-where w.tenant_id in ($1, 0) and w.state in (1, 2)
+where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.state in ({{WORKERS_ALIVE}})
 group by q.queue
 
 -- name: counts
 select state, count(*)::int as count, sum(slots)::int as slots
 from mainspring.workers
-where tenant_id in ($1, 0) and (state in (1, 2) or ended_at > (select clock_timestamp()) - interval '1 hour')
+where tenant_id in ($1, {{EVERY_TENANT}})
+  and (state in ({{WORKERS_ALIVE}}) or ended_at > (select clock_timestamp()) - interval '1 hour')
 group by state
 
 -- name: witness

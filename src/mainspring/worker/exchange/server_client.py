@@ -18,9 +18,10 @@ import msgspec
 from mainspring.kernel.addresses import ServerRotation, split_addresses
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, WorkerHello
 from mainspring.wire.logs import LogReceipt
 from mainspring.wire.problems import Problem
+from mainspring.wire.protocol import BASE_PROTOCOL, PROTOCOL, WireProtocol
 
 T = TypeVar("T")
 
@@ -32,6 +33,7 @@ _STORE_DOWN = "store_down"
 _LOG_STORE_DOWN = "log_store_down"
 _DEAD_INCARNATION = ("unknown_worker", "fenced")
 _STALE = "stale_exchange"
+_UNKNOWN_FIELD = "unknown_field"
 _PERHAPS_LATER = (401, 403, 429)
 _CONTENTS = (400, 413, 422)
 _MOST_IDLE = 2
@@ -81,13 +83,25 @@ class ServerClient:
     """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
     with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
 
-    def __init__(self, servers: str, token: str, *, timeout: float, beside: ServerClient | None = None) -> None:
+    def __init__(
+        self,
+        servers: str,
+        token: str,
+        *,
+        timeout: float,
+        beside: ServerClient | None = None,
+        protocol: WireProtocol = PROTOCOL,
+    ) -> None:
         addresses = split_addresses(servers) or (servers,)
         self._servers = {address: _Server(address, token) for address in addresses}
         self._rota = ServerRotation(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
         self._beside = beside
+        self._protocol = protocol
+        self._hello: WorkerHello | None = None  # the last one that was answered
+        self._hello_protocol = BASE_PROTOCOL
+        self.hello_outdated = False  # the server takes fields of it that were not sent
 
     @property
     def server(self) -> str:
@@ -120,11 +134,20 @@ class ServerClient:
         server = self._choose()
         due = time.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
+        announced = server.protocol
         try:
             carries = bool(request.outcomes or request.progress)
-            return await self._talk(server, server.exchange_head, _encode(request), _decode_reply, carries=carries)
+            body = _encode(self._protocol.fit(request, announced))
+            reply = await self._talk(server, server.exchange_head, body, _decode_reply, carries=carries)
+        except ServerClientError as error:
+            server.protocol = BASE_PROTOCOL  # what runs at this address may be another version by now
+            if announced > BASE_PROTOCOL and isinstance(error, Refused) and error.problem.code == _UNKNOWN_FIELD:
+                raise AnswerLost(f"the server no longer takes what it announced: {error}") from error
+            raise
         finally:
             server.due.remove(due)
+        self._announced(server, request.hello, announced, reply.protocol)
+        return reply
 
     async def ship(self, shipment: bytes) -> LogReceipt:
         """Send a LogShipment, spelt, and wait for the receipt; raises a ServerClientError."""
@@ -160,6 +183,19 @@ class ServerClient:
     def close(self) -> None:
         for server in self._servers.values():
             server.close()
+
+    def _announced(self, server: _Server, hello: WorkerHello | None, before: int, now: int) -> None:
+        """The server says what it takes. A hello goes out before any server has said so, and is sent again if that
+        makes a difference."""
+        server.protocol = now
+        if hello is not None:
+            self._hello, self._hello_protocol = hello, before
+        self.hello_outdated = False
+        if self._hello is not None and now > self._hello_protocol:
+            sent, whole = (self._protocol.fit(self._hello, number) for number in (self._hello_protocol, now))
+            self.hello_outdated = sent != whole
+            if not self.hello_outdated:
+                self._hello_protocol = now
 
     def _choose(self) -> _Server:
         """The server in use, unless an exchange there is late and there is another."""
@@ -221,6 +257,7 @@ class _Server:
 
     def __init__(self, address: str, token: str) -> None:
         self.address = address
+        self.protocol = BASE_PROTOCOL
         self.due: list[float] = []
         self.idle: list[HttpConnection] = []
         self.busy: set[HttpConnection] = set()

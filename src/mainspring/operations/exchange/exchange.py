@@ -1,0 +1,66 @@
+"""The state of one exchange, which its steps share."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.exchange.queue_shares import capacity_by_lane
+from mainspring.operations.exchange.waiter import Demand, Waiter
+from mainspring.operations.exchange.worker_registry import CachedWorker
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.workers import WorkerState
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+
+_LIVE = int(WorkerState.LIVE)
+
+
+class Exchange(msgspec.Struct, eq=False):
+    """One call of a worker, from its arrival to its reply.
+
+    An exchange that waits goes through several rounds; each round starts with an empty reply.
+
+    deadline         when it replies, also with nothing
+    committed        whether a transaction has taken its sequence number and its outcomes
+    woken            whether the last wait ended because somebody woke it
+    waited           whether it has waited at all
+    seconds_waited   how long it has waited in all
+    """
+
+    tenant: TenantId
+    request: ExchangeRequest
+    worker: CachedWorker
+    waiter: Waiter
+    reply: ExchangeReply
+    deadline: float
+    committed: bool = False
+    woken: bool = False
+    waited: bool = False
+    seconds_waited: float = 0.0
+
+    @property
+    def must_write(self) -> bool:
+        """Whether the worker reports something. Such an exchange is written and answered at once."""
+        request = self.request
+        return bool(request.outcomes) or request.recover or request.stopped or request.draining
+
+    def start_next_round(self) -> None:
+        """Begin again after a wait."""
+        self.waiter.clear_wakeup()
+        self.reply = ExchangeReply(seq=self.request.seq)
+
+    def update_demand(self, lanes: LaneRegistry) -> None:
+        """Tell the long polls what this exchange would take, considering the lanes that exist now."""
+        request, worker = self.request, self.worker
+        worker.refresh_lanes(lanes)
+        free = 0 if request.draining or worker.state != _LIVE else request.free
+        if request.shares or request.room:
+            capacity = capacity_by_lane(worker.lanes, request)
+            demand = Demand(free, request.unstarted, capacity, worker.lane_ids, capacity)
+        else:
+            demand = Demand(free, request.unstarted, worker.lane_ids, worker.lane_ids)
+        self.waiter.set_demand(demand)
+
+    def supersede(self) -> None:
+        """A newer exchange of the worker took over: reply without runs."""
+        self.reply = ExchangeReply(seq=self.request.seq, superseded=True)

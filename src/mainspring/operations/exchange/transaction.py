@@ -1,0 +1,110 @@
+"""The transaction of an exchange: it takes the sequence number, settles outcomes, and claims runs.
+
+The worker's row is locked first. Everything after that is written for the newest exchange of the worker only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from mainspring.kernel import metrics
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.exchange.claim import Claimer
+from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.queue_shares import claim_by_shares
+from mainspring.operations.exchange.worker_registry import WorkerRegistry
+from mainspring.operations.lifecycle.report import Random, Settled, settle
+from mainspring.operations.signals import Signals
+from mainspring.store import runs, workers
+from mainspring.store.pool import Connection, Store
+from mainspring.store.workers import WorkerState
+from mainspring.wire.exchange import Outcome
+
+log = get_logger("exchange")
+
+_LIVE = int(WorkerState.LIVE)
+_MAX_REDELIVERED = 10_000
+
+
+class ExchangeTransaction:
+    def __init__(
+        self, store: Store, registry: WorkerRegistry, claimer: Claimer, signals: Signals, random: Random
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._claimer = claimer
+        self._signals = signals
+        self._random = random
+
+    async def run(self, exchange: Exchange) -> None:
+        """Write what the worker reports and claim runs for it. Outcomes and recovery belong to the first transaction of
+        an exchange; one that was woken later only claims."""
+        request = exchange.request
+        first = not exchange.committed
+        settled: Settled | None = None
+        async with self._store.hot.acquire() as connection, connection.transaction():
+            state = await self._advance(connection, exchange)
+            if first and request.outcomes:
+                settled = await self._settle(connection, exchange)
+            if first and request.recover:
+                await self._redeliver(connection, exchange)
+            if state == _LIVE and not request.draining:
+                await self._claim(connection, exchange)
+            if first and (request.stopped or request.draining):
+                ending = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
+                await workers.set_state(connection, request.worker_id, ending)
+        exchange.committed = True
+        if settled is not None:
+            for lane_id, delay in settled.requeued:
+                self._signals.ready_later(lane_id, delay)
+        if request.stopped:
+            self._registry.evict(request.worker_id)
+
+    async def _advance(self, connection: Connection, exchange: Exchange) -> int:
+        """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was
+        here, or if the incarnation has ended."""
+        tenant, request = exchange.tenant, exchange.request
+        state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=exchange.committed)
+        if state is None:
+            await self._registry.refuse(connection, tenant, request)
+        exchange.worker.state = state
+        return state
+
+    async def _settle(self, connection: Connection, exchange: Exchange) -> Settled:
+        request, reply = exchange.request, exchange.reply
+        settled = await settle(connection, request.worker_id, request.outcomes, self._random)
+        reply.acked = len(request.outcomes)
+        reply.fenced = settled.fenced
+        metrics.fenced.inc(len(settled.fenced))
+        _count_outcomes(request.outcomes)
+        return settled
+
+    async def _redeliver(self, connection: Connection, exchange: Exchange) -> None:
+        """Hand out again what the worker was given and does not hold: the reply that carried it was lost."""
+        request = exchange.request
+        held = [item.run_id for item in request.inventory] + [item.run_id for item in request.outcomes]
+        rows = await runs.redeliver(connection, request.worker_id, request.seq, held, _MAX_REDELIVERED)
+        if rows:
+            metrics.redelivered.inc(len(rows))
+            log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
+        exchange.reply.runs = [await self._claimer.order(row) for row in rows]
+
+    async def _claim(self, connection: Connection, exchange: Exchange) -> None:
+        """Claim runs for the free slots of the worker."""
+        request, reply, lanes = exchange.request, exchange.reply, exchange.worker.lanes
+        free = request.free - len(reply.runs)
+        if free <= 0:
+            return
+        # An exchange that was woken together with others claims its part. One that has just arrived fills its slots.
+        reserved = exchange.waiter.take_reserved()
+        limit = min(free, reserved) if exchange.woken and reserved else free
+        if request.shares or request.room:
+            reply.runs += await claim_by_shares(self._claimer, connection, lanes, free, limit, request)
+        else:
+            reply.runs += await self._claimer.claim(connection, lanes, limit, request.worker_id, request.seq)
+
+
+def _count_outcomes(outcomes: Sequence[Outcome]) -> None:
+    for status, count in Counter(outcome.status for outcome in outcomes).items():
+        metrics.outcomes.labels(status).inc(count)

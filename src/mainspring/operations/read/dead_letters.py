@@ -1,0 +1,55 @@
+"""Reading dead letters: runs that failed for good, one or lists of them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from mainspring.domain.errors import NotFound
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.lookup import chosen_lanes, lane_at_hand
+from mainspring.operations.read.cursors import encode_cursor, run_cursor
+from mainspring.operations.read.search import DeadLetterQuery
+from mainspring.operations.read.timeline import tries_of, workers_in
+from mainspring.operations.read.views import dead_letter_view
+from mainspring.store import dead_letters, history
+from mainspring.store.dead_letters import DeadLetterFilter
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pages import cut
+from mainspring.store.pool import Store
+from mainspring.wire.runs import DeadLetterList, DeadLetterView
+
+
+class DeadLetterReader:
+    def __init__(self, store: Store, lanes: LaneRegistry) -> None:
+        self._store = store
+        self._lanes = lanes
+
+    async def dead_letters(self, caller: Caller, query: DeadLetterQuery) -> DeadLetterList:
+        """Newest first."""
+        chosen = await letter_filter(self._lanes, caller.tenant, query)
+        before, limit = run_cursor(query.cursor), query.limit
+        async with self._store.reads.acquire() as connection:
+            page, more = cut(await dead_letters.page(connection, caller.tenant, chosen, before, limit + 1), limit)
+            views = [
+                dead_letter_view(letter, await lane_at_hand(self._lanes, connection, letter.lane_id)) for letter in page
+            ]
+        return DeadLetterList(views, encode_cursor(str(page[-1].run_id)) if more else None)
+
+    async def dead_letter(self, caller: Caller, run_id: UUID) -> DeadLetterView:
+        """One dead letter, with every try's error as far as the history goes back."""
+        async with self._store.reads.acquire() as connection:
+            letter = await dead_letters.get(connection, caller.tenant, run_id)
+            if letter is None:
+                raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
+            tries = await history.attempts_of(connection, run_id)
+            ended = await history.ended_run(connection, caller.tenant, run_id)
+            names = await history.worker_names(connection, workers_in(tries, ended))
+            lane = await lane_at_hand(self._lanes, connection, letter.lane_id)
+        return dead_letter_view(letter, lane, tries_of(tries, ended, names))
+
+
+async def letter_filter(lanes: LaneRegistry, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
+    """What a query asks for, in terms of the store."""
+    lane_ids = await chosen_lanes(lanes, tenant, query.queue, query.task)
+    return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until)

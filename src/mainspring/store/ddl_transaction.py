@@ -1,0 +1,75 @@
+"""A transaction that changes the schema of a database in use.
+
+A statement that waits for a table's lock makes all later statements on that table wait behind it. So it waits for a
+moment only, lets the others pass, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import asyncpg
+
+from mainspring.domain.errors import Unavailable
+from mainspring.kernel.logs import get_logger
+
+log = get_logger("migrate")
+
+_HOLDERS = """
+select a.pid, a.usename, a.application_name, coalesce(a.state, 'active') as state,
+       extract(epoch from (select clock_timestamp()) - a.xact_start)::float8 as seconds
+from pg_stat_activity a
+where a.pid <> pg_backend_pid() and a.pid in (
+    select l.pid from pg_locks l join pg_class c on c.oid = l.relation
+    where l.granted and l.database = (select oid from pg_database where datname = current_database())
+      and c.relnamespace = 'mainspring'::regnamespace)
+order by a.xact_start nulls last, a.pid
+limit 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LockPatience:
+    """Seconds that one try waits for a lock, how many tries there are, and the seconds between two of them."""
+
+    wait: float = 2.0
+    tries: int = 15
+    pause: float = 1.0
+
+
+DEFAULT_PATIENCE = LockPatience()
+
+
+async def in_ddl_transaction(
+    connection: asyncpg.Connection, what: str, work: Callable[[], Awaitable[None]], patience: LockPatience
+) -> None:
+    """Do the work in a transaction with a lock timeout; raises Unavailable when it never got its locks."""
+    for tries_left in reversed(range(patience.tries)):
+        try:
+            async with connection.transaction():
+                await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
+                await work()
+            return
+        except asyncpg.LockNotAvailableError:
+            holder = await _oldest_holder(connection)
+        if tries_left:
+            log.warning("waiting for a lock", on_behalf_of=what, held_by=holder, tries_left=tries_left)
+            await asyncio.sleep(patience.pause)
+    raise Unavailable(
+        f"{what} did not get its locks in {patience.tries} tries; they are held by {holder}",
+        code="migration_blocked",
+        hint="end that transaction, or try again later",
+    )
+
+
+async def _oldest_holder(connection: asyncpg.Connection) -> str:
+    """The oldest transaction that holds a lock on one of our tables: nearly always the one that is in the way."""
+    row = await connection.fetchrow(_HOLDERS)
+    if row is None:
+        return "nobody any more"
+    return (
+        f"backend {row['pid']} (user {row['usename']}, application {row['application_name']!r}, {row['state']},"
+        f" in a transaction for {row['seconds'] or 0:.0f} s)"
+    )

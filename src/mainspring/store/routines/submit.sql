@@ -1,0 +1,107 @@
+-- mainspring.submit(jsonb): a job in the caller's own transaction.
+-- The guide is docs/transactional-submit.md, the reasons are in docs/decisions/0012-transactional-submit.md.
+
+-- The tenant of whoever calls. session_user is the role that logged in; a caller cannot choose it, as it could choose a
+-- setting. A role without an entry submits to the tenant `default`.
+create or replace function mainspring.caller_tenant() returns int
+language sql stable as $$
+    select coalesce((select t.tenant_id from mainspring.tenant_roles t where t.role = session_user), 1)
+$$;
+
+-- Takes the body of POST /v1/jobs and returns the job_id. What it writes is part of the caller's transaction.
+create or replace function mainspring.submit(job jsonb) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant constant int := mainspring.caller_tenant();
+    known constant text[] := array['job_id', 'name', 'task', 'job_type', 'command', 'payload', 'schedule',
+        'schedule_type', 'schedule_time', 'queue', 'priority', 'timeout', 'run_timeout', 'required_labels', 'retry',
+        'retries', 'max_retries', 'misfire', 'overlap', 'delivery', 'idempotency_key', 'owner', 'description', 'labels'];
+    elsewhere constant text[] := array['http', 'cron_expression', 'timezone', 'kill_grace', 'env', 'limits',
+        'sandbox', 'depends_on', 'dependencies', 'notify', 'concurrency', 'rate_limit', 'circuit_breaker'];
+    given jsonb;
+    options jsonb;
+    beyond jsonb;
+    own_id uuid := mainspring.new_id();
+    chosen text;
+    once text;
+    digest bytea;
+    before record;
+    what record;
+    "when" record;
+    how record;
+    levels constant text[] := array['low', 'normal', 'high', 'critical'];
+    level text;
+begin
+    if job is null then
+        perform mainspring.intake_refuse('the job is null', '$', 'such as {"task": "report.generate"}');
+    end if;
+    given := mainspring.intake_members(job, '', known, elsewhere);
+    chosen := mainspring.intake_line(given -> 'job_id', 'job_id', 1, 200);
+    if chosen !~ '^[A-Za-z0-9._-]+$' then
+        perform mainspring.intake_refuse(mainspring.intake_shown(given -> 'job_id') || ' cannot be a job_id', 'job_id',
+            'use letters, digits, and . _ -');
+    end if;
+    perform mainspring.intake_line(given -> 'name', 'name', 1, 200);
+    if jsonb_typeof(given -> 'payload') <> 'object' then
+        perform mainspring.intake_refuse('the payload is not an object', 'payload', 'such as {"a": 1}');
+    elsif octet_length((given -> 'payload')::text) > 262144 then
+        perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
+            'payload', 'give at most 262144 bytes: store it elsewhere and send a reference');
+    end if;
+    select * into what from mainspring.intake_task(given);
+    if what.command is not null and octet_length((given -> 'payload')::text) > 122880 then
+        perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
+            'payload', 'give at most 122880 bytes to a command, which has it as a variable: name a file in it instead');
+    end if;
+    -- Where the tenant's own workers declare nothing about a task, what shared ones (tenant 0) declare holds.
+    options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
+                where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
+    if options is not null then
+        select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
+    end if;
+    level := mainspring.intake_word(case jsonb_typeof(given -> 'priority') when 'number'
+        then to_jsonb((given -> 'priority')::text) else given -> 'priority' end, 'priority',
+        levels || array['0', '1', '2', '3']);
+    select * into "when" from mainspring.intake_schedule(given);
+    select * into how from mainspring.intake_spec(given, what.command);
+
+    -- First the key, then the id, as the servers do. Whoever holds one of them in an open transaction is waited for.
+    once := given ->> 'idempotency_key';
+    if once is not null then
+        digest := sha256(convert_to(job::text, 'UTF8'));
+        insert into mainspring.idempotency_keys (tenant_id, key, body_hash, job_id)
+        values (tenant, once, digest, coalesce(chosen, own_id::text))
+        on conflict do nothing;
+        if not found then
+            select k.body_hash, k.job_id into strict before
+            from mainspring.idempotency_keys k where k.tenant_id = tenant and k.key = once;
+            if before.body_hash <> digest then
+                raise exception using errcode = 'unique_violation', detail = 'idempotency_key',
+                    message = format('the idempotency key %L was used with another body', once),
+                    hint = 'send the same body, or a new key';
+            end if;
+            return before.job_id;
+        end if;
+    end if;
+    if chosen is not null then
+        insert into mainspring.taken_ids (tenant_id, job_id) values (tenant, chosen) on conflict do nothing;
+        if not found or mainspring.made_here(tenant, chosen) then
+            raise exception using errcode = 'unique_violation', detail = 'job_id',
+                message = format('a job called %L exists already', chosen), hint = 'choose another job_id';
+        end if;
+    end if;
+
+    insert into mainspring.submissions
+        (tenant_id, run_id, job_id, queue, priority, task, labels, kind, fire_at, every, overlap, max_attempts, name,
+         payload, spec)
+    values (tenant, own_id, chosen,
+            coalesce(mainspring.intake_line(given -> 'queue', 'queue', 1, 200), 'default'),
+            coalesce(array_position(levels, level) - 1, level::int, 1), what.task,
+            coalesce(mainspring.intake_labels(given -> 'required_labels', 'required_labels', 16, 1), ''),
+            "when".kind, "when".fire_at, "when".every,
+            case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
+                when 'allow' then 1 else 0 end,
+            how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
+            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
+    return coalesce(chosen, own_id::text);
+end $$;

@@ -1,0 +1,62 @@
+"""What a worker may send to a server of another version.
+
+A server refuses a field that it does not know, because a field that is dropped silently is a lost outcome or a broken
+limit. A worker ignores what it does not know in an answer. So every answer carries the server's protocol number, and a
+worker sends a field that came after 0.2.0 only to a server whose number is high enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+BASE_PROTOCOL = 1  # of 0.2.0, and of an answer that does not say
+
+# Fields of ExchangeRequest and the structs in it that came after 0.2.0, and the number that announces them. A release
+# that adds fields takes the next number. The server must be able to do without each of them.
+NEWER_FIELDS: dict[tuple[str, str], int] = {}
+
+
+class WireProtocol:
+    """`newer` maps (struct, field) to the number of the protocol that brought the field."""
+
+    def __init__(self, newer: Mapping[tuple[str, str], int]) -> None:
+        self.number = max(newer.values(), default=BASE_PROTOCOL)
+        self._newer = newer
+
+    def fit(self, message: S, announced: int) -> S:
+        """The message without the fields that a server of protocol `announced` does not know. The message itself is
+        left as it is."""
+        if announced >= self.number:
+            return message
+        changes: dict[str, Any] = {}
+        for field in msgspec.structs.fields(message):
+            value = getattr(message, field.name)
+            if self._newer.get((type(message).__name__, field.name), BASE_PROTOCOL) > announced:
+                fitting = _default(field)
+            else:
+                fitting = self._fit_value(value, announced)
+            if fitting is not value:
+                changes[field.name] = fitting
+        return msgspec.structs.replace(message, **changes) if changes else message
+
+    def _fit_value(self, value: Any, announced: int) -> Any:
+        if isinstance(value, msgspec.Struct):
+            return self.fit(value, announced)
+        if isinstance(value, list) and any(isinstance(item, msgspec.Struct) for item in value):
+            return [self._fit_value(item, announced) for item in value]
+        return value
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """What is left out when the message is encoded."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+PROTOCOL = WireProtocol(NEWER_FIELDS)

@@ -1,0 +1,107 @@
+"""Rows are built by position: every query has the columns of its struct, by name, in order and by type."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import types
+import typing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import pytest
+
+import mainspring
+import mainspring.store
+from mainspring.store.queries import load
+from mainspring.store.rows import ROW_QUERIES, PageRow, RowQuery
+
+SOURCE = Path(mainspring.__file__).parent
+MODULES = [
+    importlib.import_module(f"mainspring.store.{module.name}")
+    for module in pkgutil.iter_modules(mainspring.store.__path__)
+]
+NAMES = {
+    sql: f"{file.stem}:{name}"
+    for file in (SOURCE / "store" / "sql").glob("*.sql")
+    if file.stem != "fragments"
+    for name, sql in load(file.stem).items()
+}
+PYTHON_TYPES: dict[str, object] = {
+    "int2": int,
+    "int4": int,
+    "int8": int,
+    "float4": float,
+    "float8": float,
+    "bool": bool,
+    "text": str,
+    "bytea": bytes,
+    "uuid": UUID,
+    "timestamptz": datetime,
+    "text[]": list[str],
+    "int4[]": list[int],
+}
+
+
+def name_of(query: RowQuery[Any]) -> str:
+    return NAMES[query.sql]
+
+
+def python_type(annotation: Any) -> object:
+    """The type of a field without None and without NewType."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        [annotation] = [part for part in typing.get_args(annotation) if part is not type(None)]
+    return getattr(annotation, "__supertype__", annotation)
+
+
+def test_there_is_something_to_compare() -> None:
+    assert len(ROW_QUERIES) > 30
+    assert {"history:live_run", "jobs:get_job", "dead_letters:page", "fire:due_scan"} <= set(map(name_of, ROW_QUERIES))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("query", ROW_QUERIES, ids=name_of)
+async def test_a_query_has_the_columns_of_its_row(connection: asyncpg.Connection, query: RowQuery[Any]) -> None:
+    columns = (await connection.prepare(query.sql)).get_attributes()
+    hints = typing.get_type_hints(query.row)
+    assert [column.name for column in columns] == list(query.row.__struct_fields__)
+    found = {column.name: PYTHON_TYPES[column.type.name] for column in columns}
+    assert found == {field: python_type(hints[field]) for field in query.row.__struct_fields__}
+
+
+@pytest.mark.parametrize("query", ROW_QUERIES, ids=name_of)
+def test_a_row_never_changes(query: RowQuery[Any]) -> None:
+    assert query.row.__struct_config__.frozen
+
+
+@pytest.mark.parametrize(
+    "row", sorted({query.row for query in ROW_QUERIES}, key=lambda row: row.__name__), ids=lambda row: row.__name__
+)
+def test_a_page_counts_every_text_that_may_be_large(row: type[msgspec.Struct]) -> None:
+    """A page is cut by the weight of its rows: what a client may make large is part of it."""
+    if not issubclass(row, PageRow):
+        return
+    large = {"payload_text", "spec_text", "result_text", "error", "last_error"}
+    texts = [field for field in row.__struct_fields__ if field in large]
+    values: dict[str, Any] = dict.fromkeys(row.__struct_fields__)
+    assert row(**{**values, **dict.fromkeys(texts, "x" * 100)}).weight == 100 * len(texts)
+    assert row(**values).weight == 0
+
+
+# The run lifecycle and the exchange read narrow records of their own on the hot path.
+HOT_PATH = ("operations/exchange/", "operations/lifecycle/", "operations/control/amend.py")
+
+
+def test_records_stay_in_the_store() -> None:
+    """Above the store, rows are structs whose attributes mypy knows."""
+    for file in SOURCE.rglob("*.py"):
+        path = file.relative_to(SOURCE).as_posix()
+        if not path.startswith(("store/", *HOT_PATH)):
+            assert not any(
+                line.startswith("from mainspring.store.pool import") and "Record" in line
+                for line in file.read_text(encoding="utf-8").splitlines()
+            ), path
