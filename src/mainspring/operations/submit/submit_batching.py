@@ -16,6 +16,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import AWAY
 
 _MOST = 500
+_MOST_BYTES = 4 * 1024 * 1024  # of payloads: the driver copies them in one go
 _FLIGHTS = 2  # one that hangs on a dead connection does not hold up the others
 
 Insert = Callable[[TenantId, Sequence[JobDefinition]], Awaitable[Sequence[str]]]
@@ -53,7 +54,8 @@ class SubmitBatcher:
         self._considering = False
         while self._waiting and len(self._flights) < _FLIGHTS:
             tenant, everybody = next(iter(self._waiting.items()))
-            batch, rest = everybody[:_MOST], everybody[_MOST:]
+            most = _that_fit(everybody)
+            batch, rest = everybody[:most], everybody[most:]
             del self._waiting[tenant]
             if rest:
                 self._waiting[tenant] = rest  # behind the other tenants
@@ -89,6 +91,16 @@ class SubmitBatcher:
             for waiting, job_id in zip(batch, job_ids, strict=True):
                 if not waiting.job_id.done():
                     waiting.job_id.set_result(job_id)
+
+
+def _that_fit(everybody: Sequence[PendingJob]) -> int:
+    """How many of them go into one insert: at least one."""
+    weight = 0
+    for count, waiting in enumerate(everybody[:_MOST]):
+        weight += len(waiting.definition.payload or "")
+        if weight > _MOST_BYTES and count:
+            return count
+    return min(_MOST, len(everybody))
 
 
 def _fail(batch: Sequence[PendingJob], error: Exception) -> None:
