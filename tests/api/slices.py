@@ -70,11 +70,13 @@ async def listening(assembly: Assembly) -> AsyncIterator[int]:
             connection.transport.abort()  # type: ignore[union-attr]
 
 
-async def send(port: int, data: bytes | list[bytes]) -> int:
+def cut(data: list[bytes]) -> list[bytes]:
+    return [piece[at : at + PIECE] for piece in data for at in range(0, len(piece), PIECE)]
+
+
+async def send(port: int, pieces: list[bytes]) -> int:
     """The status of the first answer to these bytes; 0 when the server hung up without one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    pieces = data if isinstance(data, list) else [data]
-    pieces = [piece[at : at + PIECE] for piece in pieces for at in range(0, len(piece), PIECE)]
 
     async def write() -> None:
         try:
@@ -98,4 +100,4 @@ async def send(port: int, data: bytes | list[bytes]) -> int:
 def request(method: str, path: str, body: bytes = b"", token: str = TOKEN) -> list[bytes]:
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return [head.encode(), body]
+    return cut([head.encode(), body])
