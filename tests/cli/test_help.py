@@ -14,17 +14,8 @@ VERBS = (
     "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
 )  # fmt: skip
 BENCHES = (
-    "throughput",
-    "lag",
-    "pickup",
-    "submit",
-    "schedules",
-    "overhead",
-    "process",
-    "output",
-    "failover",
-    "overload",
-)
+    "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)

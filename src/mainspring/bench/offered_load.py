@@ -15,7 +15,7 @@ from mainspring.wire.jobs import JobCreated
 
 BODY = b'{"task":"bench.noop","queue":"later","payload":{"text":"%b"}}' % (b"x" * 180)
 CLIENTS = 32
-_MOST_CONNECTIONS = 1000
+_MOST_CONNECTIONS = 4000
 _ANSWER_WITHIN = 10.0
 _TURN = 0.005
 _REFUSED_PAUSE = 0.1
