@@ -1,4 +1,4 @@
-"""Mainspring runs jobs on time, one run per fire time, on any number of machines.
+"""Mainspring runs jobs on time, with one run per fire time, on any number of machines.
 
     from mainspring import Context, Mainspring
 
@@ -8,8 +8,7 @@
     async def hello(name: str, ctx: Context) -> str:
         return f"hello {name}"
 
-Names are loaded when they are first asked for: `import mainspring` costs next to nothing, and the command line
-starts quickly.
+Names are imported when they are first used, so that `import mainspring` and the command line are fast.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         VersionMismatch,
         WrongMediaType,
     )
-    from mainspring.kernel.version import VERSION as __version__  # noqa: N811 - Python's own name for it
+    from mainspring.kernel.version import VERSION as __version__  # noqa: N811 - the name is a Python convention
     from mainspring.sdk.app.app import Mainspring
     from mainspring.sdk.app.context import Context
     from mainspring.sdk.app.task import Task

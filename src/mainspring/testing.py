@@ -1,4 +1,4 @@
-"""Test an application without a server: it runs in the test's own process, on a clock that the test moves.
+"""Test an application without a server. It runs in the process of the test, on a clock that the test controls.
 
     import mainspring.testing
 
@@ -7,7 +7,7 @@
             box.advance("7d")
             assert len(box.runs_of(report)) == 5
 
-pytest has the same as a fixture: `mainspring_box(app)`.
+For pytest there is the fixture `mainspring_box(app)`.
 """
 
 from mainspring.sdk.testing import Box, BoxRun, run

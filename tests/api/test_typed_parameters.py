@@ -1,4 +1,4 @@
-"""A payload that does not fit its task is refused when it is submitted, as soon as a worker has said what it takes."""
+"""A payload that does not match the signature of its task is refused, once a worker has declared the signature."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_payload_that_does_not_fit_is_refused_and_nothing_is_stored(
     refused = problem(await api.post("/v1/jobs", json={"task": TASK, "payload": {"limit": 5}}))
     assert (refused["status"], refused["code"], refused["field"]) == (422, "bad_payload", "payload.account")
     assert refused["detail"] == "report.generate needs the parameter account"
-    assert refused["hint"] == "report.generate takes account and, if you like, limit"
+    assert refused["hint"] == "report.generate takes account and the optional limit"
     for schedule in ("now", "manual", {"every": "10m"}, "@daily"):
         assert problem(await api.post("/v1/jobs", json={**BAD, "schedule": schedule}))["code"] == "bad_payload"
     assert problem(await api.post("/v1/jobs", json={"job_type": TASK}))["field"] == "payload.account"
@@ -102,14 +102,14 @@ async def test_another_server_hears_of_it(api: httpx.AsyncClient, database_url: 
     other = await assemble(database_url, SystemClock())
     transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=str(api.base_url), headers=api.headers) as elsewhere:
-        duty = next(duty for duty in other.duties if duty.name == "signature_book")
-        assert await duty.run_once() == 0
+        task = next(task for task in other.periodic_tasks if task.name == "signature_book")
+        assert await task.run_once() == 0
         await offer(api)
         assert (await elsewhere.post("/v1/jobs", json=BAD)).status_code == 201
-        assert await duty.run_once() == 1
+        assert await task.run_once() == 1
         assert problem(await elsewhere.post("/v1/jobs", json=BAD))["code"] == "bad_payload"
         await offer(api, anything)
-        assert await duty.run_once() == 1
+        assert await task.run_once() == 1
         assert (await elsewhere.post("/v1/jobs", json=BAD)).status_code == 201
     await other.close()
 

@@ -1,1 +1,1 @@
-"""Two ways to make a run of the tests restless (`make chaos`): it finds tests that lean on time or on who is first."""
+"""Two ways to disturb a test run (`make chaos`). They find tests that depend on timing or on an order of events."""

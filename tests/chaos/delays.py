@@ -1,8 +1,7 @@
-"""A pytest plugin that makes asyncio tasks begin late, and requests and connections wait, each at random.
+"""A pytest plugin that delays the start of asyncio tasks, requests and connections at random.
 
-`-p tests.chaos.delays` with MAINSPRING_CHAOS=<seed>; a test has the same delays for the same seed. Of no use for
-tests that are about the order of the loop's own queue (tests/operations/test_submit_batching.py), nor where uvloop
-runs.
+Use `-p tests.chaos.delays` with MAINSPRING_CHAOS=<seed>. The same seed gives a test the same delays. It does not work
+for tests of the order of the event loop's queue (tests/operations/test_submit_batching.py), nor with uvloop.
 """
 
 from __future__ import annotations

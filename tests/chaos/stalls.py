@@ -1,9 +1,8 @@
-"""Runs a command, and stops a random process below it for a moment, several times a second: what a machine does whose
-processors are wanted elsewhere.
+"""Runs a command and stops a random descendant process for a moment, several times a second, like a busy machine.
 
     python -m tests.chaos.stalls SEED COMMAND...
 
-A test that stops processes itself may find them continued.
+In a test that stops processes itself, they can be continued unexpectedly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server's side of the network for the command line: real HTTP on loopback, answers chosen by the test."""
+"""A fake server for tests of the command line: real HTTP on loopback with canned responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shown = tuple[int, str, str]
 
 
 class CannedServer:
-    """Answers by "METHOD path"; a list of answers is given in turn, the last one from then on."""
+    """Responses by "METHOD path". A list of responses is used one by one, and the last one is repeated."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[tuple[int, Any]]] = {}
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - names of the standard library
 
     def log_message(self, *_: Any) -> None:
-        """Tests read stderr; nothing of this server belongs there."""
+        """Log nothing, because tests read stderr."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedServer]:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    """Run the command line in this process; gives exit code, stdout and stderr."""
+    """Run the command line in this process. Returns exit code, stdout and stderr."""
 
     def run(*args: str) -> Shown:
         code = main(args)

@@ -1,4 +1,4 @@
-"""Tenants and tokens from the command line: the secret goes to stdout alone, so that it can go into a file."""
+"""Tenants and tokens on the command line. Only the secret goes to stdout, so that it can be redirected into a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_tenant_add_prints_the_admin_token_and_nothing_else_on_stdout(server: Ca
     server.says("POST /v1/tenants", made, status=201)
     code, out, err = call("tenant-add", "acme")
     assert (code, out) == (0, "ms_secret\n")
-    assert "tenant acme" in err and "shown this once" in err and "ms_secret" not in err
+    assert "tenant acme" in err and "not shown again" in err and "ms_secret" not in err
     assert server.asked[-1] == ("POST /v1/tenants", "", {"name": "acme"})
     code, out, _ = call("tenant-add", "acme", "--json")
     assert json.loads(out)["admin_token"]["token"] == "ms_secret"

@@ -1,4 +1,4 @@
-"""Dead letters, retries and timelines on the command line: what is asked for, what is shown."""
+"""Dead letters, retries and timelines on the command line: requests and output."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_replay_by_filter_says_what_is_left(server: CannedServer, call: Call) ->
     server.says("POST /v1/dead-letters:replay", answer, status=202)
     code, out, err = call("replay", "--job", "j", "--error", "slow", "--since", "2026-11-01T00:00:00Z")
     assert (code, out) == (0, f"{NEW_ID}\n")
-    assert err == "1 replayed, and there are more: repeat the command\n3 left: its job is CANCELLED\n"
+    assert err == "1 replayed; there are more, repeat the command\n3 not replayed: its job is CANCELLED\n"
     assert server.asked[-1][2] == {"job": "j", "error": "slow", "since": "2026-11-01T00:00:00Z"}
     call("replay", "--all")
     assert server.asked[-1][2] == {"all": True}
@@ -87,9 +87,9 @@ def test_discard_by_id_and_by_filter(server: CannedServer, call: Call) -> None:
 def test_something_must_say_which_ones_and_only_one_way(server: CannedServer, call: Call, verb: str) -> None:
     code, out, err = call(verb)
     assert (code, out) == (2, "")
-    assert "nothing says which dead letters" in err and "--all" in err
+    assert "no dead letters are selected" in err and "--all" in err
     code, _, err = call(verb, RUN_ID, "--job", "x")
-    assert code == 2 and "give one of them" in err
+    assert code == 2 and "give either run ids or filters" in err
     assert server.asked == []
 
 

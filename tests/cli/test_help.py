@@ -1,4 +1,4 @@
-"""Help that teaches, and a start that is quick."""
+"""Help texts and imports of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--http-allow`: a list that means nothing is refused before anything starts."""
+"""`--http-allow`: an invalid list is rejected before anything starts."""
 
 from __future__ import annotations
 

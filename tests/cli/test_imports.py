@@ -1,5 +1,5 @@
-"""What a start loads. Most of the cost of a start is imports, and the tests start a thousand processes: a library that
-a role has no use for must not come in by a side door. Structure, not time: time depends on the machine."""
+"""Which modules a start imports. Imports are most of the cost of a start, and the tests start a thousand processes. A
+role must not import a library that it does not use. The tests check modules, not times, which depend on the machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SCREEN = frozenset({"rich", "pygments", "structlog"})
 _MODELS = frozenset({"pydantic", "attr"})
 _COMMAND_LINE = frozenset({"typer", "click"})
 _WORKSHOP = frozenset({"hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
-# Litestar loads pydantic where it is installed, unless this class of ours keeps it from that.
+# Litestar imports pydantic if it is installed. This class prevents that.
 _SERVER = "import mainspring.roles.server; from mainspring.api.app import Application; Application([])"
 
 
 def loaded_by(code: str) -> set[str]:
-    """The modules that are there after a fresh interpreter has run `code`."""
+    """The modules that a fresh interpreter has imported after `code`."""
     program = f"import sys\n{code}\nimport json\nsys.stderr.write('\\n' + json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,7 @@ def test_a_verb_loads_no_other_verb() -> None:
 
 
 def test_a_verb_that_looks_loads_no_server() -> None:
-    """Nobody answers at port 1: the command fails, with all loaded that it needs."""
+    """Nothing listens on port 1, so the command fails after it has imported everything it needs."""
     call = "from mainspring.cli.main import main; assert main(['jobs', '--url', 'http://127.0.0.1:1']) == 6"
     assert not packages(loaded_by(call)) & (_SERVER_ONLY | {"structlog", "uvloop"})
 
@@ -90,7 +90,7 @@ assert "h11" in sys.modules
 
 
 def test_the_watchdog_loads_the_standard_library_alone() -> None:
-    """It is started without site and without us: see worker/watchdog."""
+    """The watchdog runs without site-packages; see worker/processes/watchdog."""
     code = "import sys; sys.path.append(sys.argv[1]); import watchdog.program; print(*sys.modules)"
     argv = [sys.executable, "-I", "-S", "-c", code, str(Path(worker.__file__).parent / "processes")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)

@@ -1,4 +1,4 @@
-"""`mainspring logs`: by run or by job, raw, and refusals in words."""
+"""`mainspring logs`: by run or by job, raw output, and errors."""
 
 from __future__ import annotations
 

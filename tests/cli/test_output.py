@@ -1,4 +1,4 @@
-"""Where the output goes: closed, not in UTF-8, cut off. No traceback, and nothing is lost that could be shown."""
+"""Output to a closed stdout, to a terminal without UTF-8, and to a broken pipe. No traceback is shown."""
 
 from __future__ import annotations
 

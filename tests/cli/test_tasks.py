@@ -1,4 +1,4 @@
-"""`mainspring tasks`: what can be run, and with which parameters."""
+"""`mainspring tasks`: the tasks with their parameters and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that look and steer: what they ask for, what they show, how they end."""
+"""The commands that read and change jobs and runs: requests, output and exit codes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_cancel_tries_the_run_first(server: CannedServer, call: Call) -> None:
     server.says(f"POST /v1/runs/{RUN_ID}:cancel", run(status="RUNNING"), status=202)
     code, out, _ = call("cancel", RUN_ID)
     assert code == 0
-    assert out.startswith(f"run {RUN_ID} is asked to stop")
+    assert out.startswith(f"run {RUN_ID} was asked to stop")
     assert server.asked == [(f"POST /v1/runs/{RUN_ID}:cancel", "", {})]
 
 
@@ -115,7 +115,7 @@ def test_cancel_of_a_chosen_id_goes_to_the_job_at_once(server: CannedServer, cal
     code, out, err = call("cancel", "report")
     assert (code, out) == (0, "job report is CANCELLED\n")
     assert server.asked[0][0] == "DELETE /v1/jobs/report"
-    assert f"run {RUN_ID} is asked to stop (RUNNING); it counts as cancelled when it is gone" in err
+    assert f"run {RUN_ID} was asked to stop (RUNNING); it becomes CANCELLED when its processes have ended" in err
 
 
 def test_a_long_error_is_shown_by_its_beginning_and_its_end(server: CannedServer, call: Call) -> None:

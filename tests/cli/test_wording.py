@@ -1,4 +1,4 @@
-"""Times as people read them."""
+"""Formatting of times and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draining a worker, its labels, and the bar of a run that says how far it has come."""
+"""Drain, labels, and the progress bar of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_worker_names_a_sandbox_that_there_is_not(server: CannedServer, call: 
     assert (code, "'jail' is not a sandbox" in err, "bubblewrap" in err) == (2, True, True)
     monkeypatch.setenv("PATH", "/nowhere")
     code, _, err = call("worker", "--sandbox", "bubblewrap")
-    assert (code, "bwrap is not installed here" in err) == (2, True)
+    assert (code, "bwrap is not installed" in err) == (2, True)
     assert server.asked == []
 
 
@@ -51,7 +51,7 @@ def test_drain_takes_an_id_or_the_name_of_a_living_worker(server: CannedServer, 
 
 @pytest.mark.parametrize(
     ("states", "code", "words"),
-    [(["LIVE", "LIVE"], 4, f"{ONE}, {TWO}"), (["LOST"], 4, "is gone: LOST"), ([], 3, "no worker 'web-1'")],
+    [(["LIVE", "LIVE"], 4, f"{ONE}, {TWO}"), (["LOST"], 4, "has ended: LOST"), ([], 3, "no worker 'web-1'")],
 )
 def test_a_name_that_is_not_one_living_worker_is_refused(
     server: CannedServer, call: Call, states: list[str], code: int, words: str

@@ -1,5 +1,6 @@
-"""The long run: `python -m tests.cluster --minutes 10 [--seed N]`. Every fault in random order, now and then two at a
-time, on a full cluster under load; then a report. The exit code tells whether every rule held."""
+"""The long fault test: `python -m tests.cluster --minutes 10 [--seed N]`. It injects all faults in random order,
+sometimes two at a time, into a full cluster under load, and prints a report. The exit code tells whether every rule
+held."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _TWO_AT_A_TIME = 0.3
 
 
 def composed(seed: int, minutes: float, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Groups of faults until the time is up: all of them in random order, then all again in another."""
+    """Groups of faults until the time is up: all faults in random order, then again in another order."""
     chance = random.Random(seed)
     until = time.monotonic() + 60 * minutes
     while True:

@@ -1,4 +1,4 @@
-"""A cluster of real processes on a real PostgreSQL of its own, with every link in between under our hand."""
+"""A cluster of real processes with its own PostgreSQL. All connections go through proxies that tests can break."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import Exit, Injection
-from tests.cluster.proxy import Links, ServerClient
+from tests.cluster.proxy import Links, ProxyLink
 from tests.cluster.tasks import LEDGER_VARIABLE
 from tests.processes.cluster import eventually, free_port
 
@@ -41,7 +41,7 @@ class Shape:
 
 
 class Arena:
-    """Use as `async with`. Everything it starts it ends."""
+    """A cluster for `async with`. It ends every process that it starts."""
 
     def __init__(self, shape: Shape | None = None) -> None:
         self.shape = shape or Shape()
@@ -58,8 +58,8 @@ class Arena:
             *(Seat(WORKER, index) for index in range(self.shape.workers)),
         ]
         self._ports = [free_port() for _ in range(self.shape.servers)]
-        self._database: dict[str, ServerClient] = {}
-        self._balancers: dict[str, ServerClient] = {}
+        self._database: dict[str, ProxyLink] = {}
+        self._balancers: dict[str, ProxyLink] = {}
         self._witness: asyncpg.Connection | None = None
         self._witness_lock = asyncio.Lock()
         self._supervising: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Arena:
         await self.close()
 
     async def start(self) -> None:
-        """Bring everything up; returns when every process is ready."""
+        """Start everything. Returns when every process is ready."""
         await self.start_database()
         await self.open_links()
         for seat in self.seats:
@@ -117,7 +117,7 @@ class Arena:
         self.postgres.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # -- who is there
+    # -- members
 
     def seat(self, role: str, index: int) -> Seat:
         return next(seat for seat in self.seats if (seat.role, seat.index) == (role, index))
@@ -126,15 +126,15 @@ class Arena:
         return [seat for seat in self.seats if seat.role == role]
 
     def living(self, role: str) -> set[str]:
-        """Labels of processes that could do their duty at this moment."""
+        """The labels of the processes that are running and not stopped."""
         children = [seat.child for seat in self.seats_of(role) if seat.child is not None]
         return {child.label for child in children if child.alive and not child.paused and not child.wanted_end}
 
-    def database_link(self, seat: Seat) -> ServerClient:
+    def database_link(self, seat: Seat) -> ProxyLink:
         return self._database[seat.name]
 
-    def balancer(self, name: str = "clients") -> ServerClient:
-        """The link through which a worker (by its seat's name), or all clients, reach the servers."""
+    def balancer(self, name: str = "clients") -> ProxyLink:
+        """The proxy between the servers and a worker (by its seat's name), or all clients."""
         return self._balancers[name]
 
     def client(self, timeout: float = 3.0, transport: httpx.AsyncHTTPTransport | None = None) -> httpx.AsyncClient:
@@ -145,7 +145,7 @@ class Arena:
             transport=transport,
         )
 
-    # -- life and death
+    # -- starting and stopping
 
     def spawn(self, seat: Seat) -> Child:
         label = seat.next_label()
@@ -167,12 +167,12 @@ class Arena:
         return seat.child
 
     def _database_url(self, seat: Seat, label: str) -> str:
-        """The label goes along with every connection, so that the audit knows who wrote."""
+        """The database URL with the label of the process, so that the audit knows who wrote."""
         port = self.database_link(seat).port
         return f"postgresql://postgres@127.0.0.1:{port}/mainspring?sslmode=disable&arena.process={label}"
 
     async def all_ready(self, within: float = 120.0) -> None:
-        """Wait until every process that should be up is at work."""
+        """Wait until every process that should be up is ready."""
 
         async def look() -> bool:
             await self._note_ready()
@@ -185,14 +185,14 @@ class Arena:
         await eventually(look, within, "every process is ready")
 
     async def restart_database(self, down_for: float) -> None:
-        """`pg_ctl stop -m immediate`, a pause, and start."""
+        """`pg_ctl stop -m immediate`, a pause, and a start."""
         await asyncio.to_thread(self.postgres.stop, "immediate")
         await asyncio.sleep(down_for)
         for _ in self.postgres.starting():
             await asyncio.sleep(0.02)
 
     async def _supervise(self) -> None:
-        """Start again what has died, a while after."""
+        """Restart ended processes after a while."""
         while True:
             await asyncio.sleep(_SUPERVISE_EVERY)
             for seat in self.seats:
@@ -222,10 +222,10 @@ class Arena:
             else:
                 child.ready = child.label in known
 
-    # -- what the database says, past every proxy
+    # -- queries without a proxy
 
     async def ask(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Rows, or none while PostgreSQL is away."""
+        """The rows, or none while PostgreSQL does not answer."""
         async with self._witness_lock:
             try:
                 if self._witness is None or self._witness.is_closed():

@@ -1,4 +1,4 @@
-"""The processes of a cluster: started by us, known and ended by their pids, started again when they die."""
+"""The processes of a cluster. They are started here, identified by their pids, and restarted when they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESTART_AFTER = 1.0
 
 @dataclass
 class Seat:
-    """A place in the cluster, such as the second scheduler. Its processes come and go."""
+    """A position in the cluster, such as the second scheduler. Its process can be replaced by a new one."""
 
     role: str
     index: int
@@ -80,7 +80,7 @@ class Child:
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal, ours or its own, has stopped it."""
+        """Whether a signal, from a test or from itself, has stopped it."""
         try:
             state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
@@ -105,12 +105,12 @@ class Child:
         self._send(signal.SIGTERM)
 
     def finish(self) -> None:
-        """End it, whatever state it is in, and wait for that."""
+        """End the process, whatever its state, and wait for its end."""
         self.kill()
         self._process.wait()
 
     def exit(self) -> Exit | None:
-        """How it ended, told once."""
+        """How the process ended. Returned once."""
         code = self._process.poll()
         if code is None or self.ended_at is not None:
             return None

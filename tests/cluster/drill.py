@@ -1,4 +1,4 @@
-"""A drill: a cluster under load, faults one after the other or two at a time, rest, and the judgement."""
+"""A drill: runs a cluster under load, injects faults alone or in pairs, waits for rest, and checks the rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REST = 120.0
 
 @dataclass
 class Outcome:
-    """What a drill found."""
+    """The result of a drill."""
 
     seed: int
     history: History
@@ -35,7 +35,7 @@ class Outcome:
     kept: Path | None = None
 
     def __str__(self) -> str:
-        """The report, as a table. Recovery beside another fault is that of both, and stands in a column of its own."""
+        """The report as a table. Recovery times of two faults together are in a separate column."""
         lines = [f"{'fault':<44} {'times':>5} {'p50 s':>7} {'max s':>7} {'with another':>13}"]
         for name in sorted({injection.name for injection in self.history.injections}):
             taken = [injection for injection in self.history.injections if injection.name == name]
@@ -75,7 +75,7 @@ def _longest(seconds: list[float | None]) -> str:
 async def drill(
     seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0, machine: Machine = QUIET
 ) -> Outcome:
-    """Run the faults, each group at the same time, on a cluster of its own, and judge what happened."""
+    """Inject the faults on a new cluster, each group at the same time, and check the rules."""
     with StallWatch() as watch:
         return await _drilled(seed, shape, faults, rate, machine, watch)
 
@@ -106,7 +106,7 @@ async def _drilled(
 
 
 def _keep(arena: Arena, seed: int, history: History) -> Path:
-    """The logs and the history, for whoever looks into it; the folder of the arena goes."""
+    """Copy the logs and the history for a later analysis, because the folder of the arena is removed."""
     folder = KEPT / str(seed)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

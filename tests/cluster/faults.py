@@ -1,4 +1,4 @@
-"""The faults. Each breaks something, mends it if nobody else would, and is noted with its target and its times."""
+"""The faults. Each breaks something, repairs it if necessary, and is recorded with its target and its times."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from tests.cluster.arena import Arena
 from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import TTL, Injection
 from tests.cluster.load import Clients
-from tests.cluster.proxy import ServerClient, Way
+from tests.cluster.proxy import ProxyLink, Way
 from tests.cluster.recovery import time_to_recover
 from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually
 
-KILL, RESCUE = 5.0, 7.0  # after these seconds of silence a worker kills what it runs, and the rescuer takes it
+KILL, RESCUE = (
+    5.0,
+    7.0,
+)  # seconds without contact after which a worker kills its runs, and after which the rescuer takes them
 _PATIENCE = 120.0
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
 
 
 class Injector:
-    """Breaks an arena. All choices come from `chance`, so that the same seed makes the same ones."""
+    """Injects faults into an arena. All choices come from `chance`, so that the same seed gives the same choices."""
 
     def __init__(self, arena: Arena, clients: Clients, chance: random.Random) -> None:
         self.arena = arena
@@ -35,7 +38,7 @@ class Injector:
         return self.chance.choice(self.arena.seats_of(role))
 
     async def living(self, seat: Seat) -> Child:
-        """The seat's process, once it is at work."""
+        """The process of the seat, when it is ready."""
 
         async def look() -> bool:
             return seat.child is not None and seat.child.alive and seat.child.ready and not seat.child.paused
@@ -48,11 +51,11 @@ class Injector:
     async def fault(
         self, name: str, target: str, *, whole: bool = False, cuts: bool = False, from_end: bool = False
     ) -> AsyncIterator[Injection]:
-        """Notes a fault and how long recovery took: from its begin, or from its end where only mending can help."""
+        """Record a fault and its recovery time: from its begin, or from its end if only the repair can help."""
         injection = Injection(name, target, time.monotonic(), whole=whole, cuts=cuts, alone=self.alone)
         self.arena.injections.append(injection)
         measuring = None
-        if not from_end:  # runs from the first time that the fault itself waits, when it has struck
+        if not from_end:  # starts when the fault itself first waits, which is after it was injected
             measuring = asyncio.create_task(time_to_recover(self.arena, injection.begin, _PATIENCE))
         try:
             yield injection
@@ -87,7 +90,7 @@ async def kill_all(injector: Injector) -> None:
 
 
 def pause(role: str, seconds: float) -> Fault:
-    """SIGSTOP, and SIGCONT after a while. A worker's watchdog and children go on."""
+    """SIGSTOP, and SIGCONT after a while. A worker's watchdog and children continue."""
 
     async def fault(injector: Injector) -> None:
         child = await injector.living(injector.pick(role))
@@ -100,7 +103,7 @@ def pause(role: str, seconds: float) -> Fault:
 
 
 async def pause_worker_with_child(injector: Injector) -> None:
-    """The worker is stopped in the middle of a shell run that would go on for long after the run was given away."""
+    """Stop a worker during a shell run that would continue long after the run was given to another worker."""
     arena = injector.arena
     call = await injector.clients.submit({"command": shell_command(str(arena.ledger), 200), "timeout": "60s"})
     if call.result != "ok":
@@ -122,7 +125,7 @@ async def pause_worker_with_child(injector: Injector) -> None:
         return
     async with injector.fault("SIGSTOP worker, its child runs on", child.label):
         child.pause()
-        await asyncio.sleep(RESCUE + 8.0)  # for much longer than a watchdog may be late on a busy machine
+        await asyncio.sleep(RESCUE + 8.0)  # much longer than a watchdog can be late on a busy machine
         child.go_on()
 
 
@@ -143,7 +146,7 @@ async def kill_backends(injector: Injector) -> None:
 
 
 def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
-    """One process loses its PostgreSQL, or one worker or the clients their servers, for longer than any lease."""
+    """Cut one process from PostgreSQL, or one worker or the clients from the servers, for longer than any lease."""
 
     async def fault(injector: Injector) -> None:
         link = _link(injector, side)
@@ -151,7 +154,7 @@ def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
         delay = injector.chance.uniform(0.05, 0.6)
         late = ", delivered late" if deliver else ""
         words, cuts = f"{link.name}, {seconds:.1f} s", side == "PostgreSQL"
-        # A node on a slow link keeps its leases and is late, for as long as that lasts; on a dead one others take over.
+        # A node with a slow connection keeps its leases and is late. With a dead connection other nodes take over.
         slow = way is Way.DELAY
         async with injector.fault(f"{side} link {way}{late}", words, whole=slow, cuts=cuts, from_end=True):
             injector.arena.links.disturb(link, way, delay=delay if slow else 0.0)
@@ -162,7 +165,7 @@ def break_link(side: str, way: Way, *, deliver: bool = False) -> Fault:
 
 
 def strand(side: str) -> Fault:
-    """The connections of one process carry nothing any more and are never closed; new ones would work."""
+    """The existing connections of one process transfer nothing and are never closed. New connections work."""
 
     async def fault(injector: Injector) -> None:
         link = _link(injector, side)
@@ -172,7 +175,7 @@ def strand(side: str) -> Fault:
     return fault
 
 
-def _link(injector: Injector, side: str) -> ServerClient:
+def _link(injector: Injector, side: str) -> ProxyLink:
     arena = injector.arena
     if side == "PostgreSQL":
         return arena.database_link(injector.chance.choice(arena.seats_of(SCHEDULER) + arena.seats_of(SERVER)))
@@ -181,7 +184,7 @@ def _link(injector: Injector, side: str) -> ServerClient:
 
 
 async def wrong_clock(injector: Injector) -> None:
-    """One process starts anew with its clock an hour ahead or behind, works so for a while, and is then mended."""
+    """Restart one process with a clock that is an hour off, and repair it after a while."""
     seat = injector.pick(injector.chance.choice(ROLES))
     shift = injector.chance.choice((_AN_HOUR, -_AN_HOUR))
     seat.clock_shift = shift

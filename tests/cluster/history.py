@@ -1,7 +1,8 @@
-"""What happened, from four witnesses: the clients' log, the effect ledger, the database's audit, the injector's log.
+"""The history of a test, from four sources: the clients' log, the effect ledger, the database's audit and the
+injector's log.
 
-All moments are seconds of this machine's monotonic clock, which is the same in every process. `History` is what the
-rules judge; it knows nothing of how it was gathered.
+All times are seconds of this machine's monotonic clock, which is the same in every process. The rules check a
+`History`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the audit. Of one row's changes, and of what happens under one lease, `seq` tells the order."""
+    """One row of the audit. `seq` is the order of the changes of one row and of the writes under one lease."""
 
     seq: int
     at: float
@@ -52,7 +53,7 @@ class Line:
 
 @dataclass(slots=True)
 class Call:
-    """One call of a client. `result` is ok, refused or unknown: an answer that was lost, or a server in trouble."""
+    """One call of a client. `result` is ok, refused or unknown: a lost response, or a server error."""
 
     verb: str
     target: str
@@ -66,7 +67,7 @@ class Call:
 
 @dataclass(slots=True)
 class Report:
-    """An outcome that a worker played by hand sent, and whether the server took it."""
+    """An outcome that a simulated worker sent, and whether the server accepted it."""
 
     run: str
     fence: int
@@ -78,8 +79,8 @@ class Report:
 
 @dataclass(slots=True)
 class Injection:
-    """One fault. `whole`: nothing is promised from begin to end; otherwise others must take over from `begin` on.
-    `cuts`: the database was away for somebody who could say so. `alone`: no other fault was injected beside it."""
+    """One fault. `whole`: there are no guarantees from begin to end; otherwise others must take over from `begin` on.
+    `cuts`: a process lost its database and could report that. `alone`: there was no other fault at the same time."""
 
     name: str
     target: str
@@ -93,7 +94,7 @@ class Injection:
 
 @dataclass(slots=True)
 class Exit:
-    """A process that ended. `wanted`: the injector or the arena ended it."""
+    """A process that ended. `wanted`: the injector or the arena ended it on purpose."""
 
     process: str
     role: str
@@ -106,7 +107,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """The log of one attempt as the product hands it out; `counted` is how many bytes its row says there are."""
+    """The log of one attempt as the API returns it. `counted` is the number of bytes in its row."""
 
     run: str
     attempt: int
@@ -126,14 +127,15 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the machine itself may add: seconds to every bound, and seconds for which a process that must be gone may
-    still be seen (on a quiet one the error of the clocks: the ledger's, the database's, and that of /proc/uptime)."""
+    """Tolerances for the machine: seconds that are added to every bound, and seconds for which an ended process can
+    still be seen. On a quiet machine the latter is the error of the clocks of the ledger, the database and
+    /proc/uptime."""
 
     late: float = 0.0
     lingering: float = 0.05
 
 
-# One that stands still as a whole is noticed and excused (`stalls`). On a busy one each process may do so by itself.
+# A stall of the whole machine is detected (`stalls`). On a busy machine single processes can stall, too.
 QUIET = Machine()
 BUSY = Machine(late=60.0, lingering=4.0)
 
@@ -147,7 +149,7 @@ class History:
     injections: list[Injection] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     logs: list[StoredLog] = field(default_factory=list)
-    stalls: list[tuple[float, float]] = field(default_factory=list)  # from when to when the machine stood still
+    stalls: list[tuple[float, float]] = field(default_factory=list)  # periods in which the machine stalled
     live_runs: list[Row] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     offset: float = 0.0
@@ -167,7 +169,7 @@ class History:
 
     @cached_property
     def runs(self) -> dict[str, list[Event]]:
-        """The life of each run: its events in `runs` and `run_history`."""
+        """The events of each run in `runs` and `run_history`."""
         lives = [event for event in self.events if event.table in ("runs", "run_history")]
         return _grouped(lives, lambda event: str(event.row["run_id"]))
 
@@ -177,7 +179,7 @@ class History:
 
     @cached_property
     def births(self) -> list[Event]:
-        """Every run's first row; a skipped one is born into the history."""
+        """The first row of every run. A skipped run is created in the history."""
         skips = [event for event in self.of("run_history") if event.op == "I" and event.new["state"] == SKIPPED]
         return [event for event in self.of("runs") if event.op == "I"] + skips
 
@@ -188,7 +190,7 @@ class History:
 
     @cached_property
     def workers(self) -> dict[str, list[str]]:
-        """process label -> the incarnations it had"""
+        """process label -> its incarnations"""
         found: dict[str, list[str]] = defaultdict(list)
         for event in self.of("workers"):
             if event.op == "I":
@@ -197,7 +199,7 @@ class History:
 
     @cached_property
     def extents(self) -> dict[tuple[str, int], tuple[float, float]]:
-        """(run, attempt) -> from its first to its last line in the ledger"""
+        """(run, attempt) -> the times of its first and last line in the ledger"""
         found: dict[tuple[str, int], tuple[float, float]] = {}
         for line in self.lines:
             first, last = found.get((line.run, line.attempt), (line.at, line.at))
@@ -209,7 +211,7 @@ class History:
         return datetime.fromisoformat(text).timestamp() + self.offset
 
     def deadline(self, start: float, grace: float) -> float:
-        """When something that begins at `start` and may take `grace` must be done, given the faults on the way."""
+        """When something that starts at `start` and may take `grace` must be done, extended by the faults meanwhile."""
         end = start + grace
         for begin, over in self._excuses:
             if begin <= end and over >= start:

@@ -1,4 +1,4 @@
-"""Clients that use the cluster while it is being broken, and write down every call: ok, refused or unknown."""
+"""Clients that use the cluster during the faults and record every call: ok, refused or unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 _REPEATS = 40
 _PAUSE_BETWEEN = 0.25
 _EVERY_SECOND = "* * * * * *"
-# Recurring jobs by the id that the client chose. What they wait for, and the misfire policy, differ.
+# Recurring jobs by their job_id, with different schedules and misfire policies.
 RECURRING: dict[str, dict[str, Any]] = {
     "each-second-all": {"schedule": _EVERY_SECOND, "overlap": "allow", "misfire": {"policy": "all"}},
     "each-second-once": {"schedule": _EVERY_SECOND, "overlap": "allow"},
@@ -41,7 +41,7 @@ class Clients:
     async def call(
         self, verb: str, method: str, path: str, body: dict[str, Any] | None = None, target: str = ""
     ) -> Call:
-        """One try. An answer that did not come, or a 5xx, leaves it unknown whether it happened."""
+        """Send a call once. After a lost response or a 5xx it is unknown whether it had an effect."""
         call = Call(verb, target, body or {}, time.monotonic())
         self.calls.append(call)
         try:
@@ -56,7 +56,7 @@ class Clients:
         return call
 
     async def insist(self, *arguments: Any, **named: Any) -> Call:
-        """Try until somebody knows what became of it."""
+        """Repeat a call until the result is known."""
         for _ in range(_REPEATS):
             call = await self.call(*arguments, **named)
             if call.result != "unknown":
@@ -78,7 +78,7 @@ class Clients:
 
 
 class Load:
-    """A mix of everything, `rate` submissions a second, until told to stop."""
+    """A mix of all calls with `rate` submissions per second, until it is stopped."""
 
     def __init__(self, clients: Clients, ledger: Path, seed: int, rate: float = 12.0) -> None:
         self._clients = clients
@@ -99,7 +99,7 @@ class Load:
         self._go(self._steer())
 
     async def stop(self) -> None:
-        """No more new jobs, and the recurring ones are paused; returns when every call is answered."""
+        """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
         self._over.set()
         while self._busy:
             await asyncio.gather(*self._busy)
@@ -109,11 +109,11 @@ class Load:
 
     async def _run(self) -> None:
         while not await self._over_after(self._random.expovariate(self._rate)):
-            if len(self._busy) < 40:  # while nothing answers there is no use in asking more and more
+            if len(self._busy) < 40:  # send no more calls while the servers do not answer
                 self._go(self._one())
 
     async def _over_after(self, seconds: float) -> bool:
-        """Pause for `seconds`; True when the load is to stop. No call is ever left alone half way."""
+        """Pause for `seconds`. True if the load should stop. No call is interrupted."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds)
         return self._over.is_set()
@@ -163,7 +163,7 @@ class Load:
         await self._submit(number, task="note.thread", payload={"seconds": 0.5})
 
     async def _family(self, number: int) -> None:
-        """Processes that have left their group, or will not hear; every other one is cancelled."""
+        """A run with processes that leave their process group or ignore SIGTERM. Every second run is cancelled."""
         command = family_command(str(self._ledger), self._random.randint(3, 20))
         call = await self._submit(number, name="family", command=command, kill_grace="1s", timeout="30s")
         if call.result == "ok" and self._random.random() < 0.5:
@@ -192,13 +192,13 @@ class Load:
         assert first.result == "unknown" or other.result != "ok", (first, other)
 
     async def _cancel_one(self, number: int) -> None:
-        """One that has just been submitted, or one that may be running, or over."""
+        """Cancel a run that was just submitted, or one that may be running or ended."""
         await self._submit(number, task="note", payload={"seconds": 1.5})
         if self._submitted:
             await self._clients.cancel(self._random.choice(self._submitted[-10:]))
 
     async def _steer(self) -> None:
-        """Pause and resume, and change a misfire policy, now and then."""
+        """Pause and resume jobs, and change misfire policies, at intervals."""
         while not await self._over_after(self._random.uniform(2, 5)):
             job_id = self._random.choice(STEERED)
             await self._clients.steer(job_id, "pause")

@@ -1,10 +1,10 @@
-"""Starts the product with something wrong in it: `python -m tests.cluster.mutant <verb> ...` instead of `mainspring`.
+"""Starts the product with a defect: `python -m tests.cluster.mutant <verb> ...` instead of `mainspring`.
 
-    ARENA_MUTANT       a guard that is left out; the checker must notice
-    ARENA_STOP_BEFORE  a failpoint `function:job_id`: the process stops itself (SIGSTOP), once, just before that fire
-    ARENA_CLOCK_SHIFT  seconds by which the wall clock is off (libfaketime would shift Python's sleeps with it)
+    ARENA_MUTANT       a guard that is removed; the checker must find that
+    ARENA_STOP_BEFORE  a failpoint `function:job_id`: the process stops itself (SIGSTOP) once, just before that fire
+    ARENA_CLOCK_SHIFT  seconds by which the wall clock is wrong (libfaketime would also shift Python's sleeps)
 
-The product's files stay as they are: its queries and functions are changed in this process alone.
+The product's files are not changed. Its queries and functions are changed in this process only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mainspring.kernel import clock
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.store import fires
 from mainspring.store.queries import load
+from mainspring.store.rows import ROW_QUERIES
 
 _FIRES = ("fire_one_time", "lock_due", "fire_recurring")
 AFTER_THE_STOP = "the fire that was held up is over"
@@ -29,26 +30,26 @@ _CLAIMS = ("claim_from_lane", "claim_from_lanes")
 
 
 def without_epoch() -> None:
-    """A fire does not look whether the lease is still its own."""
+    """A fire does not check whether the node still owns the lease."""
     for name in _FIRES:
         _replace("fire", name, "and l.epoch = m.epoch", "")
         _replace("fire", name, "where l.owner = $1", "where $1::uuid is not null")
 
 
 def without_version() -> None:
-    """A fire does not notice that the job was changed after it was planned."""
+    """A fire does not check whether the job was changed after it was planned."""
     _replace("fire", "fire_one_time", "j.version = d.version and ", "")
     _replace("fire", "fire_recurring", "and j.version = d.version and ", "and ")
 
 
 def without_fence() -> None:
-    """A report is matched by run and worker only."""
+    """A report is checked by run and worker only."""
     _replace("runs", "report_successes", "and r.fence = o.fence ", "")
 
 
 def without_state() -> None:
-    """A claim does not look whether the run is QUEUED."""
-    _replace("runs", "claim_from_lane", "and state = 1 ", "")
+    """A claim does not check whether the run is QUEUED."""
+    _replace("runs", "claim_from_lane", "and r.state = 1 ", "")
     _replace("runs", "claim_from_lane", " and state + 0 = 1", "")
     _replace("runs", "claim_from_lanes", "and r.state = 1 ", "")
     _replace("runs", "claim_from_lanes", " and state + 0 = 1", "")
@@ -56,7 +57,7 @@ def without_state() -> None:
 
 
 def without_redelivery() -> None:
-    """A claim whose answer was lost is not handed out again."""
+    """A claim whose response was lost is not delivered again."""
 
     async def nothing(*_: Any) -> None: ...
 
@@ -73,12 +74,16 @@ MUTANTS: dict[str, Callable[[], None]] = {
 
 
 def _replace(file: str, query: str, guard: str, instead: str) -> None:
-    """The queries are one dictionary for all; a guard that is not found any more is an error, not a harmless mutant."""
+    """Change a query. A guard that is not found raises an error, so that no mutant is without effect."""
     queries = load(file)
-    changed = queries[query].replace(guard, instead)
-    if changed == queries[query]:
+    before = queries[query]
+    changed = before.replace(guard, instead)
+    if changed == before:
         raise SystemExit(f"{file}.sql, {query}: there is no {guard!r} to leave out")
     queries[query] = changed
+    for row_query in ROW_QUERIES:
+        if row_query.sql == before:
+            row_query.sql = changed
 
 
 def stop_before(function: str, job_id: str) -> None:

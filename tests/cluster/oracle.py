@@ -1,4 +1,4 @@
-"""When a schedule fires, found out by looking at every instant. It shares no line with the product's own schedules."""
+"""Computes fire times by checking every instant. It shares no code with the product's schedules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def fires_between(schedule: dict[str, Any], first: datetime, last: datetime) -> list[datetime]:
-    """All fires in [first, last]; `schedule` is the stored definition as JSON."""
+    """All fires in [first, last]. `schedule` is the stored definition as JSON."""
     match schedule["kind"]:
         case "CRON":
             return _cron_fires(schedule["cron"], schedule.get("timezone", "UTC"), first, last)
@@ -42,7 +42,7 @@ def parse(text: str) -> datetime:
 
 
 def _cron_fires(expression: str, zone: str, first: datetime, last: datetime) -> list[datetime]:
-    """Whole minutes are looked at and kept: the rules ask about the same minutes again and again."""
+    """The fires of whole minutes are cached, because the rules check the same minutes several times."""
     found: list[datetime] = []
     minute = first.astimezone(UTC).replace(second=0, microsecond=0)
     while minute <= last:

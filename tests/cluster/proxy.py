@@ -1,7 +1,7 @@
-"""TCP links that can be broken: one to PostgreSQL for each process, one to the servers for each caller.
+"""TCP proxies that tests can break: one to PostgreSQL for each process, and one to the servers for each caller.
 
-They live in a thread and an event loop of their own, so that a busy test does not slow the cluster down. A link with
-several upstreams is a load balancer: connections go to them in turn, and past those that refuse.
+They run in a separate thread with its own event loop, so that a busy test does not slow the cluster down. A proxy with
+several upstreams is a load balancer: connections go to the upstreams in turn, and to the next one if one refuses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINGER_NOT = struct.pack("ii", 1, 0)  # close with a reset
 
 
 class Way(StrEnum):
-    """How a link treats what comes along."""
+    """How a proxy treats data."""
 
     PASS = "pass"
     DELAY = "delay"
@@ -33,8 +33,8 @@ class Way(StrEnum):
     DROP_ANSWER = "drop-the-answer"
 
 
-class ServerClient:
-    """One listening port and the connections through it. Changed from outside by `Links` only."""
+class ProxyLink:
+    """One listening port of the proxy and its connections. Only `Links` changes it."""
 
     def __init__(self, name: str, upstreams: Sequence[Upstream]) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class ServerClient:
         self._turn = 0
         self._requests = asyncio.Event()
         self._answers = asyncio.Event()
-        self._never = asyncio.Event()  # what waits for it is kept alive by it, or it would be collected and closed
+        self._never = asyncio.Event()  # keeps the tasks that wait for it from being garbage collected
         self._requests.set()
         self._answers.set()
         self._connections: set[_Connection] = set()
@@ -69,7 +69,7 @@ class ServerClient:
             self._cut_all()
 
     def heal(self, *, deliver: bool) -> None:
-        """Work again. What was held arrives late (`deliver`), or its connections end without a word of it."""
+        """Work again. Held data is delivered late (`deliver`), or its connections are closed."""
         held = self.way in (Way.HALF_OPEN, Way.ANSWERS_HELD)
         self.way, self.delay = Way.PASS, 0.0
         if held and not deliver:
@@ -78,7 +78,7 @@ class ServerClient:
         self._answers.set()
 
     def strand(self) -> None:
-        """The present connections carry nothing any more and are never closed; new ones work."""
+        """The existing connections transfer nothing and are never closed. New connections work."""
         for connection in self._connections:
             connection.stranded = True
 
@@ -106,7 +106,7 @@ class ServerClient:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
         except asyncio.CancelledError:
-            return  # the links are closed; asyncio's streams would make a noise about it
+            return  # the proxy is closed; asyncio's streams would log an error
         finally:
             self._connections.discard(connection)
             connection.cut()
@@ -128,7 +128,7 @@ class ServerClient:
         writer: asyncio.StreamWriter,
         gate: asyncio.Event,
     ) -> None:
-        """Carry one direction. The gate stands before the end of the stream too: a cut cable says no goodbye."""
+        """Transfer one direction. A broken proxy does not forward the end of the stream either, like a cut cable."""
         while True:
             try:
                 chunk = await reader.read(_CHUNK)
@@ -152,7 +152,7 @@ class ServerClient:
 
 
 class _Connection:
-    """Both ends of what goes through a link."""
+    """Both ends of one proxied connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.stranded = False
@@ -171,26 +171,26 @@ class _Connection:
 
 
 class Links:
-    """All links of a cluster, and the thread they live in."""
+    """All proxies of a cluster, and their thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
-        self._links: list[ServerClient] = []
+        self._links: list[ProxyLink] = []
         self._thread.start()
 
-    def open(self, name: str, upstreams: Sequence[Upstream]) -> ServerClient:
+    def open(self, name: str, upstreams: Sequence[Upstream]) -> ProxyLink:
         link = self._do(_made(name, upstreams))
         self._links.append(link)
         return link
 
-    def disturb(self, link: ServerClient, way: Way, *, delay: float = 0.0) -> None:
+    def disturb(self, link: ProxyLink, way: Way, *, delay: float = 0.0) -> None:
         self._do(_called(lambda: link.disturb(way, delay)))
 
-    def heal(self, link: ServerClient, *, deliver: bool = False) -> None:
+    def heal(self, link: ProxyLink, *, deliver: bool = False) -> None:
         self._do(_called(lambda: link.heal(deliver=deliver)))
 
-    def strand(self, link: ServerClient) -> None:
+    def strand(self, link: ProxyLink) -> None:
         self._do(_called(link.strand))
 
     def close(self) -> None:
@@ -205,8 +205,8 @@ class Links:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
 
-async def _made(name: str, upstreams: Sequence[Upstream]) -> ServerClient:
-    link = ServerClient(name, upstreams)
+async def _made(name: str, upstreams: Sequence[Upstream]) -> ProxyLink:
+    link = ProxyLink(name, upstreams)
     await link.open()
     return link
 

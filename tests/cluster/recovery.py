@@ -1,4 +1,4 @@
-"""When is the cluster well again? The database is asked, past every proxy, and a job is sent through the front door."""
+"""Detects recovery: queries the database without a proxy, and submits a job through the load balancer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.children import SCHEDULER, WORKER
 _LOOK_EVERY = 0.05
 _WELL_FOR = 1.5
 _LATE = 1.0
-# Shards with a living owner, runs with a dead worker, and by how much the most overdue job is late.
+# Shards with a live owner, runs with a dead worker, and the lateness of the most overdue job.
 _STATE = """
     select (select count(*) from mainspring.shard_leases
             where expires_at > clock_timestamp() and owner::text in (
@@ -30,8 +30,8 @@ _ENDED = "select from mainspring.run_history where run_id::text = $1 and state =
 
 
 async def time_to_recover(arena: Arena, since: float, within: float) -> float | None:
-    """Seconds from `since` until the last moment at which a shard had no living owner, a run was with a dead worker, a
-    job was late, or a new job did not get through; None when the cluster was not well again in time."""
+    """Seconds from `since` until the last time at which a shard had no live owner, a run had a dead worker, a job was
+    late or a new job did not succeed. None if the cluster did not recover in time."""
     try:
         async with asyncio.timeout(max(0.1, since + within - time.monotonic())):
             moments = await asyncio.gather(_last_unwell(arena, since), _a_job_gets_through(arena))
@@ -41,7 +41,7 @@ async def time_to_recover(arena: Arena, since: float, within: float) -> float | 
 
 
 async def _last_unwell(arena: Arena, since: float) -> float:
-    """Watches until all has been well for a while; answers the moment from which on it was."""
+    """Wait until the cluster has been healthy for a while. Returns the time from which on it was."""
     unwell = since
     while time.monotonic() - unwell < _WELL_FOR:
         rows = await arena.ask(_STATE, list(arena.living(SCHEDULER)), list(arena.living(WORKER)))
@@ -68,7 +68,7 @@ async def _a_job_gets_through(arena: Arena) -> float:
 
 
 async def at_rest(arena: Arena, within: float) -> bool:
-    """True once nothing is live and nothing is due."""
+    """True when no run is live and no job is due."""
     query = (
         "select (select count(*) from mainspring.runs) "
         "     + (select count(*) from mainspring.jobs where next_fire_at is not null) as left_over"

@@ -1,4 +1,4 @@
-"""All rules by their names in the list of guarantees, and the judgement."""
+"""All rules by their names in the list of guarantees."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ RULES: dict[str, Rule] = {
 
 
 def judge(history: History) -> list[Violation]:
-    """Every violation of every rule, in words."""
+    """Check every rule. Returns the violations as text."""
     return [Violation(name, words) for name, rule in RULES.items() for words in rule(history)]

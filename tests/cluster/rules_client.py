@@ -1,4 +1,4 @@
-"""The rules about what clients and operators were told: keys, acknowledgements, processes that stay up, drains."""
+"""The rules for clients and operators: keys, acknowledgements, processes that stay up, drains."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _there(history: History, job: str, created: set[str]) -> bool:
 
 
 def _steering_is_kept(history: History) -> Iterator[str]:
-    """After the last acknowledged pause or delete, with nothing sent since, the job is what was asked for."""
+    """After the last acknowledged pause or delete, without later calls, the job has the requested state."""
     wanted = {"pause": PAUSED_JOB, "cancel": CANCELLED_JOB}
     last: dict[str, Call] = {}
     for call in history.calls:
@@ -77,7 +77,7 @@ def _steering_is_kept(history: History) -> Iterator[str]:
 
 
 def _was_written(history: History, call: Call, policy: str) -> bool:
-    """Somewhere between asking and answer; an earlier try of the same change counts too."""
+    """Whether the change was written between request and response. An earlier attempt of the same call counts too."""
     for event in reversed(history.jobs.get(call.target, [])):
         if event.at <= call.ended and event.new:
             return (event.new["spec"] or {}).get("misfire", {}).get("policy", "once") == policy
@@ -90,7 +90,7 @@ def _cancels_are_kept(history: History) -> Iterator[str]:
             continue
         for event in history.runs.get(call.target, []):
             if event.table == "run_history" and event.at > call.ended and event.new["state"] != CANCELLED:
-                # The worker may have finished, and its report been on its way, when the cancel was asked for.
+                # The worker may have finished and sent its report when the cancel was requested.
                 finished = [
                     line.at for line in history.lines if line.run == call.target and line.what in ("end", "fail")
                 ]
@@ -99,7 +99,7 @@ def _cancels_are_kept(history: History) -> Iterator[str]:
 
 
 def l6_nothing_exits_by_itself(history: History) -> Iterator[str]:
-    """A worker may end itself, or be ended by its watchdog, when it was cut off; nothing else ends unasked."""
+    """A worker that was cut off can end itself or be ended by its watchdog. No other process ends without a request."""
     for ended in history.exits:
         if ended.wanted or not ended.ready:
             continue
@@ -137,7 +137,7 @@ def _killed(history: History, ended: Exit) -> bool:
 
 
 def _stopped(history: History, ended: Exit) -> float:
-    """For how long it was stopped (SIGSTOP) after it had been asked to end: it could do nothing then."""
+    """How long it was stopped (SIGSTOP) after it had been asked to end."""
     assert ended.asked_at is not None
     return sum(
         max(0.0, min(fault.end, ended.at) - max(fault.begin, ended.asked_at))
@@ -147,7 +147,7 @@ def _stopped(history: History, ended: Exit) -> float:
 
 
 def _hindered(history: History, ended: Exit) -> bool:
-    """Whether another fault may have kept it from saying goodbye."""
+    """Whether another fault may have prevented it from signing off."""
     assert ended.asked_at is not None
     return any(
         fault.begin <= ended.at and fault.end >= ended.asked_at - 5.0

@@ -1,4 +1,4 @@
-"""The rules about firing: one run per fire time, no phantoms, one owner at a time, on time, none forgotten."""
+"""The rules for firing: one run per fire time, no extra fires, one owner at a time, on time, none forgotten."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def s2_no_phantom_fire(history: History) -> Iterator[str]:
             continue
         job, moment = _job_of(birth.new), parse(birth.new["scheduled_for"])
         if birth.new["trigger"] is None and job not in history.jobs:
-            continue  # it ran at once and never was in jobs
+            continue  # an immediate job, which is never in jobs
         definition = _definition_fired(history, birth, job)
         if definition is None:
             yield f"run {birth.new['run_id']} of {job} was born for {moment}, and its job did not move on with it"
@@ -45,7 +45,7 @@ def s2_no_phantom_fire(history: History) -> Iterator[str]:
 
 
 def _definition_fired(history: History, birth: Event, job: str) -> Row | None:
-    """The job as it stood when this run was made of it."""
+    """The job's definition when this run was created."""
     for event in history.by_tx[birth.tx]:
         if event.table == "jobs" and event.old.get("job_id") == job and (event.op == "D" or _is_fire(event)):
             return event.old
@@ -53,7 +53,7 @@ def _definition_fired(history: History, birth: Event, job: str) -> Row | None:
 
 
 def _fires_while_off(history: History) -> Iterator[str]:
-    """As the client sees it: between the answer to its pause or delete and its next resume nothing is born."""
+    """No run is created between the response to a pause or delete and the next resume."""
     births = defaultdict(list)
     for birth in history.births:
         if birth.new["trigger"] in (None, "at"):
@@ -63,7 +63,7 @@ def _fires_while_off(history: History) -> Iterator[str]:
             continue
         resumes = [other for other in history.calls if other.verb == "resume" and other.target == call.target]
         if any(other.result == "unknown" and 0 < call.ended - other.began < _UNKNOWN_FOR for other in resumes):
-            continue  # a resume that nobody heard of may still be on its way
+            continue  # a resume without a response may still be pending
         until = min((other.began for other in resumes if other.began > call.began), default=float("inf"))
         for birth in births[call.target]:
             if call.ended < birth.at < until:
@@ -71,7 +71,7 @@ def _fires_while_off(history: History) -> Iterator[str]:
 
 
 def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
-    """A node writes under the epoch of its last grant; nobody does after a later grant."""
+    """A node writes with the epoch of its last grant. Nobody writes with it after a later grant."""
     granted: dict[int, tuple[int, str]] = {}
     known: dict[tuple[str, int], int] = {}
     for event in history.events:
@@ -126,7 +126,8 @@ def _still_due(history: History) -> Iterator[str]:
 
 
 def _known_since(history: History, job: str, birth: Event) -> float:
-    """When the definition that fired was written: a job submitted, changed or resumed late cannot fire before."""
+    """When the definition that fired was written. A job that is submitted, changed or resumed late cannot fire
+    before."""
     written = [event.at for event in history.jobs[job] if event.seq < birth.seq and not _is_fire(event) and event.new]
     return written[-1] if written else 0.0
 
@@ -146,14 +147,14 @@ def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
     schedule, found = row["schedule"], row["next_fire_at"]
     if schedule["kind"] not in ("CRON", "INTERVAL") or found is None:
         return
-    # `after` is a moment next to the one the product used; its own next fire must be one of the two around it.
+    # `after` is close to the time that the product used. Its next fire must be one of the two fires around it.
     fires = fires_between(schedule, after - timedelta(seconds=1), parse(found))
     if not fires or fires[-1] != parse(found) or len([fire for fire in fires if fire > after]) > 1:
         yield f"{job}: next fire {found} does not follow {after} by {schedule}"
 
 
 def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
-    """One fire: what it ran and what it missed are the oracle's fires from the old next one up to `through`."""
+    """The runs and misses of one fire are the oracle's fires from the old next fire to `through`."""
     old, new = event.old, event.new
     through = parse(new["last_fired_for"])
     expected = fires_between(old["schedule"], parse(old["next_fire_at"]), through)
@@ -178,7 +179,7 @@ def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
 
 
 def _policy_is_followed(job: str, row: Row, wanted: list[datetime], through: datetime) -> Iterator[str]:
-    """The plan was made between `through` and the fire after it, which tells what was surely late, and what was not."""
+    """The plan was made between `through` and the next fire, which tells which fires were surely late or on time."""
     misfire = (row["spec"] or {}).get("misfire", {})
     policy, cap, grace = misfire.get("policy", "once"), misfire.get("cap", 100), misfire.get("grace")
     late = [moment for moment in wanted if through - moment > _LATE]
@@ -210,7 +211,7 @@ def _resume_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
 
 
 def l4_shards_are_owned_again(history: History) -> Iterator[str]:
-    """After a scheduler's death its shards have another owner within 5 s."""
+    """When a scheduler dies, its shards have another owner within 5 s."""
     deaths = {ended.process: ended.at for ended in history.exits if ended.role == "scheduler"}
     for process, at in deaths.items():
         node = history.nodes.get(process)
@@ -234,7 +235,7 @@ def _owners_at(history: History, moment: float) -> dict[int, str | None]:
 
 
 def _is_fire(event: Event) -> bool:
-    """Fire moves a job on and leaves its version; every other change raises it."""
+    """A fire sets the next fire time and keeps the version. Every other change increases the version."""
     if event.op != "U" or event.table != "jobs" or event.process == "nobody":
         return False
     return event.old["version"] == event.new["version"] and event.old["last_fired_for"] != event.new["last_fired_for"]

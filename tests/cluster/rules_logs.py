@@ -1,4 +1,4 @@
-"""The rule about output: what is kept is a prefix of what was printed, in order, and says so when it is not all."""
+"""The rule for logs: a stored log is a prefix of the output, and is marked if it is not complete."""
 
 from __future__ import annotations
 

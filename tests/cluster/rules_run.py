@@ -1,4 +1,4 @@
-"""The rules about runs: legal steps, one end, outcomes from the right hands, no two at once, none left behind."""
+"""The rules for runs: legal transitions, one end, outcomes from the current holder, no overlap, none left behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDS = {QUEUED: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _RESCUED_WITHIN = 10.0
 _CUT_OFF_GRACE = 60.0
 _GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
-_CLOCK_ERROR = 0.05  # the ledger's clock and the database's, and /proc/uptime counts hundredths
+_CLOCK_ERROR = 0.05  # the clocks of the ledger and the database, and /proc/uptime has a resolution of 10 ms
 
 
 def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] + 1 and new["worker_id"]
         case (2, 1):
             legal = new["fence"] > old["fence"] and new["attempt"] <= old["attempt"] and new["worker_id"] is None
-        case (2, 2):  # a cancel was asked for, or it says how far it is; whose it is does not change
+        case (2, 2):  # a cancel was requested, or progress was reported; the holder does not change
             kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
             asked = old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
             told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
@@ -54,7 +54,7 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
 
 
 def _progress(row: Row) -> int:
-    """The number of the last word that was taken."""
+    """The number of the last progress report."""
     return int(row.get("progress_number") or 0)
 
 
@@ -63,7 +63,7 @@ def _without_progress(row: Row) -> Row:
 
 
 def _legal_end(run: str, history: History, event: Event) -> Iterator[str]:
-    """An end leaves `runs` in the same transaction, from the state, the fence and the hands that it says."""
+    """An end deletes the row of `runs` in the same transaction, with the same state, fence and worker."""
     if event.new["state"] == SKIPPED:
         return
     left = [e for e in history.by_tx[event.tx] if e.table == "runs" and e.op == "D" and e.old["run_id"] == run]
@@ -95,7 +95,7 @@ def s5_outcomes_of_the_current_holder(history: History) -> Iterator[str]:
 
 
 def _stale_reports(history: History) -> Iterator[str]:
-    """A stale outcome changes nothing; unless it is a repeated one, it is not acknowledged either."""
+    """A stale outcome changes nothing. It is only acknowledged if it is a repeated one."""
     seen: set[tuple[str, int]] = set()
     for report in history.reports:
         life = history.runs.get(report.run, [])
@@ -109,7 +109,7 @@ def _stale_reports(history: History) -> Iterator[str]:
 
 
 def _fence_at(life: list[Event], moment: float) -> int | None:
-    """The fence of a live run at that moment; None before its birth and after its end."""
+    """The fence of a live run at that time. None before its creation and after its end."""
     fence = None
     for event in life:
         if event.at <= moment:
@@ -118,9 +118,9 @@ def _fence_at(life: list[Event], moment: float) -> int | None:
 
 
 def s6_no_two_at_once(history: History) -> Iterator[str]:
-    """Two attempts of one run do not overlap, nor two runs of a job that runs one at a time. Ordinary attempts may,
-    for the cut-off grace, where a worker was told that the database is away; a worker that is paused or hears nothing
-    at all ends what it runs in time, and so does its watchdog."""
+    """Two attempts of one run do not overlap, nor two runs of a job without overlap. Ordinary attempts may overlap for
+    the cut-off grace if a worker was told that the database is unavailable. A worker that is paused or gets no response
+    ends its runs in time, and so does its watchdog."""
     by_run: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
     for (run, attempt), (first, last) in history.extents.items():
         by_run[run].append((attempt, first, last))
@@ -141,7 +141,7 @@ def _excused(history: History, run: str, first: float, last: float) -> bool:
 
 
 def _exclusive(history: History, run: str) -> bool:
-    """At most once, or under an overlap rule."""
+    """Whether the run is at most once or has overlap skip."""
     job = history.runs[run][0].row["job_id"] if run in history.runs else None
     one_at_a_time = job in history.jobs and history.jobs[job][-1].row["overlap"] == 0
     return one_at_a_time or _delivery(history, run) == "at_most_once"
@@ -166,7 +166,7 @@ def _delivery(history: History, run: str) -> str:
 
 
 def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
-    """No claim after the acknowledgement of a cancel, and its processes are gone soon."""
+    """After an acknowledged cancel there is no claim, and the processes end soon."""
     last_line: dict[str, float] = defaultdict(float)
     for line in history.lines:
         last_line[line.run] = max(last_line[line.run], line.at)
@@ -186,7 +186,7 @@ def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
 
 
 def s11_cancelled_when_the_last_process_is_gone(history: History) -> Iterator[str]:
-    """No process of a run writes after the run says CANCELLED, nor any of a family of processes after any end."""
+    """No process of a run writes after the run is CANCELLED. No child process writes after any end."""
     last_line: dict[str, float] = defaultdict(float)
     for line in history.lines:
         last_line[line.run] = max(last_line[line.run], line.at)
@@ -217,8 +217,8 @@ def l3_a_dead_workers_runs_are_requeued(history: History) -> Iterator[str]:
 
 
 def l7_none_is_rescued_alive(history: History) -> Iterator[str]:
-    """Who is declared lost is gone: no line of such an attempt is younger than its rescue. An ordinary attempt whose
-    worker was told that the database is away may live on for the cut-off grace."""
+    """A rescued attempt has ended: it writes no line after its rescue. An ordinary attempt whose worker was told that
+    the database is unavailable may continue for the cut-off grace."""
     last_line = {key: last for key, (_, last) in history.extents.items()}
     for event in history.of("attempts"):
         run, attempt = event.new["run_id"], event.new["attempt"]

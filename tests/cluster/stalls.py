@@ -1,4 +1,4 @@
-"""When the machine itself stood still: a noisy neighbour, a disk that hangs, a virtual machine that was paused."""
+"""Detects stalls of the machine: a noisy neighbour, a disk that hangs, a virtual machine that was paused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from typing import Self
 
 _TICK = 0.05
-_STALL = 0.3  # later than this, a thread that only wants to wake up was kept from it
+_STALL = 0.3  # a thread that wakes up later than this was blocked by the machine
 
 
 class StallWatch:
-    """A thread that wakes twenty times a second and notes when it could not. No promise about time is made for these
-    moments; those about what happens hold in them, too."""
+    """A thread that wakes up twenty times a second and records when it could not. The guarantees about time do not
+    apply to these periods. All others do."""
 
     def __init__(self) -> None:
         self.windows: list[tuple[float, float]] = []
@@ -29,7 +29,7 @@ class StallWatch:
 
     @property
     def stood_still(self) -> float:
-        """Seconds, in all so far."""
+        """The total seconds of all stalls so far."""
         return sum(over - begin for begin, over in self.windows)
 
     def _watch(self) -> None:

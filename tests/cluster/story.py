@@ -1,4 +1,4 @@
-"""A history told by hand, step by step, for tests of the rules themselves."""
+"""Builds a history step by step, for tests of the rules themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHARD = 7
 
 
 class Story:
-    """One job that fires each second, one node, one worker. `at` is the time in seconds since the beginning."""
+    """A history with one job that fires every second, one node and one worker. `at` is in seconds since the start."""
 
     def __init__(self) -> None:
         self.history = History(events=[], lines=[], offset=-START.timestamp())
@@ -70,7 +70,7 @@ class Story:
         self.job = new
 
     def fire(self, at: float, second: int, *, process: str = "node", through: int | None = None, **fields: Any) -> str:
-        """The run for `second`; the job moves on to the second after it (or after `through`)."""
+        """Create the run for `second`. The next fire of the job is the second after it (or after `through`)."""
         last = through or second
         moved = self.job | {"last_fired_for": time_of(last), "next_fire_at": time_of(last + 1)}
         run = self.created(second) | fields
@@ -108,7 +108,7 @@ class Story:
         old = self.runs[run]
         self.write(at, "server", ("runs", "D", old, {}), ("run_history", "I", {}, old | {"state": state}))
 
-    # -- the other witnesses
+    # -- the other sources
 
     def lines(self, run: str, attempt: int, **whats: float) -> None:
         """Lines of the ledger, such as start=1.2, end=1.4."""
@@ -136,7 +136,7 @@ def time_of(second: float) -> str:
 
 
 def plain_story() -> Story:
-    """All is well: a node, a worker, a job, and three seconds of it. The job is paused at the end."""
+    """A history without violations: a node, a worker, and a job with three fires. The job is paused at the end."""
     story = Story()
     story.node("node")
     story.worker("worker")

@@ -1,5 +1,5 @@
-"""What the clusters run. Every attempt writes its own effects: a line at its start, one every tenth of a second while
-it lives, and one at its end, each with a single O_APPEND write from the process that does the work."""
+"""The tasks of the clusters. Every attempt writes lines into the effect ledger: at its start, every tenth of a second,
+and at its end. Each line is a single O_APPEND write of the process that does the work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = Mainspring()
 
 
 class Failure(Exception):
-    """What a task raises that was asked to fail."""
+    """The error of a task that should fail."""
 
 
 def write(context: Context, what: str) -> None:
@@ -41,7 +41,7 @@ def write(context: Context, what: str) -> None:
 
 @app.task("note")
 async def note(ctx: Context, seconds: float = 0.0, failures: int = 0) -> int:
-    """Works for `seconds`, after failing `failures` times."""
+    """Fails `failures` times, then works for `seconds`."""
     write(ctx, "start")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
@@ -56,7 +56,7 @@ async def note(ctx: Context, seconds: float = 0.0, failures: int = 0) -> int:
 
 @app.task("note.thread")
 def note_in_a_thread(ctx: Context, seconds: float = 0.0) -> int:
-    """The same in a thread; heeds a cancel."""
+    """The same in a thread. It checks for a cancel."""
     write(ctx, "start")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
@@ -69,7 +69,7 @@ def note_in_a_thread(ctx: Context, seconds: float = 0.0) -> int:
 
 @app.task("note.process", executor="process")
 def note_in_a_process(ctx: Context, seconds: float = 0.0, end_badly: bool = False) -> int:
-    """The same in a process of its own, which may end without a word on the first attempt."""
+    """The same in a child process, which can exit without a result on the first attempt."""
     write(ctx, "start")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
@@ -83,13 +83,13 @@ def note_in_a_process(ctx: Context, seconds: float = 0.0, end_badly: bool = Fals
 
 
 def printed(run: str, attempt: int, lines: int) -> str:
-    """What `note.print` prints."""
+    """The output of `note.print`."""
     return "".join(f"{run} {attempt} {number}\n" for number in range(lines))
 
 
 @app.task("note.print")
 async def note_and_print(ctx: Context, lines: int, pause: float = 0.0) -> int:
-    """Prints, a few lines at a time, and tells how far it is."""
+    """Prints some lines at a time and reports its progress."""
     write(ctx, "start")
     text = printed(ctx.run_id, ctx.attempt, lines).splitlines(keepends=True)
     for first in range(0, lines, 100):
@@ -102,7 +102,7 @@ async def note_and_print(ctx: Context, lines: int, pause: float = 0.0) -> int:
 
 
 def shell_command(ledger: str, ticks: int) -> str:
-    """A shell job that does the same. Its clock is /proc/uptime, which the gatherer turns into the monotonic one."""
+    """A shell job that does the same. Its clock is /proc/uptime, which `witness` converts to the monotonic clock."""
     line = (
         '{\\"run\\":\\"$MAINSPRING_RUN_ID\\",\\"attempt\\":$MAINSPRING_ATTEMPT,\\"job\\":\\"$MAINSPRING_JOB_ID\\",'
         '\\"for\\":\\"$MAINSPRING_SCHEDULED_FOR\\",\\"what\\":\\"$1\\",\\"pid\\":$$,\\"uptime\\":$up}'
@@ -114,7 +114,8 @@ def shell_command(ledger: str, ticks: int) -> str:
 
 
 def family_command(ledger: str, ticks: int) -> str:
-    """A shell job with children: one in a session of its own, one that ignores TERM, each longer than their parent."""
+    """A shell job with two children that run longer than their parent: one in its own session, one that ignores
+    TERM."""
     child = shell_command(ledger, ticks + 30).replace("say start; ", "").replace("; say end", "")
     quoted = child.replace("'", "'\\''")
     return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {shell_command(ledger, ticks)}"

@@ -1,7 +1,7 @@
-"""A short, seeded selection of the faults, each group on a cluster of its own: no violation, and recovery.
+"""A short, seeded selection of faults, each group on a new cluster: no violation, and recovery.
 
-`make faults MINUTES=10` runs all of them, at random and two at a time, and holds them to the seconds that are promised.
-Here the machine may be busy with other tests, and each process may stand still for a while by itself.
+`make faults MINUTES=10` runs all of them, at random and in pairs, and checks the documented times. Here the machine can
+be busy with other tests, and single processes can stall.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The checker is checked: each of five guards is left out in turn, and the rules must notice. The same scene with the
-product as it is must be clean."""
+"""Tests the checker: each of five guards is removed in turn, and the rules must find that. The same scenes without a
+mutant must have no violations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.processes.cluster import eventually
 pytestmark = pytest.mark.anyio
 
 CRON = {"job_id": "target", "task": "note", "schedule": "* * * * * *", "overlap": "allow"}
-PATIENCE = 90.0  # ends a test that hangs, and promises nothing
+PATIENCE = 90.0  # ends a test that hangs
 Scene = Callable[[str | None], Awaitable[History]]
 
 
 async def fire_after_the_shard_has_gone_to_another(mutant: str | None) -> History:
-    """A node stops between its plan and its fire; another is granted the shard; the first wakes and fires."""
+    """A node stops between its plan and its fire. Another node gets the shard. The first node continues and fires."""
     async with stage(mutant, Shape(schedulers=2, servers=1, workers=0), before="fire_recurring") as (arena, clients):
         first, second = arena.seats_of(SCHEDULER)
         await clients.submit(CRON)
@@ -56,7 +56,7 @@ async def fire_after_the_shard_has_gone_to_another(mutant: str | None) -> Histor
 
 
 async def fire_after_the_job_was_changed(mutant: str | None) -> History:
-    """A node stops between its plan and its fire; the job, a cron, is changed to run once, at that very moment."""
+    """A node stops between its plan and its fire. The cron job is changed to run once at the same fire time."""
     async with stage(mutant, Shape(schedulers=1, servers=1, workers=0), before="fire_recurring") as (arena, clients):
         (node,) = arena.seats_of(SCHEDULER)
         await clients.submit(CRON)
@@ -73,7 +73,7 @@ async def fire_after_the_job_was_changed(mutant: str | None) -> History:
 
 
 async def outcome_of_an_earlier_attempt(mutant: str | None) -> History:
-    """An attempt fails, the same worker gets the next one, and a second report of the first one turns up."""
+    """An attempt fails, the same worker gets the next one, and the first attempt is reported again."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients), arena.client() as http:
         retry = {"max_attempts": 3, "backoff": "constant", "base": "10ms", "jitter": 0}
         await clients.submit({"task": "noop", "retry": retry})
@@ -84,14 +84,14 @@ async def outcome_of_an_earlier_attempt(mutant: str | None) -> History:
         second = await claim_one(worker)
         effect(arena, second, "start")
         reports.append(await report(worker, first, "SUCCESS"))
-        await asyncio.sleep(0.1)  # so that the ledger's clock can tell before from after
+        await asyncio.sleep(0.1)  # so that the times in the ledger differ
         effect(arena, second, "end")
         reports.append(await report(worker, second, "SUCCESS"))
         return await gather(arena, clients.calls, reports)
 
 
 async def claim_of_a_running_run(mutant: str | None) -> History:
-    """One worker has the run; another asks for work."""
+    """One worker has the run, and another one asks for runs."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients), arena.client() as http:
         await clients.submit({"task": "noop"})
         one, other = HandWorker(http), HandWorker(http)
@@ -104,7 +104,7 @@ async def claim_of_a_running_run(mutant: str | None) -> History:
 
 
 async def claim_whose_answer_was_lost(mutant: str | None) -> History:
-    """The server gives a run to a worker, and the answer that says so is lost after the commit."""
+    """The server gives a run to a worker, and the response is lost after the commit."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
         arena.spawn(arena.seat(WORKER, 0))
         await eventually(lambda: waiting(arena), PATIENCE, "the worker is there")
@@ -137,12 +137,12 @@ async def test_the_checker_finds_that_a_guard_is_missing_and_nothing_when_it_is_
     assert [str(violation) for violation in with_it] == []
 
 
-# -- what the scenes are made of
+# -- helpers
 
 
 @asynccontextmanager
 async def stage(mutant: str | None, shape: Shape, before: str | None = None) -> AsyncIterator[tuple[Arena, Clients]]:
-    """A cluster of which the servers and the first scheduler are up. Nodes stop `before` their first fire of target."""
+    """A cluster with servers and the first scheduler. Nodes stop `before` their first fire of the target."""
     arena = Arena(shape)
     try:
         for seat in arena.seats:
@@ -170,12 +170,12 @@ async def stopped(arena: Arena, index: int) -> bool:
 
 
 async def has_fired(child: Child) -> bool:
-    """The fire before which it stood is over, whatever came of it."""
+    """Wait until the fire before which it stopped is complete."""
     return AFTER_THE_STOP in child.log.read_text(errors="replace")
 
 
 async def rounds(arena: Arena, label: str, count: int) -> None:
-    """Let this node's lease thread go round: what its event loop had under way has been done by then."""
+    """Wait for rounds of the node's lease thread. Pending work of its event loop is done by then."""
     query = (
         "select seen_at from mainspring.nodes where node_id::text = "
         "(select new ->> 'node_id' from cluster_audit.events where tbl = 'nodes' and process = $1)"
@@ -199,7 +199,7 @@ async def gone(arena: Arena) -> bool:
 
 
 async def claim_one(worker: HandWorker) -> RunOrder:
-    """Ask until there is one: a retry is not ready at once."""
+    """Claim until there is a run, because a retry is not ready at once."""
     card = None if worker.seq else worker.card
     for _ in range(100):
         reply = await worker.exchange(free=1, wait_ms=1000, hello=card)
@@ -217,7 +217,7 @@ async def report(worker: HandWorker, order: RunOrder, status: str, **fields: Any
 
 
 def effect(arena: Arena, order: RunOrder, *whats: str) -> None:
-    """What a job by hand writes into the ledger."""
+    """Write the ledger lines of a simulated attempt."""
     with arena.ledger.open("a") as ledger:
         for what in whats:
             line = {
@@ -228,13 +228,13 @@ def effect(arena: Arena, order: RunOrder, *whats: str) -> None:
 
 
 async def waiting(arena: Arena) -> bool:
-    """The worker has been heard, so that its next exchange waits at the server."""
+    """Send a first exchange of the worker, so that its next one waits in a long poll."""
     beats = "select from mainspring.worker_beats_0 union all select from mainspring.worker_beats_1"
     return len(await arena.ask(beats)) >= 2
 
 
 async def lose_the_answer_to_a_claim(arena: Arena, clients: Clients) -> None:
-    """The link drops all answers until it has surely dropped that one."""
+    """Drop all responses until that of the claim has surely been dropped."""
     link = arena.balancer(arena.seat(WORKER, 0).name)
     arena.links.disturb(link, Way.DROP_ANSWER)
     call = await clients.submit({"task": "note"})

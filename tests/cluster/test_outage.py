@@ -1,4 +1,4 @@
-"""A long outage of PostgreSQL, on its own: what runs goes on, and is not given to others afterwards."""
+"""A long outage of PostgreSQL: running attempts continue and are not given to other workers afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule can fail: a history with one thing wrong in it, and the rule that must say so."""
+"""Every rule can fail: for each there is a history with one violation that the rule must find."""
 
 from __future__ import annotations
 

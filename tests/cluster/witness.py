@@ -1,4 +1,4 @@
-"""Gathers the four witnesses into a history."""
+"""Collects the four sources into a history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.processes.cluster import Patient
 async def gather(
     arena: Arena, calls: Sequence[Call] = (), reports: Sequence[Report] = (), *, at_rest: bool = True
 ) -> History:
-    """What happened in this arena so far. PostgreSQL must be up."""
+    """The history of this arena so far. PostgreSQL must be up."""
     offset = _ahead(time.time)
     rows = await arena.ask(
         "select seq, at, tx, process, tbl, op, old::text as old, new::text as new "
@@ -62,7 +62,7 @@ async def read_logs(arena: Arena) -> list[StoredLog]:
 
 
 def read_ledger(file: Path) -> list[Line]:
-    """The ledger's lines in order of time. A killed shell may leave no half line: each is one write."""
+    """The ledger's lines in order of time. A killed shell leaves no incomplete line, because each line is one write."""
     if not file.exists():
         return []
     booted = _ahead(lambda: float(Path("/proc/uptime").read_text().split()[0]))
@@ -75,8 +75,8 @@ def read_ledger(file: Path) -> list[Line]:
 
 
 def _ahead(clock: Callable[[], float]) -> float:
-    """By how much the monotonic clock is ahead of another one. We may stand still between the two looks: the closest of
-    several tells."""
+    """The difference between the monotonic clock and another one. This process can stall between the two reads, so the
+    closest of several pairs is used."""
     looks = []
     for _ in range(20):
         before, read, after = time.monotonic(), clock(), time.monotonic()

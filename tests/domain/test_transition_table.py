@@ -1,4 +1,4 @@
-"""The transition table is whole: live states go somewhere, ended ones nowhere, and the diagram shows all of it."""
+"""The transition table is complete: live states have transitions, ended states have none, and the diagram shows all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.transitions import (
-    BIRTH_STATES,
     ENDED,
+    INITIAL_STATES,
     JOB_TRANSITIONS,
     LIVE,
     TRANSITIONS,
@@ -50,7 +50,7 @@ def test_every_edge_says_why() -> None:
 
 
 def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:
-    reached = set(BIRTH_STATES)
+    reached = set(INITIAL_STATES)
     for _ in StoredState:
         reached |= {after for before, after in EDGES if before in reached}
     assert reached == set(StoredState)
@@ -67,7 +67,7 @@ def test_only_a_claimed_run_succeeds_and_one_that_waits_fails_only_for_its_time(
     assert "run_timeout" in TRANSITIONS[StoredState.QUEUED][StoredState.FAILED]
 
 
-@given(st.sampled_from(sorted(BIRTH_STATES)), st.lists(st.sampled_from(list(StoredState)), max_size=200))
+@given(st.sampled_from(sorted(INITIAL_STATES)), st.lists(st.sampled_from(list(StoredState)), max_size=200))
 def test_a_walk_by_the_table_stops_at_an_end_and_stays_there(birth: StoredState, wishes: list[StoredState]) -> None:
     state, ended = birth, birth in ENDED
     for wish in wishes:
@@ -83,9 +83,9 @@ def test_the_diagram_lists_every_edge_birth_and_end() -> None:
     for before, following in TRANSITIONS.items():
         for after, why in following.items():
             assert f"    {before.name} --> {after.name}: {why}" in lines
-    assert {line for line in lines if "[*] -->" in line} == {f"    [*] --> {state.name}" for state in BIRTH_STATES}
+    assert {line for line in lines if "[*] -->" in line} == {f"    [*] --> {state.name}" for state in INITIAL_STATES}
     assert {line for line in lines if "--> [*]" in line} == {f"    {state.name} --> [*]" for state in ENDED}
-    assert len(lines) == 1 + len(EDGES) + len(BIRTH_STATES) + len(ENDED)
+    assert len(lines) == 1 + len(EDGES) + len(INITIAL_STATES) + len(ENDED)
 
 
 def test_jobs_have_a_row_for_every_status_and_cancelled_is_the_only_end() -> None:

@@ -1,4 +1,4 @@
-"""Several servers: one is used until it fails, then the next."""
+"""Several servers: one is used until it fails, then the next one."""
 
 from __future__ import annotations
 

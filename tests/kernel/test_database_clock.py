@@ -1,4 +1,4 @@
-"""The database's time is kept as an offset, from the observation that can be trusted most."""
+"""The database's time is stored as an offset, from the most precise observation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AHEAD = timedelta(seconds=30)  # how far the database's clock is ahead of ours
 
 
 class Rig:
-    """A database whose clock is AHEAD of ours, and round trips that take as long as told, one way only."""
+    """A database whose clock is AHEAD of the local one, with round trips of a given length."""
 
     def __init__(self) -> None:
         self.ours = ManualClock(START)
@@ -25,7 +25,7 @@ class Rig:
         return self.ours.wall() + AHEAD
 
     def observe(self, round_trip: float) -> None:
-        """All of the trip is the way there, so the middle is wrong by half of it."""
+        """The whole trip is the way to the database, so the middle is wrong by half the trip."""
         sent = self.ours.monotonic()
         self.ours.advance(round_trip)
         self.clock.observe(self.truth(), sent, self.ours.monotonic())

@@ -1,4 +1,4 @@
-"""Lines of the log: what stands in them, and where they go."""
+"""Log lines: their content and their destination."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger("node")
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What a process with these settings writes while `speak` runs; nothing of it outlives the call."""
+    """The lines that a process with these settings writes while `speak` runs. The settings are restored."""
 
     def run(speak: Callable[[], None], **settings: Any) -> str:
         stream = io.StringIO()

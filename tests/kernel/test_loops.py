@@ -1,4 +1,4 @@
-"""Loops run their duties until they are told to stop; a failure is backed off and tried again."""
+"""Loops run periodic tasks until they are stopped. A failed task is repeated after a backoff."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from mainspring.kernel.lifecycle import Loops, backoff
 
-SOON = 60.0  # how long a test waits before it calls something stuck
+SOON = 60.0  # ends a test that hangs
 
 
 class Signalling:
-    """A duty that notes when it runs, and lets the test wait for its nth turn."""
+    """A task that records its runs. Tests can wait for its nth run."""
 
     def __init__(
         self, name: str = "signalling", interval: float = 0.001, body: Callable[[int], Awaitable[None]] | None = None
@@ -49,7 +49,7 @@ def play(scene: Callable[[Loops], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_duties_run_side_by_side_until_they_are_stopped() -> None:
+def test_periodic_tasks_run_side_by_side_until_they_are_stopped() -> None:
     async def scene(loops: Loops) -> None:
         one, two = Signalling("one"), Signalling("two")
         loops.start(one, two)
@@ -63,10 +63,10 @@ def test_duties_run_side_by_side_until_they_are_stopped() -> None:
     play(scene)
 
 
-def test_a_failing_duty_is_backed_off_and_tried_again_and_disturbs_nobody() -> None:
+def test_a_failing_task_is_backed_off_and_tried_again_and_disturbs_nobody() -> None:
     async def fail_first(turn: int) -> None:
         if turn == 1:
-            raise ConnectionError("the database is away")
+            raise ConnectionError("the database is unavailable")
 
     async def scene(loops: Loops) -> None:
         failing, healthy = Signalling("failing", body=fail_first), Signalling("healthy")
@@ -172,6 +172,6 @@ def test_the_backoff_doubles_up_to_two_seconds(failures: int, seconds: float) ->
     assert backoff(failures) == pytest.approx(seconds)
 
 
-def test_the_backoff_of_a_slow_duty_is_no_shorter_than_its_interval_up_to_the_cap() -> None:
+def test_the_backoff_of_a_slow_task_is_no_shorter_than_its_interval_up_to_the_cap() -> None:
     assert backoff(1, floor=1.0) == 1.0
     assert backoff(1, floor=30.0) == 2.0

@@ -1,4 +1,4 @@
-"""The times that must agree with each other are checked where they stand."""
+"""The constraints between the timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identifiers: UUIDv7 that rise within a batch, and the one form in which UUIDs are read."""
+"""Identifiers: UUIDv7 values that increase within a batch, and the accepted form of UUIDs."""
 
 from __future__ import annotations
 

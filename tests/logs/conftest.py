@@ -14,7 +14,7 @@ from tests.operations.hand_worker import HandWorker
 
 @pytest.fixture
 async def assembly(database_url: str, tmp_path: Path) -> AsyncIterator[Assembly]:
-    """A server that keeps logs in a real folder."""
+    """A server that stores logs in a real folder."""
     files = open_log_files(tmp_path / "logs")
     await files.check()
     put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5, log_files=files)

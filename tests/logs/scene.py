@@ -1,4 +1,4 @@
-"""What tests of logs share: a run in a worker's hands, shipments by hand, and a reader that follows."""
+"""Helpers for tests of logs: a claimed run, log shipments, and a reader that follows a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 async def a_run(worker: HandWorker, **fields: Any) -> RunOrder:
-    """A run in the worker's hands."""
+    """A run that the worker has claimed."""
     answer = await worker.api.post("/v1/jobs", json={"task": "noop", **fields})
     assert answer.status_code == 201, answer.text
     (order,) = await worker.claim()
@@ -48,7 +48,7 @@ async def text(api: httpx.AsyncClient, run_id: UUID, **params: Any) -> str:
 
 
 class Follower:
-    """Reads the events of a log as they come."""
+    """Reads the events of a log as they arrive."""
 
     def __init__(self, api: httpx.AsyncClient, run_id: UUID, **headers: str) -> None:
         self.events: list[tuple[str, str, dict[str, Any]]] = []

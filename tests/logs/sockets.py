@@ -1,4 +1,4 @@
-"""The server's app on a real socket, for answers that are read while they are being written; with its watch of logs."""
+"""The server's app on a real socket, for streaming responses, with its log watch."""
 
 from __future__ import annotations
 

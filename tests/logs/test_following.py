@@ -1,4 +1,4 @@
-"""Following a log: what is there, what comes, through retries, to the end; resumed, slow, and cut off."""
+"""Following a log: existing and new output, retries, the end, resuming, slow readers and revoked tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_follow_goes_on_through_a_retry_and_a_named_attempt_ends_with_it(
         follower, first_only = Follower(api, order.run_id), Follower(api, order.run_id)
         reading = asyncio.gather(follower.run(), first_only.run(attempt=1))
         await ship(worker, chunk(order, 0, b"first\n"))
-        # A reader begins with the newest attempt: both have begun before there is a second.
+        # A reader starts with the latest attempt. Both readers start before there is a second attempt.
         await until(lambda: follower.output == first_only.output == "first\n")
         await ship(worker, chunk(order, 6, b"", truncated=True, end=True))
         await worker.report(outcome(order, "FAILED", error="no"))
@@ -126,7 +126,7 @@ async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, wor
         await ship(worker, chunk(order, 0, b"one\n"))
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
-        for tell in assembly.pulse._listeners:  # what the pulse does when nobody answers
+        for tell in assembly.pulse._listeners:  # the pulse calls these when PostgreSQL does not answer
             tell()
         await ship(worker, chunk(order, 4, b"two\n"))
         await worker.report(outcome(order))
@@ -197,7 +197,7 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
         await ship(worker, chunk(order, 0, b"one\n"))
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
-        assembly.let_go()
+        assembly.release_waiters()
         async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output"]

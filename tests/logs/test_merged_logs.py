@@ -28,7 +28,7 @@ LENGTH = len(LINES[0])
 
 @pytest.fixture
 def merger(assembly: Assembly) -> LogMerger:
-    (found,) = (duty for duty in assembly.duties if isinstance(duty, LogMerger))
+    (found,) = (task for task in assembly.periodic_tasks if isinstance(task, LogMerger))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Small chunks become larger objects: whatever crashes, merges or reads at the same time, each byte stays readable."""
+"""Small chunks are merged into larger objects. Every byte stays readable during crashes, merges and reads."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_chunk_that_comes_late_overwrites_nothing_and_goes_with_the_next
 
 
 async def test_a_merged_object_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
-    """A disk that lied about a flush."""
+    """A disk that did not flush although it reported so."""
     files, output = open_log_files(tmp_path), output_of(20)
     await put_chunks(files, output, [5] * 4)
     (tmp_path / FOLDER / Stored(0, 20, merged=True).name).write_bytes(b"")
@@ -144,7 +144,7 @@ async def test_a_merged_object_that_was_cut_short_does_not_count(tmp_path: Path)
 
 
 class Play:
-    """Lets one call of one party at a time through to the log store, in an order that was drawn."""
+    """Lets one call at a time through to the log store, in a random order."""
 
     def __init__(self, chance: random.Random, output: bytes) -> None:
         self._chance = chance
@@ -152,9 +152,9 @@ class Play:
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self.at_work = 0
 
-    async def turn(self, who: str) -> None:
+    async def turn(self, party: str) -> None:
         waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append((who, waiting))
+        self._waiting.append((party, waiting))
         await waiting
 
     async def run(self, *parties: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -162,13 +162,13 @@ class Play:
         while not all(task.done() for task in tasks):
             while self.at_work:
                 await asyncio.sleep(0)
-            for _ in range(20):  # what follows from it, up to the next calls
+            for _ in range(20):  # everything that follows, until the next calls
                 await asyncio.sleep(0)
-            self._waiting = [(who, waiting) for who, waiting in self._waiting if not waiting.done()]
+            self._waiting = [(party, waiting) for party, waiting in self._waiting if not waiting.done()]
             if not self._waiting:
                 continue
-            who, chosen = self._waiting.pop(self._chance.randrange(len(self._waiting)))
-            if who == "merger" and self._chance.random() < 0.03:
+            party, chosen = self._waiting.pop(self._chance.randrange(len(self._waiting)))
+            if party == "merger" and self._chance.random() < 0.03:
                 chosen.set_exception(Unavailable("the process died here"))
             else:
                 self.at_work += 1
@@ -177,16 +177,16 @@ class Play:
 
 
 class InTurns(LogFiles):
-    """The same objects for all, and every call is a turn of the play."""
+    """The same objects for all participants. Every call waits for its turn."""
 
-    def __init__(self, objects: MemoryStore, play: Play, who: str) -> None:
+    def __init__(self, objects: MemoryStore, play: Play, party: str) -> None:
         super().__init__(objects, "memory")
         self._play = play
-        self._who = who
+        self._party = party
 
     async def _in_turn(self, call: Coroutine[Any, Any, T]) -> T:
         try:
-            await self._play.turn(self._who)
+            await self._play.turn(self._party)
         except BaseException:
             call.close()
             raise
@@ -199,7 +199,7 @@ class InTurns(LogFiles):
         await self._in_turn(super().put(folder, offset, data))
 
     async def put_merged(self, folder: str, offset: int, data: bytes) -> Stored:
-        assert data == self._play.output[offset : offset + len(data)], "objects may not disagree about a byte"
+        assert data == self._play.output[offset : offset + len(data)], "two objects have different values for a byte"
         return await self._in_turn(super().put_merged(folder, offset, data))
 
     async def objects(self, folder: str) -> list[Stored]:
@@ -214,11 +214,11 @@ class InTurns(LogFiles):
         return await self._in_turn(super().read(folder, stored, start, stop))
 
     async def remove(self, folder: str, objects: Iterable[Stored]) -> None:
-        for stored in objects:  # one by one: a crash comes between any two
+        for stored in objects:  # one by one, because a crash can happen between any two
             await self._in_turn(super().remove(folder, [stored]))
 
 
-@settings(max_examples=60, phases=[Phase.reuse, Phase.generate])  # a seed cannot be made simpler
+@settings(max_examples=60, phases=[Phase.reuse, Phase.generate])  # shrinking a seed is useless
 @given(st.lists(st.integers(1, 15), min_size=3, max_size=14), st.integers(0, 2**32))
 def test_readers_find_every_byte_that_counts_while_two_servers_merge_and_crash_and_chunks_come_late(
     sizes: list[int], seed: int
@@ -265,7 +265,7 @@ def test_readers_find_every_byte_that_counts_while_two_servers_merge_and_crash_a
     asyncio.run(everything())
 
 
-# -- what a server remembers
+# -- the state of a server
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ async def test_a_log_store_that_is_away_is_tried_again(tmp_path: Path) -> None:
     keeps_small = merger(files)
     await arrive(keeps_small, files, [1] * 20, ended=True)
     (tmp_path / "logs").rename(tmp_path / "away")
-    (tmp_path / "logs").write_text("a file stands in the way")
+    (tmp_path / "logs").write_text("a file where the folder should be")
     with pytest.raises(Unavailable):
         await keeps_small.run_once()
     (tmp_path / "logs").unlink()

@@ -1,4 +1,4 @@
-"""One look for all that is followed at a server, none while nobody follows, and none for what arrives here."""
+"""The log watch: one query for all followed logs of a server, none without readers, and none for local output."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RETRY = {"max_attempts": 3, "base": "1ms", "backoff": "constant"}
 
 @pytest.fixture
 async def served(assembly: Assembly) -> AsyncIterator[httpx.AsyncClient]:
-    """On a socket, with a watch that looks only when a test says so."""
+    """A server on a socket, with a log watch that only queries when a test calls it."""
     async with on_a_socket(assembly, watching=False) as api:
         yield api
 
 
 @contextmanager
 def statements_of(assembly: Assembly) -> Iterator[list[str]]:
-    """What this server asks PostgreSQL from now on."""
+    """The statements that this server sends to PostgreSQL from now on."""
     asked: list[str] = []
 
     def note(record: asyncpg.connection.LoggedQuery) -> None:
@@ -53,7 +53,7 @@ def statements_of(assembly: Assembly) -> Iterator[list[str]]:
 
 
 async def following(api: httpx.AsyncClient, order: RunOrder) -> tuple[Follower, asyncio.Task[None]]:
-    """A reader that has seen what is there."""
+    """A reader that has received the existing output."""
     follower = Follower(api, order.run_id)
     reading = asyncio.create_task(follower.run())
     await until(lambda: bool(follower.events))
@@ -93,7 +93,7 @@ async def test_what_arrives_here_is_told_without_a_look(
         await ship(worker, chunk(order, 4, b"two\n"))
         for follower, _ in readers:
             await until(lambda follower=follower: follower.output == "one\ntwo\n")  # type: ignore[misc]
-        assert len(asked) == 2, "who holds the run, and that the bytes count: what any shipment costs"
+        assert len(asked) == 2, "one reads the holder of the run, one advances the log, as for any shipment"
     for _, reading in readers:
         reading.cancel()
     await asyncio.wait([reading for _, reading in readers])
@@ -103,7 +103,7 @@ async def test_what_arrives_here_is_told_without_a_look(
 async def test_a_further_attempt_is_seen_at_once_and_nothing_of_the_one_before_is_left_out(
     assembly: Assembly, worker: HandWorker, served: httpx.AsyncClient, database_url: str, tmp_path: Path
 ) -> None:
-    """The last that the first attempt printed goes by another server, of which this one knows nothing yet."""
+    """The last output of the first attempt arrives at another server. This server does not know it yet."""
     there = await assemble(database_url, SystemClock(), scheduler=False, log_files=open_log_files(tmp_path / "logs"))
     transport = httpx.ASGITransport(app=there.app)  # type: ignore[arg-type]
     headers = {"Authorization": f"Bearer {TOKEN}"}

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from mainspring.operations.lifecycle.report import rescue
+from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.store import runs
 from mainspring.wire.exchange import Outcome, RunOrder
 from tests.api.bookkeeping import rows

@@ -1,10 +1,11 @@
-"""`mainspring.submit(jsonb)` writes what `POST /v1/jobs` writes, refuses what it refuses, and is part of the caller's
-transaction."""
+"""`mainspring.submit(jsonb)` writes the same rows as `POST /v1/jobs`, refuses the same jobs, and is part of the
+caller's transaction."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -20,11 +21,13 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import spec_from_text
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
+from mainspring.store.submit_fields import fields_elsewhere, known_fields
+from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
 
 pytestmark = pytest.mark.anyio
 
 few = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-MOMENTS = {"scheduled_for", "ready_at", "created_at", "updated_at", "anchor"}
+MOMENTS = {"scheduled_for", "ready_at", "expires_at", "created_at", "updated_at", "anchor"}
 WITH_LANE = """
 select t.*, l.queue, l.priority, l.task, l.labels, t.payload::text as payload, t.spec::text as spec {more}
 from mainspring.{table} t join mainspring.lanes l using (tenant_id, lane_id)
@@ -37,7 +40,7 @@ async def submit(connection: asyncpg.Connection, job: Any) -> str:
 
 
 async def stored(connection: asyncpg.Connection) -> dict[str, Any]:
-    """All that a submission leaves behind but ids of ours and moments; takes it away."""
+    """All rows of a submission without generated ids and times. The rows are deleted."""
     runs = await connection.fetch(WITH_LANE.format(table="runs", more=""))
     jobs = await connection.fetch(WITH_LANE.format(table="jobs", more=", schedule::text as schedule_text"))
     keys = await connection.fetch("select key from mainspring.idempotency_keys")
@@ -74,7 +77,7 @@ def plain(row: asyncpg.Record) -> dict[str, Any]:
 
 
 async def both_ways(api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any) -> tuple[Any, Any]:
-    """What the API and the function store for the same body; None for a refusal."""
+    """The rows that the API and the function store for the same body. None for a refusal."""
     answer = await api.post("/v1/jobs", json=body)
     over_http = await stored(connection)
     try:
@@ -221,6 +224,39 @@ async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connec
             await submit(connection, {"task": "a", **more})
         assert refused.value.detail == field
         assert "POST /v1/jobs" in refused.value.hint
+
+
+async def test_the_routine_knows_the_fields_of_the_table(connection: asyncpg.Connection) -> None:
+    """Its text contains both lists: the fields that it takes, and those that need HTTP."""
+    text = await connection.fetchval(
+        "select string_agg(prosrc, ' ') from pg_proc where pronamespace = 'mainspring'::regnamespace"
+    )
+    found = {}
+    for name in ("known", "elsewhere"):
+        [names] = re.findall(rf"\b{name} constant text\[\] := array\[([^\]]*)\]", text)
+        found[name] = re.findall(r"'(\w+)'", names)
+    assert found == {"known": known_fields(), "elsewhere": fields_elsewhere()}
+
+
+@pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
+async def test_a_plain_field_is_taken_and_refused_as_by_the_api(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, field: Field
+) -> None:
+    texts = ["x" * int(field.least), "x" * int(field.most)]
+    for value in texts if field.kind is TEXT else [field.least, field.most]:
+        over_http, in_sql = await both_ways(api, connection, {"task": "noop", field.name: value})
+        assert over_http is not None
+        assert in_sql == over_http
+        assert getattr(in_sql["runs"][0]["spec"], field.name) == value
+    for value in ("x" * (min(int(field.most), 10_000) + 1), "a\nb", field.most + 1, True, [], {}):
+        assert await both_ways(api, connection, {"task": "noop", field.name: value}) == (None, None), value
+
+
+async def test_plain_options_of_a_task_are_laid_under_a_job(connection: asyncpg.Connection) -> None:
+    options = {"queue": "q", "priority": "high", "timeout": 5.0, "delivery": "at_most_once"}
+    options |= {field.name: 60.0 for field in PLAIN_FIELDS if field.kind is DURATION}
+    filled = "select filled from mainspring.intake_options('{}', $1)"
+    assert json.loads(await connection.fetchval(filled, json.dumps(options | {"env": {"A": "b"}}))) == options
 
 
 async def test_http_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:

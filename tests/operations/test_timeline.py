@@ -9,7 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.operations.lifecycle.report import rescue
+from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.roles.assembly import Assembly
 from mainspring.store import runs
 from tests.api.bookkeeping import problem

@@ -1,4 +1,4 @@
-"""What the pains need: a scheduler node turned by hand, a lane, and a rescuer that may judge."""
+"""Fixtures for the pains: a scheduler node that tests drive, a lane, and a rescuer that is ready to rescue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def watch(store: Store) -> Watch:
 
 @pytest.fixture
 async def hot(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection as in the hot pool."""
+    """A connection with the settings of the hot pool."""
     opened = await asyncpg.connect(database_url, server_settings=HOT_SETTINGS)
     yield opened
     await opened.close()

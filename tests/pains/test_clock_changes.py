@@ -1,4 +1,4 @@
-"""Pain of the days when clocks are moved: whatever the zone, a daily job runs on each of them, once."""
+"""Clock changes: in every zone, a daily job runs exactly once on the day of a change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEW_YEAR = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def changes(zone: ZoneInfo) -> Iterator[datetime]:
-    """Noons after which the zone's clocks were moved before the next noon."""
+    """The noons that are followed by a clock change before the next noon."""
     noons = [NEW_YEAR + number * DAY for number in range(366)]
     offsets = [noon.astimezone(zone).utcoffset() for noon in noons]
     return (noon for noon, here, then in zip(noons, offsets, offsets[1:], strict=False) if here != then)

@@ -1,4 +1,4 @@
-"""Pains of schedules that live in the application: started often or many times, it has one job that keeps its time."""
+"""Schedules that are declared in the application: restarts and many processes give one job that keeps its schedule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URL = "http://127.0.0.1:8700"
 
 
 def an_app() -> Mainspring:
-    """An application as it is loaded at every start."""
+    """An application, loaded as at every start."""
     app = Mainspring()
 
     @app.cron("0 9 * * MON", job_id="by-cron")
@@ -43,7 +43,7 @@ async def declare(assembly: Assembly) -> dict[str, str]:
 
 
 async def a_week_ahead(connection: asyncpg.Connection) -> None:
-    """Nothing is due by chance while the test runs."""
+    """Move all fires by a week, so that nothing is due during the test."""
     await connection.execute("update mainspring.jobs set next_fire_at = next_fire_at + interval '7 days'")
 
 

@@ -1,4 +1,4 @@
-"""Pains of schedulers that die, lose their lock or their database: nothing doubled, nothing stuck, nothing unarmed."""
+"""Schedulers that die, lose their lease or their database: nothing fires twice, is stuck or is forgotten."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CRASHES = {
 
 
 async def crash_at(connection: asyncpg.Connection, moment: str) -> None:
-    """From now on a backend that comes to that moment ends there, as if its server had been killed."""
+    """Let a backend end at that point, as if its server had been killed."""
     await connection.execute(
         "create function mainspring.crash() returns trigger language plpgsql as "
         "$$ begin perform pg_terminate_backend(pg_backend_pid()); return new; end $$"
@@ -37,7 +37,7 @@ async def crash_at(connection: asyncpg.Connection, moment: str) -> None:
 
 
 async def lapse(connection: asyncpg.Connection) -> None:
-    """The leases of whoever has them have run out."""
+    """Let all leases expire."""
     await connection.execute("update mainspring.shard_leases set expires_at = clock_timestamp()")
 
 
@@ -45,7 +45,7 @@ async def lapse(connection: asyncpg.Connection) -> None:
 async def test_a_crash_between_creating_the_run_and_advancing_the_job_leaves_neither(
     connection: asyncpg.Connection, node: Node, lane_id: int, moment: str
 ) -> None:
-    """Of each kind of job: they are fired by statements of their own."""
+    """Each kind of job is tested, because each is fired by its own statement."""
     for kind in ("one-time", "overlap skip", "overlap allow"):
         schedule = at(node.now) if kind == "one-time" else every(60, node.now)
         overlap = Overlap.ALLOW if kind == "overlap allow" else Overlap.SKIP
@@ -64,7 +64,7 @@ async def test_a_crash_between_creating_the_run_and_advancing_the_job_leaves_nei
 async def test_a_scheduler_that_dies_leaves_no_job_acquired(
     connection: asyncpg.Connection, store: Store, node: Node, lane_id: int
 ) -> None:
-    """What a node has in its wheel is known to nobody else: there is no mark that could outlive it."""
+    """The wheel of a node is only in its memory. No mark in the database remains after its death."""
     await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
     before = await job_row(connection, "nightly")
     assert await node.loader.run_once() == 1
@@ -72,7 +72,7 @@ async def test_a_scheduler_that_dies_leaves_no_job_acquired(
     await lapse(connection)
     successor = await a_node(store, connection)
     assert await successor.turn() == 1
-    assert await node.fire() == 0  # it was not dead after all
+    assert await node.fire() == 0  # it was still alive
 
 
 async def test_a_scheduler_that_lost_its_lock_fires_nothing_and_goes_on_when_it_has_it_again(
@@ -83,7 +83,7 @@ async def test_a_scheduler_that_lost_its_lock_fires_nothing_and_goes_on_when_it_
     await lapse(connection)
     other = await a_node(store, connection)
     node.clock.advance(1.0)
-    assert await node.turn() == 0  # it believes that it holds the lock
+    assert await node.turn() == 0  # it still trusts its lease
     assert len(await live(connection)) == 1
     await leases.release(connection, other.node_id, other.held)
     node.held = await leases.take(connection, node.node_id, range(128), 600.0)
@@ -94,11 +94,11 @@ async def test_a_scheduler_that_lost_its_lock_fires_nothing_and_goes_on_when_it_
 async def test_a_change_of_leader_loses_no_fire(
     connection: asyncpg.Connection, store: Store, node: Node, lane_id: int
 ) -> None:
-    """Three fires fell due while nobody led, no longer ago than a take-over takes: the new owner runs them all."""
+    """Three fires became due without an owner, within the time of a take-over. The new owner runs all of them."""
     first = node.now - 3 * SECOND
     await a_job(connection, lane_id, "ticker", every(1, first), first, overlap=Overlap.ALLOW)
     await lapse(connection)
-    successor = Node(store, node.now, uuid7())  # at the same moment, however long the test has taken so far
+    successor = Node(store, node.now, uuid7())  # with the same time, however long the test has taken
     successor.held = await leases.take(connection, successor.node_id, range(128), 600.0)
     assert await node.turn() == 0
     assert await successor.turn() == 4
@@ -109,8 +109,8 @@ async def test_a_change_of_leader_loses_no_fire(
 async def test_a_database_blip_does_not_unarm_a_schedule(
     connection: asyncpg.Connection, database_url: str, store: Store, node: Node, lane_id: int
 ) -> None:
-    """Every second all connections are lost in the middle of the fire, which PostgreSQL may or may not finish; nobody
-    sends a NOTIFY. The job is neither forgotten nor fired twice."""
+    """Every second all connections are lost during the fire, which PostgreSQL may or may not finish. There is no
+    NOTIFY. The job is neither forgotten nor fired twice."""
     await a_job(connection, lane_id, "ticker", every(1, node.now), node.now, overlap=Overlap.ALLOW)
     blocker = await asyncpg.connect(database_url)
     for _ in range(3):

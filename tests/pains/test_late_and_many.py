@@ -1,4 +1,4 @@
-"""Pains of schedules that come late or are many: no flood, no silence, no giving up, and a cost by what is due."""
+"""Late and many schedules: no flood of runs, no silent misses, no stop, and costs that depend only on due jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MINUTE = timedelta(minutes=1)
 async def test_a_weekend_of_downtime_does_not_end_in_a_flood(
     connection: asyncpg.Connection, node: Node, lane_id: int
 ) -> None:
-    """Twenty jobs, every minute, all allowed to overlap, with the defaults: one run each, and one range of misses."""
+    """Twenty jobs that fire every minute and may overlap, with default settings: one run and one missed range each."""
     first = node.now - timedelta(days=2) - MINUTE / 2
     names = [f"job-{number}" for number in range(20)]
     for name in names:
@@ -47,7 +47,7 @@ async def test_a_weekend_of_downtime_does_not_end_in_a_flood(
 async def test_a_fire_that_comes_late_is_never_dropped_in_silence(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    """An hour late: it is run, and where the job says that it must not be, everybody can see that it was missed."""
+    """A fire that is an hour late is run. If the job forbids that, it is recorded as missed."""
     an_hour_ago = (await now_of(connection) - timedelta(hours=1)).isoformat()
     job = {"task": "noop", "schedule": {"every": "1d", "anchor": an_hour_ago}}
     for named in ({"job_id": "default"}, {"job_id": "never-late", "misfire": {"policy": "skip"}}):
@@ -67,7 +67,7 @@ async def test_a_server_that_is_alive_and_fires_nothing_is_not_ready(
     server = await assemble(database_url, SystemClock(), timing=Timing(lease_ttl=600.0))
 
     async def says(status: str) -> dict[str, str]:
-        """Once PostgreSQL has answered in time, which a busy machine may keep it from."""
+        """The readiness, once PostgreSQL has answered in time, which can take long on a busy machine."""
         async with asyncio.timeout(60):
             while (found := await server.services.readiness.check()).checks["database"] != "ok":
                 pass
@@ -102,7 +102,7 @@ async def test_a_job_that_missed_far_more_than_a_hundred_fires_still_fires(
 async def test_jobs_that_cannot_be_read_do_not_stop_the_loop(
     connection: asyncpg.Connection, node: Node, lane_id: int
 ) -> None:
-    """As many broken jobs as there are ways to break one, each due before the good one, turn after turn."""
+    """One job for each way to break a job. Each is due before the valid one in every round."""
     for number, schedule in enumerate(POISON.values()):
         await a_job(connection, lane_id, f"bad-{number}", every(1, node.now), node.now)
         await connection.execute(
@@ -116,7 +116,7 @@ async def test_jobs_that_cannot_be_read_do_not_stop_the_loop(
 
 
 async def later(connection: asyncpg.Connection, node: Node, lane_id: int, count: int) -> None:
-    """Schedules that fire tomorrow."""
+    """Create schedules that fire tomorrow."""
     await connection.execute(
         """insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
                                         id_generated, next_fire_at, created_at, updated_at, schedule)
@@ -131,7 +131,7 @@ async def later(connection: asyncpg.Connection, node: Node, lane_id: int, count:
 async def test_one_edit_among_many_schedules_reloads_that_one_alone(
     connection: asyncpg.Connection, hot: asyncpg.Connection, node: Node, lane_id: int
 ) -> None:
-    """A scan costs what is due, not what there is: of 20,000 schedules it reads the one that was edited."""
+    """The cost of a scan depends on the due jobs only. Of 20,000 schedules it reads the one that was changed."""
     await later(connection, node, lane_id, 20_000)
     assert await node.loader.run_once() == 0
     await connection.execute(
@@ -144,7 +144,7 @@ async def test_one_edit_among_many_schedules_reloads_that_one_alone(
 
 
 async def test_a_schedulers_memory_does_not_creep(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:
-    """What has fired is forgotten: rounds of 300 new jobs leave nothing behind."""
+    """Fired jobs are removed from memory: rounds of 300 new jobs leave nothing behind."""
 
     async def a_round(number: int) -> int:
         await many_due(connection, node, lane_id, 300)

@@ -1,4 +1,4 @@
-"""Pain 19: a list that loads everything. A page reads a page, first or last, however much there is behind it."""
+"""Pain 19: a list that loads everything. A page reads only its rows, however long the list is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.store.rows import BEGINNING
 pytestmark = pytest.mark.anyio
 
 MANY = 20_000
-PAGE = 51  # of 50, and one to know whether others follow
+PAGE = 51  # 50 rows, and one to know whether there are more
 MIDDLE = MANY // 2
 
 RUNS = """
@@ -83,14 +83,14 @@ LISTS = {"live runs": (RUNS, live_runs), "ended runs": (HISTORY, ended_runs), "d
 
 @pytest.fixture
 async def reading(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection as in the pool that lists are read from."""
+    """A connection with the settings of the read pool."""
     opened = await asyncpg.connect(database_url, server_settings=READ_SETTINGS)
     yield opened
     await opened.close()
 
 
 async def rows_read(reading: asyncpg.Connection) -> int:
-    """How many rows this session has read of all tables, in the transaction that it is in."""
+    """How many rows of all tables this session has read in its current transaction."""
     count: int = await reading.fetchval(
         "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables"
     )
@@ -101,7 +101,7 @@ async def rows_read(reading: asyncpg.Connection) -> int:
 async def test_a_page_of_a_long_list_does_not_load_the_list(
     connection: asyncpg.Connection, reading: asyncpg.Connection, fill: str, read: Read
 ) -> None:
-    """Also on a connection that has read so many pages that PostgreSQL may have one plan for all."""
+    """Also on a connection that has read so many pages that PostgreSQL can use a generic plan."""
     await connection.execute(
         "analyze mainspring.runs, mainspring.run_history, mainspring.dead_letters, mainspring.jobs"
     )

@@ -1,4 +1,4 @@
-"""Pains of runs: delivered again, running for ever, ended twice, in the way of the next, left behind for good."""
+"""Runs that are delivered twice, run forever, end twice, block the next run, or stay behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def fall_silent(connection: asyncpg.Connection) -> None:
-    """No worker has been heard for an hour."""
+    """Make the last beat of all workers an hour old."""
     await connection.execute("update mainspring.workers set registered_at = registered_at - interval '1 hour'")
     await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
 
@@ -34,14 +34,14 @@ async def make(api: httpx.AsyncClient, **fields: Any) -> str:
 
 
 async def states(api: httpx.AsyncClient, job_id: str) -> list[str]:
-    """Of the job's runs, the newest first."""
+    """The states of the job's runs, newest first."""
     return [run["status"] for run in (await api.get(f"/v1/jobs/{job_id}/runs")).json()]
 
 
 async def test_a_job_delayed_for_days_is_delivered_once_and_not_before(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, watch: Watch
 ) -> None:
-    """Until it is due no worker can have it; and then it is its worker's for as long as that one beats."""
+    """No worker gets it before it is due. Its worker keeps it as long as it sends beats."""
     due = await now_of(connection) + timedelta(days=3)
     job_id = await make(api, schedule={"at": due.isoformat()})
     first, second = HandWorker(api), HandWorker(api)
@@ -65,7 +65,7 @@ async def test_a_job_delayed_for_days_is_delivered_once_and_not_before(
 async def test_a_dead_worker_leaves_no_run_running_and_no_slot_taken(
     api: httpx.AsyncClient, connection: asyncpg.Connection, watch: Watch
 ) -> None:
-    """Its run goes to the next worker, as often as workers die, and with all slots of that one free."""
+    """Its run goes to the next worker, as often as workers die, and all slots of that worker are free."""
     job_id = await make(api, retries=5)
     for _ in range(3):
         await HandWorker(api).claim()
@@ -100,7 +100,7 @@ async def test_a_completed_run_is_not_flipped_when_its_worker_is_lost(
 async def test_a_run_that_was_ended_from_outside_does_not_block_the_next_fire(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, store: Store, watch: Watch, end: str
 ) -> None:
-    """Overlap skip is decided by the runs that are alive: no flag is left behind that could say otherwise."""
+    """Overlap skip is decided by the live runs. There is no flag that could stay behind."""
     job_id = await make(api, schedule={"every": "1h"}, overlap="skip", retries=0, run_timeout="1h")
     await make_due(connection, job_id)
     assert await fire_due(assembly, connection) == 1
@@ -131,7 +131,7 @@ async def test_a_run_that_was_ended_from_outside_does_not_block_the_next_fire(
 async def test_what_has_ended_is_gone_from_the_hot_tables(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    """Also the jobs: one that ran once, at once or at its time, is a row of the history and nothing else."""
+    """Also the jobs: a one-time job that has run is only a row of the history."""
     past = (await now_of(connection) - timedelta(seconds=1)).isoformat()
     for schedule in ("now", {"at": past}):
         batch = [{"task": "noop", "schedule": schedule}] * 20

@@ -1,4 +1,4 @@
-"""Charges an account in a ledger of the user's own, for the test of exactly-once effects."""
+"""An application that charges accounts in its own database, for the test of exactly-once effects."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ async def ledger() -> asyncpg.Pool:
 
 @app.task
 async def charge(account: int, cents: int, ctx: Context) -> bool:
-    """The charge, guarded, and beside it in the same transaction a line that is not: what a careless task would do."""
+    """Insert the charge with exactly_once, and in the same transaction a line without it, as a careless task would
+    do."""
     async with (await ledger()).acquire() as connection, connection.transaction():
         first = await mainspring.exactly_once(connection, ctx)
         if first:
             await connection.execute("insert into charges values ($1, $2, $3)", account, cents, ctx.attempt)
         await connection.execute("insert into committed_attempts values ($1, $2)", account, ctx.attempt)
-    # A worker that dies here has charged the account and cannot say so any more.
+    # A worker that dies here has charged the account, but has not reported it.
     await asyncio.sleep(0.03)
     return first

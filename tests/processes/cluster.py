@@ -1,4 +1,4 @@
-"""Real processes of ours on a real database, for tests that kill them."""
+"""Real servers and workers on a real database, for tests that kill them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from mainspring.bench.arena import free_port as free_port
 
 T = TypeVar("T")
 
-# Bounds that end a test which hangs. They promise nothing: on a busy machine a process alone may need 20 s to start.
+# Timeouts that end a test that hangs. On a busy machine a process can take 20 s to start.
 START = 90.0
 SLOW = 60.0
 
 
-# A job that was sent again, because the answer to the first time was a 503, is answered with 200.
+# A job that is sent again after a 503 is answered with 200.
 TAKEN = (200, 201)
 
 
 def with_key(job: dict[str, Any]) -> dict[str, Any]:
-    """A job that may be sent again."""
+    """A job with an idempotency key, which can be sent again."""
     return {"idempotency_key": uuid4().hex, **job}
 
 
 async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str) -> T:
-    """Look again and again until the answer is truthy; a failure names what was waited for."""
+    """Repeat a check until its result is truthy. The error names what was expected."""
     deadline = time.monotonic() + within
     while not (found := await look()):
         if time.monotonic() > deadline:
@@ -43,20 +43,20 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float, what: str)
     return found
 
 
-DEAD = ("Z", "X")  # the states of a process that is over and merely waits to be reaped
+DEAD = ("Z", "X")  # the states of a process that has ended but is not reaped yet
 
 
 def process_is_alive(pid: int) -> bool:
-    """Alive and not merely waiting to be reaped."""
+    """Whether the process runs. A process that is only waiting to be reaped does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
+    except (FileNotFoundError, ProcessLookupError):  # the process ended before the file was read
         return False
     return state not in DEAD
 
 
 class Cluster:
-    """Servers and workers on one database; everything it starts it ends."""
+    """Servers and workers on one database. It ends every process that it starts."""
 
     def __init__(self, database_url: str, token: str, folder: Path) -> None:
         self.folder = folder
@@ -72,8 +72,8 @@ class Cluster:
         )
 
     async def server(self, port: int | None = None, tree: Path | None = None) -> subprocess.Popen[bytes]:
-        """Start one and wait until it answers; on another `port` it is a further server of the same database. `tree` is
-        a folder with other source of ours."""
+        """Start a server and wait until it answers. Another `port` makes a second server of the same database. `tree`
+        is a folder with the source of another version."""
         port = port or self.port
         arguments = ["server", "--port", str(port), "--data", str(self.folder)]
         child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url, **_source(tree)})
@@ -86,7 +86,7 @@ class Cluster:
         return child
 
     def talk_to(self, port: int) -> None:
-        """From now on the tests ask the server on this port."""
+        """Send the following requests to the server on this port."""
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.http.base_url = httpx.URL(self.url)
@@ -101,8 +101,9 @@ class Cluster:
         program: str | None = None,
         tree: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start one and wait until it is registered; `folder` is where it runs, `servers` where it may register,
-        `program` a file that is run instead of `python -m mainspring`, `tree` a folder with other source of ours."""
+        """Start a worker and wait until it is registered. `folder` is its working directory, `servers` are its servers,
+        `program` is a file that is run instead of `python -m mainspring`, `tree` is a folder with the source of another
+        version."""
         before = await self._live_workers()
         arguments = ["worker", "--server", servers or self.url, "--token-file", str(self._token_file)]
         arguments += ["--slots", str(slots)]
@@ -122,7 +123,7 @@ class Cluster:
         return str(answer.json()["job_id"])
 
     async def submit_all(self, jobs: list[dict[str, Any]]) -> list[str]:
-        """As one batch."""
+        """Submit the jobs as one batch."""
         answer = await self.http.post("/v1/jobs:batch", json=[with_key(job) for job in jobs], timeout=120)
         assert answer.status_code in TAKEN, answer.text
         return list(answer.json()["job_ids"])
@@ -152,14 +153,14 @@ class Cluster:
             child.wait()
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command of the CLI, to its end."""
+        """Run one command of the CLI to its end."""
         child = [sys.executable, "-m", "mainspring", *arguments, "--url", self.url]
         child += ["--token-file", str(self._token_file)]
         wide = {**os.environ, "COLUMNS": "500"}  # a table is not folded
         return subprocess.run(child, env=wide, capture_output=True, text=True, timeout=START, check=False)
 
     def said(self, child: subprocess.Popen[bytes]) -> str:
-        """What a process has written so far."""
+        """The output of a process so far."""
         return self._logs[child.pid].read_text(errors="replace")
 
     def _start(
@@ -200,8 +201,8 @@ def _source(tree: Path | None) -> dict[str, str]:
 
 
 class Patient(httpx.AsyncHTTPTransport):
-    """Asks again while a server says that its database is away, as every client does: on a busy machine PostgreSQL may
-    stand still for longer than the server waits for it. What must not happen twice needs a key."""
+    """Repeats a request while the server reports that its database is unavailable, as every client does. On a busy
+    machine PostgreSQL can stall for longer than the server waits. Requests that must not happen twice need a key."""
 
     def __init__(self) -> None:
         super().__init__(retries=3)

@@ -26,6 +26,6 @@ class Order:
 
 @app.task("orders.ship", queue="shipping")
 def ship(order: Order, within: timedelta, tags: set[str]) -> Order:
-    """Gets what was sent, as the types that it names; what it returns goes back as JSON."""
+    """Receives typed values and returns a result, which is sent as JSON."""
     assert isinstance(order.id, UUID) and isinstance(order.items[0], Item) and tags == {"a", "b"}
     return replace(order, placed=order.placed + within)

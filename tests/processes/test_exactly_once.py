@@ -1,6 +1,6 @@
 """10,000 charges of $10 while workers are killed -9 at random: every account is charged, and none twice.
 
-MAINSPRING_CHARGES_SEED replays the same kills, as far as two runs of real processes can be the same.
+MAINSPRING_CHARGES_SEED repeats the same kills, as far as that is possible with real processes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ KILLS = 8
 
 
 def say(text: str) -> None:
-    """Into pytest's captured output, which a failure shows."""
+    """Print into pytest's captured output, which is shown on a failure."""
     sys.stdout.write(f"{text}\n")
 
 
 @pytest.fixture
 async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncpg.Connection]:
-    """The user's own database, which is not Mainspring's."""
+    """The database of the application, separate from Mainspring's."""
     name = f"ledger_{uuid4().hex}"
     admin = await asyncpg.connect(postgres.url("postgres"))
     await admin.execute(f"create database {name}")
@@ -98,7 +98,7 @@ async def submit_charges(cluster: Cluster) -> None:
 async def kill_at_random(
     cluster: Cluster, ledger: asyncpg.Connection, workers: list[subprocess.Popen[bytes]], chance: random.Random
 ) -> None:
-    """Kill a worker each time a random number of charges has been made, and start another in its place."""
+    """Kill a worker after a random number of charges, start another one, and repeat."""
     for moment in sorted(chance.sample(range(CHARGES * 8 // 10), KILLS)):
 
         async def reached(moment: int = moment) -> bool:

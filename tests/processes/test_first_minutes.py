@@ -1,4 +1,4 @@
-"""What a newcomer does in the first minutes, on real processes."""
+"""The first steps of a new user, on real processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_failing_task_is_tried_again_and_succeeds(cluster: Cluster) -> N
 
 
 async def test_a_payload_that_does_not_fit_fails_without_retry_and_becomes_a_dead_letter(cluster: Cluster) -> None:
-    """When no worker has said what the task takes; from then on such a submission is refused."""
+    """No worker has declared the task's parameters yet. Afterwards such a submission is rejected."""
     await cluster.server()
     job_id = await cluster.submit(task="add", payload={"a": "two", "b": 40})
     await cluster.worker(app=APP)
@@ -46,7 +46,7 @@ async def test_an_unregistered_task_never_succeeds(cluster: Cluster) -> None:
     await cluster.server()
     await cluster.worker(app=APP)
     lost = await cluster.submit(task="nobody.offers.this")
-    # Another job goes all the way meanwhile, so the worker had every chance to take the first.
+    # Another job completes meanwhile, so the worker could have taken the first one.
     await cluster.ended(await cluster.submit(task="hello"))
     run = await cluster.latest_run(lost)
     assert (run["status"], run["reason"]) == ("QUEUED", "no worker offers task nobody.offers.this")

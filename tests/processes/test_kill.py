@@ -1,4 +1,4 @@
-"""kill -9 of a worker and of a server, with real processes. Each test states what a user would see."""
+"""kill -9 of a worker and of a server, with real processes. Each test checks what a user would see."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_killed_workers_child_is_gone_before_another_attempt_runs(cluster: Cluster) -> None:
-    """Long before: its watchdog ends it at once, and the run is given to another when the lease is over. How long that
-    may take is the matter of tests/upkeep/test_run_rescuer.py and, in seconds, of `make faults`."""
+    """The watchdog kills it at once, and the run is given to another worker when the lease has expired. The times are
+    tested in tests/upkeep/test_run_rescuer.py and by `make faults`."""
     await cluster.server()
     doomed = await cluster.worker()
     note, seen = cluster.folder / "pids", cluster.folder / "seen"
@@ -83,7 +83,7 @@ async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unr
     server.send_signal(signal.SIGKILL)
     server.wait()
     await cluster.server()
-    await cluster.worker()  # without a server for long, which a slow machine may cause, the first one may have ended
+    await cluster.worker()  # on a slow machine the first one can have ended, because it had no server for too long
     before = len(_lines(note))
 
     async def three_more() -> bool:
@@ -101,7 +101,7 @@ async def test_a_killed_server_runs_no_second_of_a_cron_twice_and_loses_none_unr
     moments = sorted(datetime.fromisoformat(run["scheduled_for"]) for run in runs)
     assert len(moments) == len(set(moments)), "a fire time has two runs"
     ran = _lines(note)
-    # A slow machine may have taken the worker for lost, and have tried a second again; that is another attempt.
+    # On a slow machine the worker can be declared lost and a run be retried, which is another attempt.
     assert len(ran) == len(set(ran)), "a second ran twice"
     for gap in missed:
         first, last = datetime.fromisoformat(gap["first"]), datetime.fromisoformat(gap["last"])
@@ -146,6 +146,6 @@ def _lines(file: Path) -> list[str]:
 
 
 def _pids(file: Path, line: int) -> list[int]:
-    """The pids of the nth attempt, once its line is whole."""
+    """The pids of the nth attempt, when its line is complete."""
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
     return [int(word) for word in lines[line].split()] if len(lines) > line and lines[line].endswith("\n") else []

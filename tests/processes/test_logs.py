@@ -1,4 +1,5 @@
-"""Logs on real processes: followed by the command line, whole after a server's death, a prefix after a worker's."""
+"""Logs on real processes: followed on the command line, complete after kill -9 of a server, a prefix after that of a
+worker."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ COUNTED = "".join(f"line {number}\n" for number in range(40))
 
 
 def counting(cluster: Cluster) -> str:
-    """Prints half of COUNTED, and the other half when there is a file `go`."""
+    """A command that prints half of COUNTED, and the other half when the file `go` exists."""
     wait = f"[ $i -lt 20 ] || until [ -e {cluster.folder}/go ]; do sleep 0.05; done"
     return f"i=0; while [ $i -lt 40 ]; do {wait}; echo line $i; i=$((i+1)); sleep 0.05; done"
 
@@ -88,13 +89,13 @@ async def test_a_server_that_stops_ends_at_once_and_a_reader_goes_on_at_its_succ
     assert "timeout graceful shutdown exceeded" not in cluster.said(server), "it has sent all readers away itself"
     go(cluster)
     await cluster.server()
-    await cluster.worker()  # without a server for long, which a slow machine may cause, the first one may have ended
+    await cluster.worker()  # on a slow machine the first one can have ended, because it had no server for too long
     async with asyncio.timeout(120):
         await following
     run = await cluster.ended(job_id)
     assert run["status"] == "SUCCESS"
     assert texts[run["attempt_number"]] == COUNTED
-    assert COUNTED.startswith(texts[1])  # on a slow machine the worker may have given up on the server meanwhile
+    assert COUNTED.startswith(texts[1])  # on a slow machine the worker may have lost its lease meanwhile
 
 
 async def test_a_log_is_whole_although_its_server_was_killed(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""The recipes for FastAPI and Django, as their readers would run them: a site, a worker and a server."""
+"""The recipes for FastAPI and Django, run with a site, a worker and a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def site(cluster: Cluster, *command: str, path: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A site as a process of its own; `{port}` in the command becomes its port."""
+    """Run a site as a separate process. `{port}` in the command is replaced by its port."""
     port = free_port()
     environment = {"MAINSPRING_URL": cluster.url, "MAINSPRING_TOKEN_FILE": str(cluster.folder / "token")}
     with (cluster.folder / "site.log").open("wb") as log:
@@ -35,7 +35,7 @@ async def site(cluster: Cluster, *command: str, path: str) -> AsyncIterator[http
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             await eventually(lambda: _answers(client, path), START, "the site answers")
             yield client
-        child.terminate()  # not SIGINT: whoever runs the tests in the background has it ignored
+        child.terminate()  # not SIGINT, which is ignored if the tests run in the background
         await asyncio.to_thread(child.wait, 60)
     finally:
         child.kill()
@@ -58,7 +58,7 @@ async def test_a_fastapi_endpoint_hands_its_slow_work_to_a_worker(cluster: Clust
         placed = await client.post("/orders", json=order)
         assert placed.status_code == 202, placed.text
         again = await client.post("/orders", json=order)
-        assert again.json() == placed.json()  # the same order is the same job
+        assert again.json() == placed.json()  # the same order gives the same job
         done = await _receipt(client, placed.json()["status"])
         assert (done["status"], done["attempt"]) == ("SUCCESS", 1)
         assert (done["result"]["order"], done["result"]["sent_to"]) == (7, "ada@example.com")

@@ -1,4 +1,4 @@
-"""The SDK against a real server and worker: typed payloads, results, and a time that is up."""
+"""The SDK with a real server and worker: typed payloads, results and timeouts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_dataclasses_times_and_uuids_arrive_as_such_and_results_come_back_
             return client.submit(**fields).result(timeout=60)
 
     assert await asyncio.to_thread(in_a_thread) == SHIPPED
-    # By its name alone it goes to the same queue, which the worker serves without being told.
+    # Submitted by name, it goes to the queue of the task, which the worker uses by default.
     payload = json.loads(encode(fields["payload"]))
     by_name = await cluster.ended(await cluster.submit(task="orders.ship", payload=payload))
     assert (by_name["status"], by_name["queue"], by_name["result"]) == ("SUCCESS", "shipping", SHIPPED)

@@ -1,4 +1,4 @@
-"""Workers that know several servers, on real processes: the one in use dies, and nobody notices."""
+"""Workers with several servers, on real processes: the server in use is killed, and no run is affected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def parent() -> str:
     return (await step.submit_async(name="child", seconds=0)).job_id
 """
 
-# A worker that asks for the server it prefers after a second, and not after half a minute.
+# A worker that checks its preferred server after one second instead of half a minute.
 WORKER_PROGRAM = """
 import argparse, sys
 from pathlib import Path
@@ -74,7 +74,7 @@ def marks(place: Path) -> list[str]:
 
 
 class Pair:
-    """Two servers, and a worker that knows both and is at the first."""
+    """Two servers, and a worker that knows both and uses the first."""
 
     def __init__(self, cluster: Cluster, place: Path) -> None:
         self.cluster = cluster
@@ -144,7 +144,8 @@ async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_the
     cluster.talk_to(other)
 
     def returns() -> int:
-        """How often it has come there: on a slow machine perhaps not by asking, but because the other was late."""
+        """How often the worker has switched to the preferred server. On a slow machine it can also switch because the
+        other one was late."""
         lines = cluster.said(worker).splitlines()
         return sum("going " in line and f'"server": "{preferred}"' in line for line in lines)
 
@@ -154,7 +155,7 @@ async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_the
     servers[home].wait()
     away = await cluster.ended(await cluster.submit(task="step", payload={"name": "away", "seconds": 0}))
     assert away["status"] == "SUCCESS"
-    before = returns()  # none, unless the machine was so slow that the worker went to and fro already
+    before = returns()  # 0, unless the machine was so slow that the worker has switched before
     await cluster.server(home)
 
     async def returned() -> bool:
@@ -164,7 +165,7 @@ async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_the
     await eventually(returned, SLOW, "the worker goes back")
     cluster.talk_to(home)
     back = await cluster.ended(await cluster.submit(task="step", payload={"name": "back", "seconds": 0}))
-    servers[other].send_signal(signal.SIGKILL)  # where the worker is not any more
+    servers[other].send_signal(signal.SIGKILL)  # the worker no longer uses it
     servers[other].wait()
     (place / "go").touch()
     lasted = await cluster.ended(lasting)

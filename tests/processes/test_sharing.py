@@ -1,7 +1,7 @@
-"""Work stealing on real processes: what a busy worker has not begun is begun by an idle one, and only there.
+"""Work stealing on real processes: runs that a busy worker has not started are started by an idle one, and only there.
 
-Whether it was asked to give them back or did so by itself after half a second is the matter of
-tests/operations/test_recall.py and tests/worker/test_told_by_the_server.py.
+tests/operations/test_recall.py and tests/worker/test_told_by_the_server.py test how the worker gives them back: on
+request, or by itself after half a second.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
 
-# Many quick runs, so that the worker fetches in advance, and then ones that block its slots. The one that takes the
-# last slot makes the other worker idle. Each process counts for itself, so that the other worker finds them all quick.
+# Many quick runs, so that the worker prefetches, then runs that block its slots. The run that takes the last slot makes
+# the other worker idle. Each process counts for itself, so that the runs are quick on the other worker.
 TASKS = """
 import asyncio, os
 from mainspring import Mainspring
@@ -51,7 +51,7 @@ QUICK, HELD, SLOTS = 580, 20, 2
 
 
 class Workers:
-    """A busy one, and one that is full until the busy one is."""
+    """A worker that becomes busy, and one that is full until the first one is."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -68,8 +68,7 @@ class Workers:
         )  # fmt: skip
 
     async def play(self) -> None:
-        """From the first quick run to the last held one: each starts once, and those for which the busy worker has no
-        slot start at the other."""
+        """Run everything. Each run starts once. Those for which the busy worker has no slot start on the other one."""
         await self.cluster.submit_all([{"task": "plug", "required_labels": {"plugged": "yes"}}] * 4)
         await eventually(lambda: self._started("plug", 4), SLOW, "the other worker is full")
         payloads = [{"number": number, "quick": QUICK, "slots": SLOTS} for number in range(QUICK + HELD)]

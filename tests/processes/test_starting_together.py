@@ -1,4 +1,4 @@
-"""Everything starts at the same moment on an empty database: each finds its part, and nothing is made twice."""
+"""All processes start at the same time on an empty database. All work, and nothing is created twice."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_servers_schedulers_and_workers_that_start_together_share_one_clus
                 return False
 
         await eventually(all_ready, START, "every server is ready")
-        # Through all servers at once: the same new lane, and a new lane each.
+        # Through all servers at once: one new lane that they share, and one new lane each.
         bodies = [{"task": "add", "payload": {"a": 1, "b": 2}, "queue": queue} for queue in ("default", "a", "b", "c")]
         posts = (http.post(f"{url}/v1/jobs", json=with_key(body)) for url in urls for body in bodies)
         answers = await asyncio.gather(*posts)

@@ -1,4 +1,4 @@
-"""Workers as operators run them, on real processes: labels, weights, limits, drain, reload, progress."""
+"""Workers on real processes: labels, queue weights, task concurrency, drain, reload, progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.processes.cluster import SLOW, START, Cluster, eventually, process_is
 
 pytestmark = pytest.mark.anyio
 
-# A Crowd counts, in the worker itself, how many are in it at a time, and lets nobody out before there were `wanted`.
+# A Crowd counts, inside the worker, how many runs are in it at a time. It releases them when there were `wanted`.
 TASKS = """
 import asyncio
 from mainspring import Context, Mainspring
@@ -72,7 +72,7 @@ APP = "tasks:app"
 
 @pytest.fixture
 def place(cluster: Cluster) -> Path:
-    """A folder with an application in it."""
+    """A folder with an application."""
     folder = cluster.folder / "app"
     folder.mkdir()
     write(folder, TASKS)
@@ -80,7 +80,7 @@ def place(cluster: Cluster) -> Path:
 
 
 def write(folder: Path, text: str) -> None:
-    """Complete or not at all: somebody watches."""
+    """Write a file atomically, because the reloader watches it."""
     draft = folder / "tasks.draft"
     draft.write_text(text)
     draft.replace(folder / "tasks.py")
@@ -95,8 +95,8 @@ async def until_ended(child: subprocess.Popen[bytes], within: float = SLOW) -> i
 
 
 async def most_at_once(cluster: Cluster, job_ids: list[str]) -> int:
-    """The largest number that these runs give back. Recorded times would not do: a start is reckoned from when the
-    server gave the run away and an end from when it was told of it, and a slow machine makes both differ."""
+    """The largest number that these runs return. Recorded times are not precise enough: they are the times at which the
+    server gave out the run and received its end, which are off on a slow machine."""
     runs = [await cluster.ended(job_id) for job_id in job_ids]
     assert {run["status"] for run in runs} == {"SUCCESS"}
     return max(run["result"] for run in runs)
@@ -137,7 +137,9 @@ async def test_light_work_alone_gets_every_slot(cluster: Cluster, place: Path) -
     await cluster.worker("--queues", "heavy=1,light=3", app=APP, slots=4, folder=place)
 
     async def four_at_once() -> bool:
-        await cluster.ended(await cluster.submit(task="answer", queue="light"))  # it shows that light work is quick
+        await cluster.ended(
+            await cluster.submit(task="answer", queue="light")
+        )  # so that the worker knows that light runs are quick
         made = await cluster.submit_all([{"task": "light", "queue": "light"}] * 4)
         return await most_at_once(cluster, made) == 4
 
@@ -206,7 +208,7 @@ async def test_reload_starts_the_worker_anew_when_a_file_changes_and_survives_a_
     assert (await cluster.ended(await cluster.submit(task="answer")))["result"] == "old"
     write(place, "import nonsense_that_is_not_there\n")
     await says("reloading: tasks.py")
-    await says("waiting for a change")
+    await says("waiting for a file change")
     job_id = await cluster.submit(task="answer")
     write(place, TASKS.replace('"old"', '"new"'))
     assert (await cluster.ended(job_id))["result"] == "new"
@@ -241,7 +243,7 @@ async def test_reload_ends_with_its_worker_when_that_is_drained_and_takes_it_alo
         (["--queues", "a,a"], "named twice"),
         (["--label", "gpu"], "is not NAME=VALUE"),
         (["--label", "gpu=a", "--label", "gpu=b"], "given twice"),
-        (["--reload"], "no application to reload"),
+        (["--reload"], "--reload needs an application"),
     ],
 )
 def test_a_mistake_in_the_options_is_said_before_anything_starts(

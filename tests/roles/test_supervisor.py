@@ -1,4 +1,5 @@
-"""The supervisor starts again what dies, and ends its children in order, in time, and with itself."""
+"""The supervisor restarts children that end, stops them in order and in time, and takes them along when it is
+killed."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mainspring.roles.supervisor import Pauses, Program, Supervisor
+from mainspring.roles.supervisor import Program, RestartBackoff, Supervisor
 from mainspring.store.embedded import EmbeddedPostgres
 
-QUICK = Pauses(first=0.01, longest=0.05)
+QUICK = RestartBackoff(first=0.01, longest=0.05)
 
-# A child that tells its story line by line: "<name> began <pid>", and "<name> ended" when it is asked to stop.
+# A child that writes "<name> began <pid>", and "<name> ended" when it is asked to stop.
 CHILD = """
 import os, signal, sys
 name, fifo, manner = sys.argv[1:]
@@ -36,13 +37,13 @@ while True:
     signal.pause()
 """
 
-KEEPER = """
+SUPERVISOR = """
 import asyncio, os, sys
 from mainspring.roles.supervisor import Program, Supervisor
-async def keep():
+async def supervise():
     Supervisor().start(Program("child", tuple(sys.argv[1:]), dict(os.environ)))
     await asyncio.Event().wait()
-asyncio.run(keep())
+asyncio.run(supervise())
 """
 
 
@@ -55,7 +56,7 @@ def folder() -> Iterator[Path]:
 
 @asynccontextmanager
 async def story_at(fifo: Path) -> AsyncIterator[asyncio.StreamReader]:
-    """What the children write, line by line."""
+    """The lines that the children write."""
     os.mkfifo(fifo)
     reader = asyncio.StreamReader()
     file = os.fdopen(os.open(fifo, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
@@ -74,7 +75,7 @@ async def line_of(story: asyncio.StreamReader) -> list[str]:
 
 
 def let_seconds_pass(seconds: float) -> None:
-    """By the clock of the event loop."""
+    """Wait on the clock of the event loop."""
     loop = asyncio.get_running_loop()
     loop_time = loop.time
     loop.time = lambda: loop_time() + seconds  # type: ignore[method-assign]
@@ -91,14 +92,14 @@ def program(name: str, fifo: Path, manner: str = "obedient", grace: float = 30.0
 def test_a_child_that_dies_is_started_again(folder: Path) -> None:
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
-            supervisor = Supervisor(pauses=QUICK)
+            supervisor = Supervisor(backoff=QUICK)
             supervisor.start(program("server", folder / "story"))
             _, _, first = await line_of(story)
             os.kill(int(first), signal.SIGKILL)
             name, event, second = await line_of(story)
             assert (name, event) == ("server", "began")
             assert first != second
-            while supervisor.pid("server") != int(second):  # the child may be quicker than the news of its start
+            while supervisor.pid("server") != int(second):  # the child can write before the supervisor knows its pid
                 await asyncio.sleep(0)
             await supervisor.stop()
             assert supervisor.pid("server") is None
@@ -106,16 +107,16 @@ def test_a_child_that_dies_is_started_again(folder: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_may_leave_is_not_started_again_when_it_ends_with_0(folder: Path) -> None:
+def test_one_that_may_exit_is_not_started_again_when_it_ends_with_0(folder: Path) -> None:
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
-            supervisor = Supervisor(pauses=QUICK)
-            for name, may_leave in (("server", False), ("worker", True)):
-                supervisor.start(Program(name, child_argv(name, folder / "story"), dict(os.environ), 30.0, may_leave))
+            supervisor = Supervisor(backoff=QUICK)
+            for name, may_exit in (("server", False), ("worker", True)):
+                supervisor.start(Program(name, child_argv(name, folder / "story"), dict(os.environ), 30.0, may_exit))
                 _, _, pid = await line_of(story)
                 os.kill(int(pid), signal.SIGTERM)
                 assert await line_of(story) == [name, "ended"]
-                if not may_leave:
+                if not may_exit:
                     assert (await line_of(story))[:2] == [name, "began"]
             while supervisor.pid("worker") is not None:
                 await asyncio.sleep(0)
@@ -127,7 +128,7 @@ def test_one_that_may_leave_is_not_started_again_when_it_ends_with_0(folder: Pat
 
 def test_a_program_that_cannot_be_started_is_tried_again_and_can_be_stopped() -> None:
     async def scenario() -> None:
-        supervisor = Supervisor(pauses=Pauses(first=60.0, longest=60.0))
+        supervisor = Supervisor(backoff=RestartBackoff(first=60.0, longest=60.0))
         supervisor.start(Program("server", ("/nonexistent/program",), {}))
         await asyncio.sleep(0)
         async with asyncio.timeout(60):
@@ -198,10 +199,10 @@ def test_children_are_out_of_reach_of_the_terminals_ctrl_c(folder: Path) -> None
 def test_children_are_asked_to_end_when_the_supervisor_is_killed(folder: Path) -> None:
     async def scenario() -> None:
         async with story_at(folder / "story") as story:
-            keeper = subprocess.Popen([sys.executable, "-c", KEEPER, *child_argv("server", folder / "story")])
+            supervising = subprocess.Popen([sys.executable, "-c", SUPERVISOR, *child_argv("server", folder / "story")])
             assert (await line_of(story))[:2] == ["server", "began"]
-            keeper.kill()
-            keeper.wait()
+            supervising.kill()
+            supervising.wait()
             assert await line_of(story) == ["server", "ended"]
 
     asyncio.run(scenario())
@@ -212,7 +213,7 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
         postgres = EmbeddedPostgres(folder / "data", settings={"shared_buffers": "16MB"})
         postgres.start()
         first = postgres.pid
-        supervisor = Supervisor(pauses=QUICK, watch_every=0.01)
+        supervisor = Supervisor(backoff=QUICK, watch_every=0.01)
         supervisor.watch(postgres)
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -238,5 +239,5 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
     asyncio.run(scenario())
 
 
-def test_pauses_double_up_to_the_longest() -> None:
-    assert [Pauses().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]
+def test_restart_delays_double_up_to_the_longest() -> None:
+    assert [RestartBackoff().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]

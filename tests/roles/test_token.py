@@ -1,4 +1,4 @@
-"""The admin token when several servers start at once: one is made, whole, and everybody has the same."""
+"""The admin token when several servers start at once: exactly one is created, and all servers use it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_of_servers_on_folders_of_their_own_one_makes_a_token(
 
 async def test_an_empty_file_is_no_token(without_admin: str, connection: asyncpg.Connection, tmp_path: Path) -> None:
     (tmp_path / TOKEN_FILE_NAME).touch()
-    with pytest.raises(InvalidInput, match="is empty; remove it"):
+    with pytest.raises(InvalidInput, match=r"is empty\. Remove it"):
         await ensure_admin_token(without_admin, tmp_path)
     assert await known(connection) == []
 
@@ -57,7 +57,7 @@ async def test_an_empty_file_is_no_token(without_admin: str, connection: asyncpg
 async def test_a_token_that_was_revoked_is_made_anew_at_the_next_start(
     without_admin: str, connection: asyncpg.Connection, tmp_path: Path
 ) -> None:
-    """Or `mainspring up` would start with a worker, and a command line, that nobody lets in."""
+    """Otherwise `mainspring up` would start a worker whose token is rejected."""
     token = await ensure_admin_token(without_admin, tmp_path)
     assert token is not None
     assert await ensure_admin_token(without_admin, tmp_path) == token, "valid, so it stays"

@@ -1,4 +1,4 @@
-"""A scheduler node whose clocks stand still at the database's time, turned by hand: scan, wheel, fire."""
+"""A scheduler node for tests. Its clocks stand still at the database's time. The test calls scan, wheel and fire."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TIMING = Timing()
 
 
 class Node:
-    """Holds every shard, until a test changes `held`. Its time is a little later than `now`, so that what is due at
-    `now` is due."""
+    """Holds every shard, unless a test changes `held`. Its time is a little later than `now`, so that a job with the
+    fire time `now` is due."""
 
     def __init__(self, store: Store, now: datetime, node_id: UUID) -> None:
         self.node_id = node_id
@@ -50,7 +50,7 @@ class Node:
         self.loader = DueLoader(store, self.wheel, lambda: self.held, self.firer.in_flight, TIMING)
 
     async def turn(self) -> int:
-        """One scan, one turn of the wheel, one fire; returns how many runs were born."""
+        """One scan, one turn of the wheel, one fire. Returns the number of created runs."""
         await self.loader.run_once()
         return await self.fire()
 
@@ -59,14 +59,14 @@ class Node:
 
 
 async def a_node(store: Store, connection: asyncpg.Connection) -> Node:
-    """A node that has been granted all shards, for longer than any test takes."""
+    """A node that owns all shards for longer than any test takes."""
     node = Node(store, await now_of(connection), uuid7())
     node.held = await leases.take(connection, node.node_id, range(128), 600.0)
     return node
 
 
 def a_twin(store: Store, node: Node) -> Node:
-    """A second node that believes all that the first one does."""
+    """A second node with the same state as the first one."""
     twin = Node(store, node.now, node.node_id)
     twin.held = dict(node.held)
     return twin

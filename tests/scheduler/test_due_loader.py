@@ -1,4 +1,4 @@
-"""The due-scan: what fires soon, of our shards, goes into the wheel once."""
+"""The due-scan: jobs of the own shards that fire soon are put into the wheel once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_loading_wakes_the_driver_and_an_empty_scan_does_not(
 async def test_a_commit_that_comes_late_is_not_skipped(
     database_url: str, connection: asyncpg.Connection, node: Node, lane_id: int
 ) -> None:
-    """A job whose moment has passed before its transaction is seen: the scan has no lower bound."""
+    """The fire time of a job can pass before its transaction is visible. The scan has no lower bound."""
     late = await asyncpg.connect(database_url)
     transaction = late.transaction()
     await transaction.start()

@@ -1,4 +1,4 @@
-"""The firer: what is due fires once, what is stale not at all, and no job stops the others."""
+"""The firer: a due job fires once, an outdated entry does not fire, and no job blocks the others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_job_that_changed_after_the_scan_is_left_to_the_next_scan(
 async def test_a_job_that_is_paused_or_deleted_leaves_the_wheel_for_good(
     connection: asyncpg.Connection, node: Node, lane_id: int, gone: str
 ) -> None:
-    """A ticker would otherwise come round every second for ever, only to fail."""
+    """Otherwise a job that fires every second would be attempted every second and fail."""
     await a_job(connection, lane_id, "ticker", every(1, node.now), node.now)
     await node.turn()
     assert len(node.wheel) == 1
@@ -114,7 +114,7 @@ async def test_a_stale_epoch_fires_nothing_and_the_new_owner_fires(
     await leases.release(connection, node.node_id, node.held)
     successor = await a_node(store, connection)
     assert set(successor.held.values()) == {2}
-    assert await node.fire() == 0  # it still believes in its leases
+    assert await node.fire() == 0  # it still considers its leases valid
     assert await successor.turn() == 2
 
 
@@ -148,7 +148,7 @@ async def many_due(connection: asyncpg.Connection, node: Node, lane_id: int, cou
 async def test_overlap_is_decided_after_the_lock(
     connection: asyncpg.Connection, database_url: str, node: Node, lane_id: int
 ) -> None:
-    """A run by hand is being born when the job is fired: the fire waits for it, and then sees it."""
+    """A manual run is being created when the job fires. The fire waits for that transaction and then sees the run."""
     await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
     await node.loader.run_once()
     by_hand = await asyncpg.connect(database_url)
@@ -178,7 +178,7 @@ async def test_a_scan_in_the_middle_of_a_storm_does_not_bring_back_what_waits_fo
     try:
         await node.loader.run_once()
         async with blocker.transaction():
-            await blocker.execute("select from mainspring.jobs for update")  # no batch gets anywhere
+            await blocker.execute("select from mainspring.jobs for update")  # no batch can continue
             storm = asyncio.create_task(node.fire())
             assert await node.loader.run_once() == 0
     finally:

@@ -1,4 +1,4 @@
-"""Fires that come late: run, skipped or recorded as missed by the job's policy, and always one of these."""
+"""Late fires: each one is run, skipped or recorded as missed, by the policy of the job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ ALLOW = Overlap.ALLOW
 async def a_late_job(
     connection: asyncpg.Connection, lane_id: int, node: Node, misfire: MisfirePolicy, overlap: Overlap = ALLOW
 ) -> list[datetime]:
-    """Every minute, last seen to ten and a half minutes ago: eleven fires are late. Answers their moments."""
+    """A job that fires every minute and was last fired ten and a half minutes ago. Returns the eleven late fire
+    times."""
     first = node.now - 10.5 * MINUTE
     await a_job(connection, lane_id, "late", every(60, first), first, overlap=overlap, spec=Spec(misfire=misfire))
     return [first + number * MINUTE for number in range(11)]

@@ -1,4 +1,4 @@
-"""Which shards are ours: every shard has one owner, and a node trusts no lease longer than it may."""
+"""Shard leases: every shard has one owner, and a node does not use a lease after it has expired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.scheduler.shard_leaser import LeaseThread, ShardLeaser, rendezvo
 from mainspring.store import leases
 from tests.store.rows import until_blocked
 
-TIMING = Timing(lease_ttl=600.0)  # no lease lapses unless a test says so, however slow the machine
+TIMING = Timing(lease_ttl=600.0)  # no lease expires by itself, even on a slow machine
 SHARDS = range(SHARD_COUNT)
 node_sets = st.sets(st.uuids(), min_size=1, max_size=8).map(sorted)
 
@@ -54,7 +54,7 @@ def test_a_node_that_is_not_listed_yet_counts_itself(nodes: list[UUID], me: UUID
 
 
 class Node:
-    """A leaser with a clock that stands still and a connection of its own."""
+    """A leaser with its own connection and a clock that stands still."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
@@ -120,7 +120,7 @@ class TestOneNode:
         assert node.held == {}
 
     async def test_trust_counts_from_before_the_renewal_was_sent(self, new_node: NewNode) -> None:
-        """However long the answer takes: the database's lease began no later than it was asked for."""
+        """The lease in the database began after the request was sent, however long the answer takes."""
         node = await new_node()
         await node.round()
         blocker = (await new_node()).connection
@@ -134,7 +134,7 @@ class TestOneNode:
         assert node.held == {}
 
     async def test_a_node_steps_down_from_what_was_taken_from_it(self, new_node: NewNode) -> None:
-        """Its clock stood still, the database's did not: another has the shard, and the renewal says so."""
+        """Its clock stood still while another node took the shard. The renewal reports that."""
         node, thief = await new_node(), uuid7()
         await node.round()
         await node.connection.execute(
@@ -206,14 +206,14 @@ class TestTwoNodes:
             "update mainspring.nodes set seen_at = seen_at - interval '600 s' where node_id = $1", first.leaser.node_id
         )
         await second.round()
-        assert theirs.isdisjoint(second.held)  # silent, but its leases still stand
+        assert theirs.isdisjoint(second.held)  # silent, but its leases are still valid
         await second.connection.execute(
             "update mainspring.shard_leases set expires_at = clock_timestamp() where owner = $1", first.leaser.node_id
         )
         assert await second.round() == SHARD_COUNT
 
     async def test_a_node_that_does_not_get_to_the_end_of_its_round_is_not_seen(self, new_node: NewNode) -> None:
-        """It is connected, and too slow to hold anything: the others must not leave it its share."""
+        """It is connected but too slow to hold leases. The others must not reserve shards for it."""
         slow, other = await new_node(), await new_node()
         async with other.connection.transaction():
             await other.connection.execute("lock table mainspring.shard_leases in access exclusive mode")

@@ -1,4 +1,4 @@
-"""The wheel against a plain list: never early, at most a tick late, each exactly once."""
+"""The timing wheel compared with a plain list: never early, at most one tick late, each key exactly once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mainspring.scheduler import timing_wheel
 from mainspring.scheduler.timing_wheel import TimingWheel
 
 TICK = 0.004
-TURN = 256 * TICK  # of the lowest level: 1.024 s; the next one turns in 262 s
-ROUNDING = 1e-6  # what a float of seconds since 1970 cannot tell apart
+TURN = 256 * TICK  # of the lowest level: 1.024 s; the next level takes 262 s
+ROUNDING = 1e-6  # the precision of a float of seconds since 1970
 EPOCH = 1_800_000_000.0
 KEYS = st.integers(0, 9)
 
 
 def spans(bits: int, levels: int) -> st.SearchStrategy[float]:
-    """Seconds from nothing to two turns of the highest of these levels, with a liking for the edges of each turn."""
+    """Seconds from zero to two turns of the highest level, often at the edges of a turn."""
     turns = [TICK * (1 << bits * level) for level in range(levels + 1)]
     edges = [turn + offset * TICK for turn in turns for offset in (-1, 0, 1)]
     return st.one_of(st.sampled_from(edges), *(st.floats(0, 2 * turn) for turn in turns))
@@ -27,14 +27,14 @@ def spans(bits: int, levels: int) -> st.SearchStrategy[float]:
 def wheel_against_list(
     delays: st.SearchStrategy[float], steps: st.SearchStrategy[float]
 ) -> type[RuleBasedStateMachine]:
-    """A machine that adds, moves, cancels and advances; the oracle is a dictionary looked through from end to end."""
+    """A state machine that adds, moves, cancels and advances. The oracle is a plain dictionary."""
 
     class WheelAgainstList(RuleBasedStateMachine):
         @initialize(start=delays)
         def begin(self, start: float) -> None:
             self.now = EPOCH + start
             self.wheel: TimingWheel[int, tuple[int, int]] = TimingWheel(self.now)
-            self.due: dict[int, tuple[int, float]] = {}  # key: which adding of it, and its moment
+            self.due: dict[int, tuple[int, float]] = {}  # key: the number of its last add, and its due time
             self.count = 0
 
         @rule(key=KEYS, delay=delays)
@@ -56,7 +56,7 @@ def wheel_against_list(
 
         @rule(longest=st.floats(0.001, 5.0), behind=st.floats(0, 2.0))
         def wait_and_advance(self, longest: float, behind: float) -> None:
-            """`behind`: how long ago the wheel was turned when it is asked."""
+            """`behind`: how long ago the wheel was advanced."""
             asked = self.now + behind
             pause = self.wheel.wait(asked, longest)
             assert 0 <= pause <= longest
@@ -81,7 +81,7 @@ def wheel_against_list(
         def take(self) -> None:
             for key, number in self.wheel.advance(self.now):
                 added, moment = self.due.pop(key)
-                assert added == number, "an adding that was moved or cancelled came back"
+                assert added == number, "a moved or cancelled entry was returned"
                 assert moment <= self.now + ROUNDING, "early"
             for _, moment in self.due.values():
                 assert moment > self.now - TICK - ROUNDING, "late"
@@ -95,7 +95,7 @@ def test_the_wheel_does_what_a_list_would() -> None:
 
 
 def test_every_level_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same wheel with turns of 4 instead of 256: a walk through all of its levels, and beyond, takes no time."""
+    """The same wheel with 4 slots per level instead of 256, so that the test reaches all levels quickly."""
     for name, value in {"_BITS": 2, "_SLOTS": 4, "_MASK": 3}.items():
         monkeypatch.setattr(timing_wheel, name, value)
     machine = wheel_against_list(delays=spans(2, levels=6), steps=spans(2, levels=5))
@@ -122,7 +122,7 @@ def test_what_is_handed_out_at_once_is_in_the_order_of_its_moments(delays: list[
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 @pytest.mark.parametrize("start", [0, 1, 255, 256, 65_535, 65_536, 65_537])
 def test_the_edges_of_each_level_are_met_to_the_tick(level: int, offset: int, start: int) -> None:
-    """With a tick of one second there is no rounding to forgive."""
+    """A tick of one second avoids rounding errors."""
     wheel: TimingWheel[str, str] = TimingWheel(float(start), tick=1.0)
     due = start + 256**level + offset
     wheel.add("job", "job", float(due))

@@ -1,4 +1,4 @@
-"""The two faces of the client, over a transport that stands for the network."""
+"""The sync and the async client, with a fake transport."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client(handler: Handler, **settings: Any) -> Client:
 
 
 def answers(*outcomes: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
-    """A server that gives these answers, one after the other, and remembers what it was asked."""
+    """A server that returns these responses one by one and records the requests."""
     asked: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -101,8 +101,8 @@ def test_a_guarded_change_names_the_version() -> None:
 
 
 def test_a_server_that_makes_no_progress_says_so_instead_of_raising() -> None:
-    handle, asked = answers(httpx.Response(503, json={"status": "not ready", "checks": {"database": "away"}}))
-    assert client(handle).readiness().checks == {"database": "away"}
+    handle, asked = answers(httpx.Response(503, json={"status": "not ready", "checks": {"database": "unavailable"}}))
+    assert client(handle).readiness().checks == {"database": "unavailable"}
     assert len(asked) == 1
 
 

@@ -1,4 +1,4 @@
-"""The client core decides without doing any I/O, so every rule can be asked for directly."""
+"""The client core does no I/O, so its rules can be tested directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from mainspring.domain import errors
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.client import calls
-from mainspring.sdk.client.core import Answer, Call, Conversation, NoAnswer, error_of, following, next_cursor
+from mainspring.sdk.client.core import Answer, Call, NoAnswer, RetryingCall, error_of, following, next_cursor
 from mainspring.wire.jobs import JobList
 from tests.sdk.wire_samples import job, problem
 
@@ -22,42 +22,42 @@ def refused(status: int, code: str, headers: dict[str, str] | None = None, **mor
     return Answer(status, json.dumps(problem(status, code, **more)).encode(), headers or {})
 
 
-def talk(call: Call[Any], clock: ManualClock | None = None, patience: float = 10.0) -> Conversation[Any]:
+def retrying_call(call: Call[Any], clock: ManualClock | None = None, patience: float = 10.0) -> RetryingCall[Any]:
     clock = clock or ManualClock(START)
-    return Conversation(call, url="http://here", clock=clock, patience=patience, chance=lambda: 0.5)
+    return RetryingCall(call, url="http://here", clock=clock, patience=patience, chance=lambda: 0.5)
 
 
 def test_the_pause_doubles_up_to_two_seconds_and_ends_with_the_patience() -> None:
     clock = ManualClock(START)
-    conversation = talk(calls.job("a"), clock, patience=6.0)
+    retrying = retrying_call(calls.job("a"), clock, patience=6.0)
     pauses = []
-    while (pause := conversation.take(NoAnswer("refused", reached=False))) is not None:
+    while (pause := retrying.next_delay(NoAnswer("refused", reached=False))) is not None:
         pauses.append(round(pause, 3))
         clock.advance(pause)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
     with pytest.raises(errors.Unavailable, match="refused") as caught:
-        conversation.result()
+        retrying.result()
     assert caught.value.hint is not None and "mainspring up" in caught.value.hint
 
 
 def test_retry_after_is_waited_for_when_it_fits_and_not_when_it_does_not() -> None:
     busy = refused(503, "unavailable", {"retry-after": "3"})
-    assert talk(calls.job("a"), patience=10).take(busy) == 3.0
-    assert talk(calls.job("a"), patience=2).take(busy) is None
+    assert retrying_call(calls.job("a"), patience=10).next_delay(busy) == 3.0
+    assert retrying_call(calls.job("a"), patience=2).next_delay(busy) is None
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
 def test_a_submission_is_sent_again_since_it_carries_a_key(status: int) -> None:
-    assert talk(calls.submit(task="t")).take(refused(status, "unavailable")) is not None
-    assert talk(calls.submit(task="t")).take(NoAnswer("broken", reached=True)) is not None
+    assert retrying_call(calls.submit(task="t")).next_delay(refused(status, "unavailable")) is not None
+    assert retrying_call(calls.submit(task="t")).next_delay(NoAnswer("broken", reached=True)) is not None
 
 
 def test_what_could_run_twice_is_sent_again_only_when_it_never_reached_the_server() -> None:
     for call in (calls.run_now("a"), calls.submit_batch([{"task": "t"}])):
-        assert talk(call).take(NoAnswer("broken", reached=True)) is None
-        assert talk(call).take(refused(503, "unavailable")) is None
-        assert talk(call).take(NoAnswer("refused", reached=False)) is not None
-        assert talk(call).take(refused(429, "queue_full", {"retry-after": "1"})) == 1.0
+        assert retrying_call(call).next_delay(NoAnswer("broken", reached=True)) is None
+        assert retrying_call(call).next_delay(refused(503, "unavailable")) is None
+        assert retrying_call(call).next_delay(NoAnswer("refused", reached=False)) is not None
+        assert retrying_call(call).next_delay(refused(429, "queue_full", {"retry-after": "1"})) == 1.0
 
 
 def test_a_batch_in_which_every_job_has_a_key_may_be_repeated() -> None:
@@ -73,7 +73,7 @@ def test_a_guarded_change_is_not_repeated() -> None:
 
 def test_refusals_are_final() -> None:
     for status in (400, 401, 404, 409, 422, 500):
-        assert talk(calls.job("a")).take(refused(status, "some_code")) is None
+        assert retrying_call(calls.job("a")).next_delay(refused(status, "some_code")) is None
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a_page_of_a_proxy_is_named_by_its_status() -> None:
 
 
 def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
-    conversation = talk(calls.job("a"))
-    assert conversation.take(Answer(200, b"<html>hi</html>", {})) is None
-    with pytest.raises(errors.MainspringError, match="something else") as caught:
-        conversation.result()
+    retrying = retrying_call(calls.job("a"))
+    assert retrying.next_delay(Answer(200, b"<html>hi</html>", {})) is None
+    with pytest.raises(errors.MainspringError, match="cannot be read") as caught:
+        retrying.result()
     assert caught.value.code == "unexpected_answer"
 
 
@@ -128,9 +128,9 @@ def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
 )
 def test_a_number_beyond_ours_in_one_payload_does_not_hide_the_list(number: str, read: float) -> None:
     jobs = json.dumps({"jobs": [job(payload={"a": 12345}), job(job_id="b")]}).replace("12345", number)
-    conversation = talk(calls.jobs())
-    assert conversation.take(Answer(200, jobs.encode(), {})) is None
-    first, second = conversation.result().jobs
+    retrying = retrying_call(calls.jobs())
+    assert retrying.next_delay(Answer(200, jobs.encode(), {})) is None
+    first, second = retrying.result().jobs
     assert first.payload == {"a": read} and second.job_id == "b" and first.created_at == second.created_at
 
 

@@ -1,4 +1,4 @@
-"""Where the client looks for the server and the token."""
+"""How the client finds the server and the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application's schedules become jobs, and follow the code when it changes."""
+"""The schedules of an application become jobs, which are updated when the code changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sdk.wire_samples import job, problem
 
 
 class JobShelf:
-    """The server's side of the network: holds at most one job and notes the changes it is asked for."""
+    """A fake server with at most one job. It records the requested changes."""
 
     def __init__(self, present: dict[str, Any] | None = None) -> None:
         self.present = present

@@ -39,7 +39,7 @@ def place(database_url: str, tmp_path: Path) -> Place:
 
 
 class Opening:
-    """Opens connections of the library that the test is run with."""
+    """Opens connections of the library under test."""
 
     def __init__(self, library: str, place: Place) -> None:
         self._open = ALL[library]
@@ -51,7 +51,7 @@ class Opening:
         return self.opened[-1]
 
     async def attempt_elsewhere(self, run: Any) -> bool:
-        """An attempt that commits, on a connection, a loop and a thread of its own."""
+        """An attempt that commits, with its own connection, loop and thread."""
 
         async def attempt() -> bool:
             ledger = await self._open(self._place)
@@ -124,7 +124,7 @@ async def test_each_step_of_a_run_is_done_once(opening: Opening) -> None:
     answers = [await charge(ledger, context(), step=step) for step in ("card", "mail", "card", "mail")]
     await settled(ledger.commit())
     assert answers == [True, True, False, False]
-    assert await charge(ledger, context()) is True  # a run without a step is another thing than its steps
+    assert await charge(ledger, context()) is True  # a run without a step is different from its steps
 
 
 @every_library
@@ -224,7 +224,7 @@ async def test_psycopg_without_a_transaction_is_refused(place: Place) -> None:
 
 
 async def test_a_pipeline_of_psycopg_is_refused(place: Place) -> None:
-    """It does not know how many rows there are, and the first run would be told that it had been done."""
+    """The number of rows is not known in a pipeline, so the first run would look like a repeated one."""
     with psycopg.connect(place.postgres) as connection:
         assert mainspring.exactly_once(connection, context())
         with connection.pipeline(), pytest.raises(InvalidInput) as refusal:
@@ -298,9 +298,9 @@ async def test_empty_and_endless_keys_are_refused(tmp_path: Path, run: str, step
 
 
 async def test_what_is_no_connection_or_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"builtins\.dict is no connection that exactly_once knows"):
+    with pytest.raises(TypeError, match=r"exactly_once does not support builtins\.dict"):
         mainspring.exactly_once({}, "key")  # type: ignore[call-overload]
-    with sqlite3.connect(tmp_path / "db") as connection, pytest.raises(TypeError, match="a run is a Context"):
+    with sqlite3.connect(tmp_path / "db") as connection, pytest.raises(TypeError, match="run must be a Context"):
         mainspring.exactly_once(connection, 7)  # type: ignore[call-overload]
 
 
@@ -320,7 +320,7 @@ def test_no_database_library_is_loaded_that_its_user_has_not_loaded() -> None:
 
 @pytest.mark.parametrize("database", ["postgresql", "sqlite3"])
 async def test_djangos_connection_works_inside_atomic_and_is_refused_outside(place: Place, database: str) -> None:
-    """In a process of its own, since Django is set up once for all."""
+    """In a separate process, because Django can be set up only once."""
     host = place.postgres.partition("host=")[2].partition("&")[0]
     name = place.postgres.partition("@/")[2].partition("?")[0] if database == "postgresql" else str(place.sqlite)
     settings = {"ENGINE": f"django.db.backends.{database}", "NAME": name}

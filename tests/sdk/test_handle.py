@@ -1,4 +1,4 @@
-"""Waiting for a run's end."""
+"""Waiting for the end of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import AsyncClient, Client, RunFailed
 from mainspring.kernel.clock import ManualClock
-from mainspring.sdk.client.handle import Watch
+from mainspring.sdk.client.handle import WaitLoop
 from mainspring.wire.runs import JobStatus
 from tests.sdk.wire_samples import run
 
@@ -23,7 +23,7 @@ def status(run_status: str | None, job_status: str = "SCHEDULED", **changes: Any
 
 
 def serving(*bodies: dict[str, Any]) -> httpx.MockTransport:
-    """Gives these answers in turn, and the last one from then on."""
+    """Returns these responses one by one, and repeats the last one."""
     left = list(bodies)
     return httpx.MockTransport(lambda _: httpx.Response(200, json=left.pop(0) if len(left) > 1 else left[0]))
 
@@ -33,7 +33,7 @@ def client(*bodies: dict[str, Any]) -> Client:
 
 
 def test_the_looks_come_less_often_and_never_less_than_twice_a_second() -> None:
-    watch = Watch("j1", None, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
+    watch = WaitLoop("j1", None, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
     pauses = [watch.pause() for _ in range(12)]
     assert pauses[0] == 0.02
     assert pauses == sorted(pauses)
@@ -42,7 +42,7 @@ def test_the_looks_come_less_often_and_never_less_than_twice_a_second() -> None:
 
 def test_the_last_pause_ends_with_the_time() -> None:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    watch = Watch("j1", 0.01, clock)
+    watch = WaitLoop("j1", 0.01, clock)
     assert watch.pause() == pytest.approx(0.01)
     clock.advance(0.02)
     queued = msgspec.convert(status("QUEUED", reason="no worker offers task x"), JobStatus)

@@ -1,4 +1,4 @@
-"""From Python's words for times and durations to the request."""
+"""Python values for times and durations are converted to the request."""
 
 from __future__ import annotations
 

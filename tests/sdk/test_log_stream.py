@@ -1,4 +1,4 @@
-"""Following a log from the client's side: events, broken connections, refusals."""
+"""Following a log in the client: events, broken connections and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def event(name: str, mark: str, **data: Any) -> bytes:
 
 
 class Bytes(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """An answer that comes in pieces, and may break off in the middle."""
+    """A response in several pieces that can end in the middle."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self._pieces = pieces

@@ -1,4 +1,4 @@
-"""What `mainspring` offers to the world, and what importing it costs."""
+"""The public names of `mainspring`, and what importing it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a payload to a call of the function, and from a call to a payload."""
+"""Payloads are converted to calls of the function, and calls to payloads."""
 
 from __future__ import annotations
 

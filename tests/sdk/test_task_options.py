@@ -1,4 +1,4 @@
-"""A task's options: wrong ones are told when it is declared, and they hold for a job that is submitted by name."""
+"""The options of a task: invalid ones are reported at its declaration. They also apply to jobs submitted by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import mainspring.testing
 from mainspring import InvalidInput, Mainspring
 from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task_options import laid_under
+from mainspring.sdk.app.task_options import with_defaults
 
 LATER = "2038-01-19T03:14:07Z"
 
@@ -45,7 +45,7 @@ def test_a_task_without_any_declares_its_parameters_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"priority": "urgent"}, "priority: 'urgent' is not a priority; low, normal, high, critical, or 0 to 3"),
+        ({"priority": "urgent"}, "'urgent' is not a priority. Expected low, normal, high, critical, or 0 to 3."),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"retry": {"tries": 3}}, r"unknown field `tries` - at `\$.retry`"),
         ({"queue": 5}, r"Expected `str \| null`, got `int` - at `\$.queue`"),
@@ -75,7 +75,7 @@ def test_an_option_that_no_job_could_have_is_told_at_once(options: Any, words: s
 )  # fmt: skip
 def test_the_words_of_a_submission_are_laid_over_them(given: Any, expected: Any) -> None:
     options = {"queue": "heavy", "retries": 7, "retry": {"backoff": "linear"}, "env": {"A": "1"}}
-    assert laid_under(given, options) == expected
+    assert with_defaults(given, options) == expected
     assert options["retry"] == {"backoff": "linear"}, "the task keeps its own"
 
 

@@ -1,4 +1,4 @@
-"""Answers of a server, to be varied by tests. They are written as JSON: the network is the boundary."""
+"""Sample responses of a server, as JSON. Tests change single fields."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "updated_at": MOMENT,
         "http": None,
         "run_timeout": None,
+        "expires_in": None,
         "kill_grace": None,
         "env": {},
         "limits": None,

@@ -1,4 +1,5 @@
-"""The claim of several tenants' lanes: turns between them, and within each of them all is as in the plain claim."""
+"""Claims from lanes of several tenants: tenants take turns, and within a tenant the order is that of the plain
+claim."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from mainspring.domain.job import Priority
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7
 from mainspring.store import runs
-from mainspring.store.pool import HOT_SETTINGS, Connection, Record
+from mainspring.store.pool import HOT_SETTINGS, Connection
+from mainspring.store.runs import ClaimedRun
 
 from .rows import BEGINNING, a_lane, live, queued
 
 pytestmark = pytest.mark.anyio
 
-A, B = TenantId(1), TenantId(2)  # whose a lane is, is what the caller says
+A, B = TenantId(1), TenantId(2)  # the caller gives the tenant of each lane
 
 
 async def claim(
@@ -29,7 +31,7 @@ async def claim(
     limit: int,
     starts: Mapping[TenantId, int] | None = None,
     worker_id: UUID | None = None,
-) -> list[Record]:
+) -> list[ClaimedRun]:
     rows = await connection.fetch(
         "select lane_id, priority from mainspring.lanes where lane_id = any ($1) order by lane_id", list(lanes)
     )
@@ -40,8 +42,8 @@ async def claim(
     )
 
 
-def by_tenant(rows: list[Record], lanes: Mapping[int, TenantId]) -> dict[TenantId, int]:
-    return dict(Counter(lanes[row["lane_id"]] for row in rows))
+def by_tenant(rows: list[ClaimedRun], lanes: Mapping[int, TenantId]) -> dict[TenantId, int]:
+    return dict(Counter(lanes[row.lane_id] for row in rows))
 
 
 async def test_where_tenants_stand_decides_how_many_each_gets(connection: asyncpg.Connection) -> None:
@@ -51,7 +53,7 @@ async def test_where_tenants_stand_decides_how_many_each_gets(connection: asyncp
     assert by_tenant(await claim(connection, lanes, 10), lanes) == {A: 5, B: 5}
     assert by_tenant(await claim(connection, lanes, 10, {A: 100, B: 104}), lanes) == {A: 7, B: 3}
     assert by_tenant(await claim(connection, lanes, 10, {A: 0, B: 50}), lanes) == {A: 10}
-    assert by_tenant(await claim(connection, lanes, 100), lanes) == {A: 58, B: 32}, "and what one leaves"
+    assert by_tenant(await claim(connection, lanes, 100), lanes) == {A: 58, B: 32}, "the rest goes to the other"
 
 
 async def test_within_a_tenant_priority_and_age_decide_as_ever(connection: asyncpg.Connection) -> None:
@@ -63,7 +65,7 @@ async def test_within_a_tenant_priority_and_age_decide_as_ever(connection: async
     fresh = await queued(connection, high, 2)
     await queued(connection, low, waited=9 * 60)
     theirs = await queued(connection, other, 5)
-    taken = {row["run_id"] for row in await claim(connection, lanes, 4)}
+    taken = {row.run_id for row in await claim(connection, lanes, 4)}
     assert old in taken
     assert len(taken & set(fresh)) == 1
     assert len(taken & set(theirs)) == 2
@@ -79,7 +81,7 @@ async def test_critical_goes_before_everything_and_is_shared(connection: asyncpg
     await queued(connection, normal, 5, waited=24 * 3600)
     await queued(connection, critical_a, 20, waited=60)
     await queued(connection, critical_b, 3)
-    counts = Counter(row["lane_id"] for row in await claim(connection, lanes, 8))
+    counts = Counter(row.lane_id for row in await claim(connection, lanes, 8))
     assert counts == {critical_a: 5, critical_b: 3}
 
 
@@ -99,7 +101,7 @@ async def test_what_backs_off_is_locked_or_over_its_time_is_left(
         await runs.lock_run(other, DEFAULT_TENANT, locked)
         rows = await claim(connection, lanes, 2)
     await other.close()
-    assert [row["run_id"] for row in rows] == [free]
+    assert [row.run_id for row in rows] == [free]
 
 
 async def test_concurrent_claims_share_nothing_and_leave_nothing(
@@ -113,11 +115,11 @@ async def test_concurrent_claims_share_nothing_and_leave_nothing(
         worker_id, taken = uuid7(), []
         while rows := await claim(own, lanes, limit, worker_id=worker_id):
             assert len(rows) <= limit
-            taken += [row["run_id"] for row in rows]
+            taken += [row.run_id for row in rows]
         await own.close()
         return taken
 
-    # A claim comes back empty while others hold the last rows, so what is left by everybody is claimed in the end.
+    # A claim is empty while others hold the last rows, so the remaining runs are claimed at the end.
     parts = await asyncio.gather(*(claim_all(limit) for limit in (1, 7, 50, 150)))
     taken = [run_id for part in [*parts, await claim_all(100)] for run_id in part]
     assert len(taken) == len(expected)

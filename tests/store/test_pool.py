@@ -1,4 +1,4 @@
-"""Connections that have died without a word."""
+"""Connections that are dead without an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.operations.signals import Signals
 from mainspring.store.pool import AWAY, Store, open_store
-from tests.cluster.proxy import Links, ServerClient
+from tests.cluster.proxy import Links, ProxyLink
 from tests.processes.cluster import eventually
 
 pytestmark = pytest.mark.anyio
@@ -27,13 +27,13 @@ def links() -> Iterator[Links]:
 
 
 @pytest.fixture
-def link(links: Links, database_url: str) -> ServerClient:
+def link(links: Links, database_url: str) -> ProxyLink:
     folder = parse_qs(urlsplit(database_url).query)["host"][0]
     return links.open("postgres", [Path(folder) / ".s.PGSQL.5432"])
 
 
 @pytest.fixture
-async def store(link: ServerClient, database_url: str) -> AsyncIterator[Store]:
+async def store(link: ProxyLink, database_url: str) -> AsyncIterator[Store]:
     opened = await open_store(
         f"postgresql://postgres@127.0.0.1:{link.port}{urlsplit(database_url).path}?sslmode=disable"
     )
@@ -42,7 +42,7 @@ async def store(link: ServerClient, database_url: str) -> AsyncIterator[Store]:
 
 
 async def test_a_cut_ends_what_waits_on_a_dead_connection_and_the_pools_connect_again(
-    links: Links, link: ServerClient, store: Store
+    links: Links, link: ProxyLink, store: Store
 ) -> None:
     assert await store.hot.fetchval("select 1") == 1
     links.strand(link)
@@ -57,7 +57,7 @@ async def test_a_cut_ends_what_waits_on_a_dead_connection_and_the_pools_connect_
 
 
 async def test_a_transaction_on_a_dead_connection_fails_and_its_place_in_the_pool_is_free_again(
-    links: Links, link: ServerClient, store: Store
+    links: Links, link: ProxyLink, store: Store
 ) -> None:
     async def transact() -> None:
         async with store.hot.acquire() as connection, connection.transaction():
@@ -87,5 +87,5 @@ async def test_a_cut_ends_the_listener_too_which_would_never_notice(store: Store
     await eventually(connected, 60, "the listener listens")
     store.cut()
     async with asyncio.timeout(CUT):
-        with pytest.raises(AWAY):  # which of them depends on whether the answer to LISTEN has arrived
+        with pytest.raises(AWAY):  # the type depends on whether the reply to LISTEN has arrived
             await listening

@@ -1,4 +1,4 @@
-"""Report: an outcome counts for the worker and the fence that it belongs to, once; then the run is history."""
+"""Report: an outcome must match worker and fence, and is recorded once. Then the run is in the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dead_letters, runs
 from mainspring.store.dead_letters import DeadLetterFilter
-from mainspring.store.pool import Record
+from mainspring.store.runs import ClaimedRun, EndedRow
 
 from .rows import a_lane, claim, ended, live, now_of, queued
 
@@ -23,7 +23,11 @@ FAILED = int(StoredState.FAILED)
 CANCELLED = int(StoredState.CANCELLED)
 
 
-async def a_claimed_run(connection: asyncpg.Connection, worker_id: UUID, **columns: object) -> Record:
+def ids(rows: list[EndedRow]) -> list[UUID]:
+    return [run_id for run_id, _ in rows]
+
+
+async def a_claimed_run(connection: asyncpg.Connection, worker_id: UUID, **columns: object) -> ClaimedRun:
     lane_id = await a_lane(connection, task=f"work-{uuid7()}")
     await queued(connection, lane_id, **columns)  # type: ignore[arg-type]
     [row] = await claim(connection, [lane_id], 1, worker_id)
@@ -32,14 +36,14 @@ async def a_claimed_run(connection: asyncpg.Connection, worker_id: UUID, **colum
 
 async def succeed(connection: asyncpg.Connection, worker_id: UUID, run_id: UUID, fence: int) -> list[UUID]:
     rows = await runs.report_successes(connection, worker_id, [run_id], [fence], [2.0], [5.0], ['{"sum": 3}'])
-    return [row["run_id"] for row in rows]
+    return ids(rows)
 
 
 async def test_success_moves_the_run_to_history_without_its_payload(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
     run = await a_claimed_run(connection, worker_id)
     [claimed] = await live(connection)
-    assert await succeed(connection, worker_id, run["run_id"], 1) == [run["run_id"]]
+    assert await succeed(connection, worker_id, run.run_id, 1) == [run.run_id]
     assert await live(connection) == []
     [row] = await ended(connection)
     assert (row["state"], row["attempt"], row["fence"]) == (StoredState.SUCCESS, 1, 1)
@@ -55,7 +59,7 @@ async def test_a_success_of_another_fence_or_worker_changes_nothing_and_is_told(
     connection: asyncpg.Connection, wrong: str
 ) -> None:
     worker_id = uuid7()
-    run_id = (await a_claimed_run(connection, worker_id))["run_id"]
+    run_id = (await a_claimed_run(connection, worker_id)).run_id
     before = await live(connection)
     stranger, fence = (worker_id, 2) if wrong == "fence" else (uuid7(), 1)
     assert await succeed(connection, stranger, run_id, fence) == []
@@ -66,7 +70,7 @@ async def test_a_success_of_another_fence_or_worker_changes_nothing_and_is_told(
 
 async def test_a_success_told_twice_is_recorded_once_and_known_the_second_time(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
-    run_id = (await a_claimed_run(connection, worker_id))["run_id"]
+    run_id = (await a_claimed_run(connection, worker_id)).run_id
     await succeed(connection, worker_id, run_id, 1)
     before = await ended(connection)
     assert await succeed(connection, worker_id, run_id, 1) == []
@@ -78,11 +82,11 @@ async def test_a_success_told_twice_is_recorded_once_and_known_the_second_time(c
 
 async def test_of_a_batch_those_that_match_are_recorded(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
-    ours = [(await a_claimed_run(connection, worker_id))["run_id"] for _ in range(3)]
-    theirs = (await a_claimed_run(connection, uuid7()))["run_id"]
+    ours = [(await a_claimed_run(connection, worker_id)).run_id for _ in range(3)]
+    theirs = (await a_claimed_run(connection, uuid7())).run_id
     sent = [*ours, theirs]
     rows = await runs.report_successes(connection, worker_id, sent, [1, 9, 1, 1], [0.0] * 4, [0.0] * 4, [None] * 4)
-    assert {row["run_id"] for row in rows} == {ours[0], ours[2]}
+    assert set(ids(rows)) == {ours[0], ours[2]}
     assert {row["run_id"] for row in await live(connection)} == {ours[1], theirs}
 
 
@@ -90,7 +94,7 @@ async def test_an_outcome_other_than_success_is_decided_under_a_lock_that_matche
     connection: asyncpg.Connection,
 ) -> None:
     worker_id = uuid7()
-    run_id = (await a_claimed_run(connection, worker_id))["run_id"]
+    run_id = (await a_claimed_run(connection, worker_id)).run_id
     assert len(await runs.lock_reported(connection, worker_id, [run_id], [1])) == 1
     assert await runs.lock_reported(connection, worker_id, [run_id], [2]) == []
     assert await runs.lock_reported(connection, uuid7(), [run_id], [1]) == []
@@ -101,21 +105,21 @@ async def test_an_outcome_other_than_success_is_decided_under_a_lock_that_matche
 async def test_failed_goes_to_history_and_to_the_dead_letters_with_its_payload(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
     run = await a_claimed_run(connection, worker_id, payload='{"to": "moon"}')
-    failed = runs.Ending(run["run_id"], 1, FAILED, "no tries left", "Boom", RUNNING, ran_ms=7.0)
-    assert await runs.end(connection, [failed]) == {run["run_id"]}
+    failed = runs.Ending(run.run_id, 1, FAILED, "no tries left", "Boom", RUNNING, ran_ms=7.0)
+    assert ids(await runs.end(connection, [failed])) == [run.run_id]
     assert await live(connection) == []
     [row] = await ended(connection)
     assert (row["state"], row["reason"], row["error"]) == (FAILED, "no tries left", "Boom")
     assert (row["payload"], row["ran_ms"], row["worker_id"]) == ('{"to": "moon"}', 7.0, worker_id)
     [letter] = await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)
-    assert (letter.run_id, letter.error, letter.attempts) == (run["run_id"], "Boom", 1)
+    assert (letter.run_id, letter.error, letter.attempts) == (run.run_id, "Boom", 1)
     assert letter.payload_text == '{"to": "moon"}'
-    assert await runs.reported_before(connection, worker_id, [run["run_id"]], [1], ["FAILED"]) == {run["run_id"]}
+    assert await runs.reported_before(connection, worker_id, [run.run_id], [1], ["FAILED"]) == {run.run_id}
 
 
 async def test_cancelled_keeps_its_payload_in_history_and_is_no_dead_letter(connection: asyncpg.Connection) -> None:
     run = await a_claimed_run(connection, uuid7(), payload='{"to": "moon"}')
-    await runs.end(connection, [runs.Ending(run["run_id"], 1, CANCELLED, "asked for", None, RUNNING)])
+    await runs.end(connection, [runs.Ending(run.run_id, 1, CANCELLED, "asked for", None, RUNNING)])
     [row] = await ended(connection)
     assert (row["state"], row["payload"]) == (CANCELLED, '{"to": "moon"}')
     assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
@@ -127,7 +131,7 @@ async def test_an_end_of_another_fence_or_from_another_state_changes_nothing(
 ) -> None:
     run = await a_claimed_run(connection, uuid7())
     rows = await live(connection)
-    assert await runs.end(connection, [runs.Ending(run["run_id"], fence, FAILED, None, "Boom", before)]) == set()
+    assert await runs.end(connection, [runs.Ending(run.run_id, fence, FAILED, None, "Boom", before)]) == []
     assert await live(connection) == rows
     assert await ended(connection) == []
     assert await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10) == []
@@ -135,10 +139,10 @@ async def test_an_end_of_another_fence_or_from_another_state_changes_nothing(
 
 async def test_an_ended_run_ends_no_second_time(connection: asyncpg.Connection) -> None:
     run = await a_claimed_run(connection, uuid7())
-    ending = runs.Ending(run["run_id"], 1, FAILED, None, "Boom", RUNNING)
+    ending = runs.Ending(run.run_id, 1, FAILED, None, "Boom", RUNNING)
     await runs.end(connection, [ending])
     before = await ended(connection)
-    assert await runs.end(connection, [ending]) == set()
+    assert await runs.end(connection, [ending]) == []
     assert await ended(connection) == before
 
 
@@ -146,31 +150,31 @@ async def test_requeue_raises_the_fence_keeps_the_attempt_and_waits(connection: 
     worker_id = uuid7()
     run = await a_claimed_run(connection, worker_id)
     before = await now_of(connection)
-    [answer] = await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 30.0, error="Boom")])
+    [answer] = await runs.requeue(connection, [runs.Requeue(run.run_id, 1, 30.0, error="Boom")])
     [row] = await live(connection)
     assert (row["state"], row["fence"], row["attempt"]) == (StoredState.QUEUED, 2, 1)
     assert (row["worker_id"], row["claim_seq"], row["claimed_at"]) == (None, None, None)
     assert row["last_error"] == "Boom"
     assert 30.0 <= (row["ready_at"] - before).total_seconds() < 60.0
-    assert (answer["run_id"], answer["lane_id"]) == (run["run_id"], run["lane_id"])
+    assert (answer.run_id, answer.lane_id) == (run.run_id, run.lane_id)
 
 
 async def test_the_worker_that_had_a_requeued_run_is_fenced(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
     run = await a_claimed_run(connection, worker_id)
-    await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 0.0)])
-    assert await succeed(connection, worker_id, run["run_id"], 1) == []
-    [again] = await claim(connection, [run["lane_id"]], 1, worker_id)
-    assert (again["fence"], again["attempt"]) == (3, 2)
-    assert await succeed(connection, worker_id, run["run_id"], 1) == []
-    assert await succeed(connection, worker_id, run["run_id"], 3) == [run["run_id"]]
+    await runs.requeue(connection, [runs.Requeue(run.run_id, 1, 0.0)])
+    assert await succeed(connection, worker_id, run.run_id, 1) == []
+    [again] = await claim(connection, [run.lane_id], 1, worker_id)
+    assert (again.fence, again.attempt) == (3, 2)
+    assert await succeed(connection, worker_id, run.run_id, 1) == []
+    assert await succeed(connection, worker_id, run.run_id, 3) == [run.run_id]
 
 
 async def test_a_run_handed_back_unstarted_gets_its_attempt_back(connection: asyncpg.Connection) -> None:
     run = await a_claimed_run(connection, uuid7())
-    await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 0.0, error="Boom")])
-    await claim(connection, [run["lane_id"]], 1, uuid7())
-    await runs.requeue(connection, [runs.Requeue(run["run_id"], 3, 0.0, given_back=1)])
+    await runs.requeue(connection, [runs.Requeue(run.run_id, 1, 0.0, error="Boom")])
+    await claim(connection, [run.lane_id], 1, uuid7())
+    await runs.requeue(connection, [runs.Requeue(run.run_id, 3, 0.0, given_back=1)])
     [row] = await live(connection)
     assert (row["attempt"], row["fence"], row["last_error"]) == (1, 4, "Boom")
 
@@ -179,7 +183,7 @@ async def test_a_run_handed_back_unstarted_gets_its_attempt_back(connection: asy
 async def test_requeue_of_another_fence_changes_nothing(connection: asyncpg.Connection, fence: int) -> None:
     run = await a_claimed_run(connection, uuid7())
     before = await live(connection)
-    assert await runs.requeue(connection, [runs.Requeue(run["run_id"], fence, 0.0)]) == []
+    assert await runs.requeue(connection, [runs.Requeue(run.run_id, fence, 0.0)]) == []
     assert await live(connection) == before
 
 
@@ -190,16 +194,16 @@ async def test_requeue_of_a_queued_run_changes_nothing(connection: asyncpg.Conne
 
 async def test_an_error_of_an_earlier_try_is_kept_when_the_last_one_has_none(connection: asyncpg.Connection) -> None:
     run = await a_claimed_run(connection, uuid7())
-    await runs.requeue(connection, [runs.Requeue(run["run_id"], 1, 0.0, error="Boom")])
-    [again] = await claim(connection, [run["lane_id"]], 1, uuid7())
-    await runs.end(connection, [runs.Ending(run["run_id"], again["fence"], FAILED, None, None, RUNNING)])
+    await runs.requeue(connection, [runs.Requeue(run.run_id, 1, 0.0, error="Boom")])
+    [again] = await claim(connection, [run.lane_id], 1, uuid7())
+    await runs.end(connection, [runs.Ending(run.run_id, again.fence, FAILED, None, None, RUNNING)])
     [row] = await ended(connection)
     assert row["error"] == "Boom"
 
 
 async def test_cancel_is_asked_for_once_and_only_of_the_present_holder(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
-    run_id = (await a_claimed_run(connection, worker_id))["run_id"]
+    run_id = (await a_claimed_run(connection, worker_id)).run_id
     assert await runs.request_cancel(connection, run_id, 2) is None
     assert await runs.request_cancel(connection, run_id, 1) == worker_id
     [before] = await live(connection)
@@ -229,6 +233,6 @@ async def test_the_database_refuses_a_second_run_of_the_same_fire(
 
 
 async def test_jobs_that_run_now_are_no_fires_of_each_other(connection: asyncpg.Connection) -> None:
-    """A one-time job with an id of ours has no job_id of its own, and no place in the identity index."""
+    """A one-time job with a generated id has no job_id and is not in the identity index."""
     await queued(connection, await a_lane(connection), 3)
     assert len({row["scheduled_for"] for row in await live(connection)}) == 1

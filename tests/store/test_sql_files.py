@@ -1,4 +1,4 @@
-"""The habits of the SQL files, read from the files: names, guards, clocks, nothing dead."""
+"""The rules for the SQL files: names, guards, clocks, and no unused queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import mainspring.store
-from mainspring.store.queries import render
+from mainspring.store.queries import CONSTANTS, render
+
+from .sql_snapshot import RENEWAL, SNAPSHOT, dump
 
 STORE = Path(mainspring.store.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -32,7 +34,7 @@ class Query:
 
     @property
     def bare(self) -> str:
-        """The statement in lower case, without row locks and without what stands in quotes."""
+        """The statement in lower case, without row locks and quoted text."""
         return re.sub(r"'[^']*'", "''", ROW_LOCK.sub("", self.sql.lower()))
 
 
@@ -49,7 +51,8 @@ def read(file: Path) -> list[Query]:
     return found
 
 
-FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file.stem != "fragments")
+FRAGMENTS = STORE / "sql" / "fragments.sql"
+FILES = sorted(file for file in (STORE / "sql").glob("*.sql") if file != FRAGMENTS)
 QUERIES = [replace(query, sql=render(query.sql)) for file in FILES for query in read(file)]
 MUTATIONS = [query for query in QUERIES if MUTATION.search(query.bare)]
 MODULES = {file.name: file.read_text(encoding="utf-8") for file in STORE.glob("*.py")}
@@ -93,7 +96,8 @@ def test_a_run_is_changed_only_by_its_fence_or_from_a_known_state(query: Query) 
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_time_is_the_databases_at_that_moment_and_never_a_filter(query: Query) -> None:
-    """now() is the transaction's start; a bare clock_timestamp() is volatile and turns an index range into a filter."""
+    """now() is the start of the transaction. A bare clock_timestamp() is volatile and turns an index range into a
+    filter."""
     assert not re.search(r"\b(now\(\)|current_timestamp|localtimestamp|current_date|current_time)", query.bare)
     assert not re.search(r"\b(transaction_timestamp|statement_timestamp|timeofday)\b", query.bare)
     left = CLOCK_ALLOWED.sub("", query.bare)
@@ -112,7 +116,7 @@ def test_migrations_and_routines_read_the_clock_only_in_defaults_and_as_queries_
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_no_query_is_dead(query: Query) -> None:
-    """It is named by the module that loads its file; `beat_{table}` stands for beat_0 and beat_1."""
+    """The module that loads its file names it. `beat_{table}` means beat_0 and beat_1."""
     users = [text for text in MODULES.values() if f'load("{query.file}")' in text]
     assert users, f"nothing loads {query.file}.sql"
     by_number = re.sub(r"_\d$", "_{table}", query.name)
@@ -127,7 +131,7 @@ LARGE_TABLES = ("runs", "run_history", "jobs", "dead_letters")
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_no_column_is_sent_twice(query: Query) -> None:
-    """`r.*` beside `r.payload::text` sends the payload twice: a query that casts a column lists its columns."""
+    """`r.*` beside `r.payload::text` sends the payload twice. A query that casts a column must list its columns."""
     for alias in STAR_OF.findall(query.bare):
         assert not re.search(rf"\b{alias}\.\w+::", query.bare), f"{query.label}: {alias}.* beside a cast of its column"
     assert not re.search(r"select\s+\*\s*,", query.bare), f"{query.label}: * beside other columns"
@@ -141,16 +145,53 @@ def test_what_reads_large_tables_lists_their_columns(query: Query) -> None:
         assert not re.search(rf"select\s+\*\s+from\s+mainspring\.{table}", query.bare) or table not in LARGE_TABLES
 
 
-STATE_NUMBER = re.compile(r"\b(?:state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d")
+STATE_NUMBER = re.compile(
+    r"\b(?:\w*state|status)(?:\s*\+\s*0)?\s*(?:=|<>|in\s*\()\s*\d|\b\d+\s+as\s+(?:state|status)\b"
+)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, FRAGMENTS], ids=lambda file: file.stem)
 def test_states_have_names(file: Path) -> None:
-    """A number of a state is written {{QUEUED}}: it comes from the domain."""
-    if file.stem in {"runs", "fire", "dead_letters"}:
-        pytest.skip("theirs come with the fragments of the run lifecycle")
-    for query in read(file):
-        assert not STATE_NUMBER.search(query.bare), f"{query.label} has a bare number of a state"
+    """A state is written as {{QUEUED}}. Its number comes from the domain."""
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
+    assert [line for line in lines if STATE_NUMBER.search(line)] == []
+    assert [line for line in lines if re.search(r"interval '5 minutes'|'at_most_once'|overlap = 0", line)] == []
+
+
+def test_runs_are_created_and_enter_the_history_in_one_place_each() -> None:
+    routines = sorted((STORE / "routines").glob("*.sql"))
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS, *routines]}
+    for table in ("runs", "run_history"):
+        inserts = [
+            name for name, text in texts.items() for _ in re.findall(rf"insert into mainspring\.{table}\b", text)
+        ]
+        assert inserts == ["fragments"], table
+
+
+def test_every_fragment_and_parameter_is_used() -> None:
+    text = FRAGMENTS.read_text(encoding="utf-8")
+    known = dict(re.findall(r"^-- fragment: (\w+)(?:\((.*)\))?$", text, re.M))
+    folders = [STORE / "sql", STORE / "routines"]
+    everything = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.glob("*.sql"))
+    used = set(re.findall(r"\{\{(\w+)", everything))
+    for name, parameters in known.items():
+        assert name in used, f"nothing uses the fragment {name}"
+        assert name not in CONSTANTS
+        for parameter in filter(None, map(str.strip, parameters.split(","))):
+            assert parameter in used, f"{name} does not use {parameter}"
+
+
+def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="neither a constant nor a fragment"):
+        render("select {{NOBODY}}")
+    with pytest.raises(ValueError, match=r"takes \(lane, bound, limit\)"):
+        render("select {{head(1)}}")
+
+
+def test_the_statements_are_those_of_the_snapshot() -> None:
+    assert dump() == SNAPSHOT.read_text(encoding="utf-8"), (
+        f"a statement differs from the snapshot; if the change is intended, renew it with `{RENEWAL}`"
+    )
 
 
 def test_the_modules_ask_only_for_queries_that_exist() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 import pytest
 import uvloop
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import RunOrder
@@ -213,12 +213,15 @@ async def cancels_itself_without_waiting() -> None:
 class Bench:
     """A runner, and what it reported."""
 
-    def __init__(self, slots: int, kill_grace: float) -> None:
+    def __init__(self, slots: int, kill_grace: float, clock: LoopClock) -> None:
+        self.clock = clock
         self.endings: dict[Any, Ending] = {}
         self.reports = 0
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, slots)
-        self.runner = Runner(slots, [executor], kill_grace=kill_grace, report=self._report, tell=self._tell)
+        self.runner = Runner(
+            slots, [executor], kill_grace=kill_grace, report=self._report, tell=self._tell, clock=clock
+        )
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
         self.endings[attempt.order.run_id] = ending
@@ -229,7 +232,7 @@ class Bench:
         self.changed = asyncio.Event()
 
     def take(self, *orders: RunOrder) -> list[Attempt]:
-        attempts = [Attempt(order, key_of(order), time.monotonic()) for order in orders]
+        attempts = [Attempt(order, key_of(order), self.clock.monotonic()) for order in orders]
         self.runner.take(attempts)
         return attempts
 
@@ -243,9 +246,14 @@ class Bench:
         return self.endings[order.run_id]
 
 
-def on_a_bench(test: Callable[[Bench], Awaitable[None]], slots: int = 4, kill_grace: float = 0.1) -> None:
+def on_a_bench(
+    test: Callable[[Bench], Awaitable[None]],
+    slots: int = 4,
+    kill_grace: float = 0.1,
+    clock: LoopClock = SYSTEM_CLOCK,
+) -> None:
     async def run() -> None:
-        await test(Bench(slots, kill_grace))
+        await test(Bench(slots, kill_grace, clock))
 
     uvloop.run(run())
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from mainspring.kernel.config import Timing
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
+from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
+from mainspring.wire.exchange import RunOrder
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.output.progress import ProgressReports
@@ -28,10 +30,12 @@ QUICK = Timing(beat=0.4, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3
 # For tests of the lease, which does not lapse because the machine stood still for two seconds. Nobody would take the
 # runs over before rescue - beat_slack.
 LAPSES = Timing(beat=0.4, kill=5.0, rescue=30.0, kill_grace=0.3, drain_grace=0.3)
+_TURNS = 30
 ANSWERED = 10.0  # seconds after which an exchange counts as lost
 HELD = "while :; do sleep 0.05; done"
 
 app = Mainspring()
+task_clock: LoopClock = SYSTEM_CLOCK
 ran: Counter[str] = Counter()
 release = {"ordinary": threading.Event(), "exclusive": threading.Event()}
 
@@ -48,7 +52,7 @@ async def counted(name: str) -> str:
 
 @app.task
 async def sleeps(seconds: float) -> None:
-    await asyncio.sleep(seconds)
+    await task_clock.sleep(seconds)
 
 
 @app.task
@@ -61,15 +65,38 @@ def blocks(name: str) -> None:
 async def tells(ctx: Context, steps: int, pause: float) -> None:
     for step in range(1, steps + 1):
         ctx.progress(step / steps, f"step {step} of {steps}")
-        await asyncio.sleep(pause)
+        await task_clock.sleep(pause)
 
 
 class PatientWatchdog(WatchdogClient):
     """The worker is in pytest's process, which the watchdog would kill at a deadline that a stall of the machine let
-    pass. The worker acts before it anyway; that the watchdog does act is tested on processes of their own."""
+    pass. The worker acts before it anyway; that the watchdog does act is tested on processes of their own. It knows
+    no time but the system's."""
 
     def set_deadline(self, deadline: float | None) -> None:
-        super().set_deadline(None if deadline is None else deadline + 60.0)
+        if self._clock is SYSTEM_CLOCK:
+            super().set_deadline(None if deadline is None else deadline + 60.0)
+
+
+async def pass_time(clock: ManualClock, seconds: float, *, step: float = 0.05) -> None:
+    """Move the clock in small steps. After each, everybody has turns enough to send an exchange and to read the answer:
+    both ends are in this process, so what one writes the other can read at once."""
+    end = clock.monotonic() + seconds
+    while (left := end - clock.monotonic()) > 1e-9:
+        clock.advance(min(step, left))
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+async def passes_until(clock: ManualClock, condition: Callable[[], object], *, step: float = 0.05) -> None:
+    """Let time pass for as long as it takes."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await pass_time(clock, step)
+
+
+async def passes_until_reported(server: ExchangeServer, clock: ManualClock, order: RunOrder) -> None:
+    await passes_until(clock, lambda: order.run_id in server.outcomes)
 
 
 @asynccontextmanager
@@ -80,13 +107,14 @@ async def a_worker(
     *,
     answered: float = ANSWERED,
     last_breath: float = 30.0,
+    clock: LoopClock = SYSTEM_CLOCK,
     **options: Any,
 ) -> AsyncIterator[Worker]:
     """One that leaves is not hurried: it waits `last_breath` seconds for what it has killed, and as long as that for
     the answer to its farewell."""
-    watchdog, progress = PatientWatchdog(), ProgressReports()
+    watchdog, progress = PatientWatchdog(clock), ProgressReports()
     worker = Worker(
-        ServerClient(server.url, "secret", timeout=answered),
+        ServerClient(server.url, "secret", timeout=answered, clock=clock),
         watchdog,
         build_executors(
             app.tasks,
@@ -94,16 +122,19 @@ async def a_worker(
             watchdog=watchdog,
             kill_grace=timing.kill_grace,
             note_progress=progress.note,
+            clock=clock,
         ),
         name="under test",
         slots=slots,
         timing=timing,
         progress=progress,
+        clock=clock,
         **{"queues": ["default"], **options},
     )
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("mainspring.worker.worker._LAST_BREATH", last_breath)
+        patches.setattr("mainspring.worker.drain._AFTER_KILL", last_breath)
         patches.setattr("mainspring.worker.worker._FAREWELL", 30.0)
+        patches.setattr(f"{__name__}.task_clock", clock)
         running = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -114,13 +145,19 @@ async def a_worker(
 
 
 def against_a_server(
-    test: Callable[[ExchangeServer, Worker], Awaitable[None]], *, slots: int = 4, timing: Timing = QUICK, **options: Any
+    test: Callable[[ExchangeServer, Worker], Awaitable[None]],
+    *,
+    slots: int = 4,
+    timing: Timing = QUICK,
+    tell_again: float = DEFAULT_TIMING.beat,
+    clock: LoopClock = SYSTEM_CLOCK,
+    **options: Any,
 ) -> None:
     async def run() -> None:
         async with (
             asyncio.timeout(120),
-            ExchangeServer() as server,
-            a_worker(server, slots, timing, **options) as worker,
+            ExchangeServer(clock=clock, tell_again=tell_again) as server,
+            a_worker(server, slots, timing, clock=clock, **options) as worker,
         ):
             await server.until(lambda: server.requests)
             await test(server, worker)

@@ -1,4 +1,4 @@
-"""A ward is gone when the last of its processes is, whatever they did to get away; limits end it."""
+"""A command is gone when the last of its processes is, whatever they did to escape; limits end it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLD = "trap '' TERM; while :; do sleep 0.05; done"
 
 
 class Run:
-    """A command, its ward, and what it prints."""
+    """A command and its output."""
 
     def __init__(self, command: Command, output: int) -> None:
         self.command = command
@@ -52,7 +52,7 @@ async def start(watchdog: WatchdogClient, command: str | list[str], channel: int
         os.close(writer)
 
 
-def with_a_link(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
+def with_a_watchdog(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
     async def run() -> None:
         watchdog = WatchdogClient()
         watchdog.start()
@@ -78,7 +78,7 @@ def test_the_exit_code_and_the_usage_are_told() -> None:
         assert 0.001 < run.command.usage.cpu_seconds < 10
         assert run.command.usage.peak_bytes > 100_000
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_command_has_a_session_of_its_own_and_no_descriptor_but_its_four() -> None:
@@ -95,7 +95,7 @@ def test_a_command_has_a_session_of_its_own_and_no_descriptor_but_its_four() -> 
         assert set(said.split()[:3]) == {str(run.command.pid)}
         assert said.split()[3:] == ["0", "1", "2", "3", "4"]  # the last is the folder that ls reads
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_without_a_channel_descriptor_three_is_closed() -> None:
@@ -103,7 +103,7 @@ def test_without_a_channel_descriptor_three_is_closed() -> None:
         run = await start(watchdog, "(: >&3) 2>/dev/null && echo open || echo closed; wc -c")
         assert (await run.gone()).split() == ["closed", "0"]
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 _OF_THE_C_LIBRARY = 1 << 31 | 1 << 32  # signals 32 and 33: nobody but it can set them
@@ -115,7 +115,7 @@ def test_signals_are_as_after_a_login() -> None:
         blocked, ignored = (int(word, 16) for word in (await run.gone()).split()[1::2])
         assert (blocked, ignored & ~_OF_THE_C_LIBRARY) == (0, 0)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_large_environment_arrives_whole() -> None:
@@ -124,7 +124,7 @@ def test_a_large_environment_arrives_whole() -> None:
         run = await start(watchdog, "echo ${#V0} ${#V5}", env=env)
         assert (await run.gone()) == "100000 100000\n"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_what_cannot_be_executed_says_so_as_a_shell_does(argv: list[str], code: 
         assert await run.gone() == f"{words}\n"
         assert run.command.exit_code == code
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
-def test_a_keeper_serves_one_command_after_the_other() -> None:
+def test_a_supervisor_serves_one_command_after_the_other() -> None:
     async def test(watchdog: WatchdogClient) -> None:
         supervisors = set()
         for _ in range(5):
@@ -153,7 +153,7 @@ def test_a_keeper_serves_one_command_after_the_other() -> None:
             await run.gone()
         assert len(supervisors) == 1
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_many_at_once_all_run() -> None:
@@ -161,7 +161,7 @@ def test_many_at_once_all_run() -> None:
         runs = await asyncio.gather(*(start(watchdog, f"echo {number}") for number in range(100)))
         assert [int(await run.gone()) for run in runs] == list(range(100))
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 # -- getting away
@@ -186,7 +186,7 @@ def test_what_a_command_leaves_behind_is_gone_with_it(getaway: str, tmp_path: Pa
         assert run.command.exit_code == 0
         assert not alive(int(note.read_text()))
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_term_reaches_every_process_and_leaves_it_its_time(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_term_reaches_every_process_and_leaves_it_its_time(tmp_path: Path) -> No
         assert run.command.exit_code == -signal.SIGTERM
         assert saved.read_text() == "saved\nsaved\n"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_tree_that_multiplies_is_killed_whole(tmp_path: Path) -> None:
@@ -231,10 +231,10 @@ while True:
         pids = set(map(int, note.read_text().split()))
         assert not any(map(alive, pids))
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
-def test_a_command_that_stops_its_keeper_does_not_escape(tmp_path: Path) -> None:
+def test_a_command_that_stops_its_supervisor_does_not_escape(tmp_path: Path) -> None:
     async def test(watchdog: WatchdogClient) -> None:
         run = await start(watchdog, f"kill -STOP $PPID; echo > {tmp_path}/done; {HOLD}")
         await written(tmp_path / "done")
@@ -242,7 +242,7 @@ def test_a_command_that_stops_its_keeper_does_not_escape(tmp_path: Path) -> None
         await run.command.gone.wait()
         assert not alive(run.command.pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_cancelling_the_spawn_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_cancelling_the_spawn_leaves_nothing_behind(tmp_path: Path) -> None:
         noted = (tmp_path / "pid").read_text() if (tmp_path / "pid").exists() else ""
         assert not noted or not alive(int(noted))
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 # -- limits
@@ -287,7 +287,7 @@ def test_all_processes_together_are_held_to_the_memory_limit() -> None:
         assert run.command.usage is not None
         assert run.command.usage.peak_bytes > 128_000_000
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_memory_that_processes_share_counts_once() -> None:
@@ -299,7 +299,7 @@ def test_memory_that_processes_share_counts_once() -> None:
         await run.gone()
         assert (run.command.breach, run.command.exit_code) == (None, 0)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_process_cannot_allocate_more_than_the_memory_limit() -> None:
@@ -310,7 +310,7 @@ def test_a_process_cannot_allocate_more_than_the_memory_limit() -> None:
         assert "MemoryError" in await run.gone()
         assert run.command.exit_code == 1
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_cpu_seconds_of_all_processes_count(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_cpu_seconds_of_all_processes_count(tmp_path: Path) -> None:
         run = await breach_of(watchdog, "for i in 1 2 3; do (while :; do :; done) & done; wait", cpu=0.5)
         assert run.command.breach == "CPU limit of 500ms exceeded"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_too_many_processes_end_the_run() -> None:
@@ -326,7 +326,7 @@ def test_too_many_processes_end_the_run() -> None:
         run = await breach_of(watchdog, "while :; do setsid sleep 60 & sleep 0.01; done", processes=10)
         assert run.command.breach == "limit of 10 processes exceeded"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_open_files_are_limited_and_cores_are_off() -> None:
@@ -334,7 +334,7 @@ def test_open_files_are_limited_and_cores_are_off() -> None:
         run = await start(watchdog, "ulimit -n; ulimit -c", limits=ResourceLimits(files=64))
         assert await run.gone() == "64\n0\n"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_limits_can_be_set_and_lifted_while_it_runs() -> None:
@@ -346,7 +346,7 @@ def test_limits_can_be_set_and_lifted_while_it_runs() -> None:
         await run.command.gone.wait()
         assert run.command.breach == "CPU limit of 300ms exceeded"
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def own_group() -> Path | None:
@@ -367,4 +367,4 @@ def test_a_limited_tree_is_a_control_group_that_is_removed_with_it() -> None:
         watchdog.stop()
         assert not folder.exists()
 
-    with_a_link(test)
+    with_a_watchdog(test)

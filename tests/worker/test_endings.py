@@ -104,7 +104,7 @@ class Unspeakable(Retry):
 def test_an_error_that_cannot_be_told_is_told_by_its_class(error: Exception) -> None:
     ending = ending_of_error(error)
     assert (ending.status, ending.retry) == ("FAILED", True)
-    assert (ending.error or "").startswith(f"{type(error).__name__}, which cannot be told: ")
+    assert (ending.error or "").startswith(f"{type(error).__name__}, whose message cannot be read: ")
 
 
 def test_the_names_in_a_cause_can_be_put_on_the_wire() -> None:

@@ -9,8 +9,9 @@ import pytest
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
-from mainspring.worker.exchange.exchange_timing import GATHER, ExchangeTiming
-from mainspring.worker.exchange.held_runs import Flight, HeldRuns
+from mainspring.worker.exchange.exchange_timing import BATCH_SECONDS, ExchangeTiming
+from mainspring.worker.exchange.flight import Flight
+from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.execution.attempt import SUCCEEDED
 
 from .exchange_server import an_order
@@ -20,7 +21,7 @@ NOW = 100.0
 
 
 class Scene:
-    """A ledger and its pace, with time in the test's hands."""
+    """Held runs and their exchange timing, at times that the test chooses."""
 
     def __init__(self) -> None:
         self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["q"], tasks=["noop"], slots=20), NOW)
@@ -46,7 +47,7 @@ class Scene:
             self.holding -= 1
 
     def next(self, at: float, news: float = float("inf")) -> float:
-        return self.exchange_timing.next_start(self.held_runs, self.holding, at, hungry=True, news=news)
+        return self.exchange_timing.next_start(self.held_runs, self.holding, at, wants_runs=True, news=news)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_parked_exchange_is_followed_by_the_next_beat(scene: Scene) -> None:
 
 def test_a_lone_outcome_is_reported_at_once_beside_the_parked_exchange(scene: Scene) -> None:
     scene.land(scene.start(NOW), NOW, runs=1)
-    scene.start(NOW + GATHER)
+    scene.start(NOW + BATCH_SECONDS)
     scene.complete(NOW + 1.0)
     assert scene.next(NOW + 1.0) <= NOW + 1.0
 
@@ -84,7 +85,7 @@ def test_a_lone_outcome_is_reported_at_once_beside_the_parked_exchange(scene: Sc
 def test_outcomes_are_gathered_while_more_may_come(scene: Scene) -> None:
     scene.land(scene.start(NOW), NOW, runs=10)
     scene.complete(NOW + 0.001)
-    assert scene.next(NOW + 0.001) == pytest.approx(NOW + 0.001 + GATHER)
+    assert scene.next(NOW + 0.001) == pytest.approx(NOW + 0.001 + BATCH_SECONDS)
 
 
 def test_enough_outcomes_go_without_waiting_for_more(scene: Scene) -> None:
@@ -95,7 +96,7 @@ def test_enough_outcomes_go_without_waiting_for_more(scene: Scene) -> None:
 
 def test_what_has_just_arrived_gets_a_moment_before_the_next_exchange(scene: Scene) -> None:
     scene.land(scene.start(NOW), NOW, runs=3)
-    assert scene.next(NOW) == pytest.approx(NOW + GATHER)
+    assert scene.next(NOW) == pytest.approx(NOW + BATCH_SECONDS)
 
 
 def test_while_an_exchange_reports_only_a_beat_starts_another(scene: Scene) -> None:
@@ -134,7 +135,7 @@ def test_a_third_is_for_another_server_when_two_have_waited_for_a_beat(scene: Sc
     scene.start(NOW + 1.5, wait_ms=0)
     at = NOW + 1.6
     assert scene.next(at) == float("inf"), "there is no other"
-    several = partial(scene.exchange_timing.next_start, scene.held_runs, 0, at, hungry=True, several=True)
+    several = partial(scene.exchange_timing.next_start, scene.held_runs, 0, at, wants_runs=True, several=True)
     assert several() == NOW + BEAT
     scene.exchange_timing.failed(at)
     assert several() == max(NOW + BEAT, at + 0.1)
@@ -146,7 +147,7 @@ def test_a_pause_after_a_failure_is_no_longer_than_a_beat() -> None:
     exchange_timing, held_runs = ExchangeTiming(0.25, NOW), Scene().held_runs
     for _ in range(6):
         exchange_timing.failed(NOW)
-    assert exchange_timing.next_start(held_runs, 0, NOW, hungry=True) == NOW + 0.25
+    assert exchange_timing.next_start(held_runs, 0, NOW, wants_runs=True) == NOW + 0.25
 
 
 def test_a_refusal_waits_five_seconds(scene: Scene) -> None:
@@ -163,7 +164,8 @@ def test_one_refusal_does_not_cost_the_lease_of_who_holds_runs() -> None:
     acknowledged = NOW - timing.beat  # the exchange before the refused one
     exchange_timing.refused(NOW, holding=scene.holding)
     assert (
-        exchange_timing.next_start(scene.held_runs, scene.holding, NOW, hungry=True) <= acknowledged + timing.kill - 1.0
+        exchange_timing.next_start(scene.held_runs, scene.holding, NOW, wants_runs=True)
+        <= acknowledged + timing.kill - 1.0
     )
 
 

@@ -1,4 +1,4 @@
-"""The ledger never drops an outcome before it is settled, and never takes a run twice."""
+"""HeldRuns never drops an outcome before it is settled, and never takes a run twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, RunOrder, WorkerHello
 from mainspring.wire.problems import Problem
-from mainspring.worker.exchange.held_runs import MOST_OUTCOME_BYTES, MOST_OUTCOMES, Flight, HeldRuns
+from mainspring.worker.exchange.flight import Flight
+from mainspring.worker.exchange.held_runs import MAX_OUTCOME_BYTES, MAX_OUTCOMES, HeldRuns
 from mainspring.worker.execution.attempt import CANCELLED, RETURNED, SUCCEEDED, Attempt, Ending, failed
 
 from .exchange_server import an_order
@@ -212,13 +213,13 @@ def test_a_draining_worker_asks_for_nothing(held_runs: HeldRuns) -> None:
 
 
 def test_at_most_2000_outcomes_go_at_once_and_stopped_goes_with_the_last(held_runs: HeldRuns) -> None:
-    attempts = take(held_runs, *[an_order() for _ in range(MOST_OUTCOMES + 1)])
+    attempts = take(held_runs, *[an_order() for _ in range(MAX_OUTCOMES + 1)])
     for attempt in attempts:
         end(held_runs, attempt)
     first = held_runs.compose(2.0, holding=0, stopping=True)
-    held_runs.landed(first, ExchangeReply(first.request.seq, MOST_OUTCOMES), 2.1)
+    held_runs.landed(first, ExchangeReply(first.request.seq, MAX_OUTCOMES), 2.1)
     second = held_runs.compose(2.2, holding=0, stopping=True)
-    assert [len(flight.request.outcomes) for flight in (first, second)] == [MOST_OUTCOMES, 1]
+    assert [len(flight.request.outcomes) for flight in (first, second)] == [MAX_OUTCOMES, 1]
     assert [flight.request.stopped for flight in (first, second)] == [False, True]
 
 
@@ -249,7 +250,7 @@ def test_nobody_has_stopped_while_an_outcome_is_under_way(held_runs: HeldRuns, h
 
 def test_heavy_results_are_spread_over_several_exchanges(held_runs: HeldRuns) -> None:
     result = Ending(result=msgspec.Raw(b'"' + b"x" * 65_000 + b'"'))
-    count = 2 * MOST_OUTCOME_BYTES // 65_000
+    count = 2 * MAX_OUTCOME_BYTES // 65_000
     for attempt in take(held_runs, *[an_order() for _ in range(count)]):
         end(held_runs, attempt, result)
     sent = []

@@ -98,7 +98,7 @@ def test_what_the_job_chooses_goes_before_our_defaults() -> None:
         (200, {"no": 1}, SuccessRule(json="$.ok"), "but $.ok finds nothing"),
         (200, [{"s": "a"}, {"s": "b"}], SuccessRule(json="$[*].s", equals="b"), None),
         (200, [{"s": "a"}, {"t": 1}], SuccessRule(json="$[?@.s=='a'].s", equals="a"), None),
-        (200, b"<p>", SuccessRule(json="$.ok"), "the body is no JSON"),
+        (200, b"<p>", SuccessRule(json="$.ok"), "the body is not JSON"),
         (500, {"ok": True}, SuccessRule(json="$.ok"), "HTTP 500"),
         (500, {"ok": True}, SuccessRule(status=[500], json="$.ok", equals=True), None),
     ],
@@ -370,7 +370,7 @@ def test_the_call_may_stand_in_the_payload() -> None:
     [
         ({}, "an http run needs a call"),
         ({"payload": {"url": "ftp://x/"}}, "is not an address"),
-        ({"payload": {"urll": "http://x/"}}, "the payload is no HTTP call"),
+        ({"payload": {"urll": "http://x/"}}, "the payload is not an HTTP call"),
     ],
 )
 def test_a_run_without_a_call_fails_for_good(fields: dict[str, Any], words: str) -> None:
@@ -454,7 +454,7 @@ def test_each_request_is_a_line_in_the_log_without_its_secrets() -> None:
                     await asyncio.sleep(0)
                 caller.runner.stop(attempt, Stop.CANCEL)
                 assert (await ending).status == "CANCELLED"
-            assert re.fullmatch(r"GET .*/slow -> broken off after \d+ ms\n", sinks[attempt.key].text)
+            assert re.fullmatch(r"GET .*/slow -> interrupted after \d+ ms\n", sinks[attempt.key].text)
             assert all(sink.finished for sink in sinks.values())
             assert "secret" not in json.dumps([sink.text for sink in sinks.values()])
 

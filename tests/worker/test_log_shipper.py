@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.exchange.server_client import ServerClient
@@ -18,6 +19,7 @@ from mainspring.worker.execution.attempt import Attempt, key_of
 from mainspring.worker.output import attempt_log, log_shipper
 from mainspring.worker.output.attempt_log import AttemptLog
 from mainspring.worker.output.log_shipper import MOST_WAITING, LogShipper
+from tests.operations.waiting import until
 
 from .exchange_server import an_order
 from .log_server import LogServer
@@ -25,10 +27,10 @@ from .log_server import LogServer
 WORKER = uuid7()
 
 
-def against(test: Callable[[LogServer, LogShipper], Awaitable[None]]) -> None:
+def against(test: Callable[[LogServer, LogShipper], Awaitable[None]], clock: LoopClock = SYSTEM_CLOCK) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
-            shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0))
+            shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0), clock)
             shipper.speaks_for(lambda: WORKER)
             try:
                 await test(server, shipper)
@@ -66,16 +68,22 @@ def test_a_log_is_whole_when_finish_returns() -> None:
 
 
 def test_output_is_shipped_while_the_attempt_runs() -> None:
+    clock = ManualClock()
+
     async def test(server: LogServer, shipper: LogShipper) -> None:
         attempt = an_attempt()
-        began = time.monotonic()
         shipper.open(attempt).write(b"early\n")
+        await until(lambda: clock.next_timer is not None)
+        clock.advance(0.1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not server.arrived.is_set(), "what comes close together goes together"
+        clock.advance(0.1)
         await server.arrived.wait()
-        assert time.monotonic() - began > 0.1, "what comes close together goes together"
         await shipper.open(attempt).finish()
         assert stored(server, attempt) == b"early\n"
 
-    against(test)
+    against(test, clock)
 
 
 def test_many_attempts_share_a_request() -> None:
@@ -162,8 +170,7 @@ def test_a_log_that_is_refused_while_its_attempt_prints_on_does_not_make_anybody
         server.not_taken.add(bad.order.run_id)
         sink = shipper.open(bad)
         sink.write(b"first")
-        while not sink.over:
-            await asyncio.sleep(0.01)
+        await until(lambda: sink.over)
         sink.write(b"second")
         await sink.finish()
         assert shipper.refused_since(0.0) == 0.0, "the server keeps logs; it does not keep this one"
@@ -219,14 +226,13 @@ def test_finish_waits_for_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch)
 
 def test_finish_gives_up_on_a_log_store_that_is_away_and_leaves_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 0.3)
-    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
+    monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 30.0)
 
     async def test(server: LogServer, shipper: LogShipper) -> None:
         attempt, next_one = an_attempt(), an_attempt()
         shipper.open(attempt).write(b"early\n")
         await server.arrived.wait()
-        while not server.logs:
-            await asyncio.sleep(0.01)
+        await until(lambda: bool(server.logs))
         server.log_store_down = True
         shipper.open(attempt).write(b"late\n")
         await shipper.open(attempt).finish()
@@ -246,7 +252,7 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempt_log, "_GIVE_UP", 2.2)  # longer than the pause between two tries
-    monkeypatch.setattr(log_shipper, "_LAST_WORD", 30.0)
+    monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 30.0)
 
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
@@ -301,7 +307,7 @@ def test_finish_gives_up_in_the_end_and_at_once_when_the_run_is_lost(monkeypatch
         async with asyncio.timeout(30):
             await finishing
         monkeypatch.setattr(attempt_log, "_GIVE_UP_ANYWAY", 0.2)
-        monkeypatch.setattr(log_shipper, "_LAST_WORD", 0.1)
+        monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 0.1)
         await shipper.open(attempt).finish()
         assert server.logs == {}
         server.open.set()

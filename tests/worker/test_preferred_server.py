@@ -15,7 +15,7 @@ import uvloop
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.preferred_server import Pauses, PreferredServer
 from mainspring.worker.exchange.server_client import AnswerLost, ServerClient
 from tests.operations.waiting import until
@@ -24,11 +24,14 @@ from .a_worker import QUICK, a_worker, release
 from .exchange_server import ExchangeServer, an_order
 
 SOON = dataclasses.replace(QUICK, preferred_server_check=0.1, preferred_server_check_longest=0.2)
+HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
 
 
-def times_asked(pauses: Pauses, begin: int, end: int, *, home: Callable[[int], bool] = lambda _: False) -> list[int]:
-    return [second for second in range(begin, end) if pauses.due(float(second), home=home(second))]
+def times_asked(
+    pauses: Pauses, begin: int, end: int, *, at_preferred: Callable[[int], bool] = lambda _: False
+) -> list[int]:
+    return [second for second in range(begin, end) if pauses.due(float(second), at_preferred=at_preferred(second))]
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -42,14 +45,14 @@ def test_chance_makes_each_pause_half_to_one_and_a_half_times_as_long() -> None:
     assert times_asked(Pauses(30.0, 300.0, lambda: 0.99), 0, 50) == [45]
 
 
-def test_nobody_asks_at_home() -> None:
-    assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, home=lambda _: True) == []
+def test_a_worker_at_its_preferred_server_asks_nobody() -> None:
+    assert times_asked(Pauses(30.0, 300.0, lambda: 0.5), 0, 5000, at_preferred=lambda _: True) == []
 
 
 def test_a_server_that_keeps_its_worker_is_asked_soon_the_next_time() -> None:
     pauses = Pauses(30.0, 300.0, lambda: 0.5)
     assert times_asked(pauses, 0, 100) == [30, 90]
-    assert times_asked(pauses, 100, 1000, home=lambda _: True) == []
+    assert times_asked(pauses, 100, 1000, at_preferred=lambda _: True) == []
     assert times_asked(pauses, 1000, 1050) == [1030]
 
 
@@ -59,7 +62,7 @@ def test_a_server_that_loses_its_worker_again_at_once_is_asked_less_and_less() -
     asked: list[int] = []
     home_until = 0
     for second in range(3000):
-        if pauses.due(float(second), home=second < home_until):
+        if pauses.due(float(second), at_preferred=second < home_until):
             asked.append(second)
             home_until = second + 5
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
@@ -73,8 +76,8 @@ def with_three(
         async with (
             asyncio.timeout(60),
             ExchangeServer() as first,
-            ExchangeServer() as second,
-            ExchangeServer() as third,
+            ExchangeServer(first.records) as second,
+            ExchangeServer(first.records) as third,
         ):
             servers = [first, second, third]
             server_client = ServerClient(",".join(server.url for server in servers), "secret", timeout=30.0)
@@ -90,7 +93,7 @@ async def driven_to_the_third(servers: list[ExchangeServer], server_client: Serv
         server.faults.append("503")
     for seq in (1, 2, 3):
         try:
-            await server_client.exchange(ExchangeRequest(uuid7(), seq))
+            await server_client.exchange(ExchangeRequest(uuid7(), seq, hello=HELLO))
         except AnswerLost:
             continue
     assert server_client.server == servers[2].url
@@ -117,14 +120,14 @@ def test_the_best_server_that_is_ready_is_wished_for_and_the_move_waits_to_be_ma
         assert await asked_after(preferred_server, clock, 1.0) is None
         assert [server.asked_if_ready for server in servers] == [1, 1, 0], "and neither is ready"
         servers[1].ready = True
-        assert await asked_after(preferred_server, clock, 60.0) == servers[1].url == preferred_server.wish
+        assert await asked_after(preferred_server, clock, 60.0) == servers[1].url == preferred_server.target
         assert server_client.server == servers[2].url
         preferred_server.move()
         assert server_client.server == servers[1].url
         servers[0].ready = True
         assert await asked_after(preferred_server, clock, 120.0) == servers[0].url
         preferred_server.move()
-        assert server_client.server == servers[0].url and preferred_server.wish is None
+        assert server_client.server == servers[0].url and preferred_server.target is None
         assert await asked_after(preferred_server, clock, 1000.0) is None
 
     with_three(test)
@@ -169,7 +172,7 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
         assert await asked_after(preferred_server, clock, 30.0) == servers[0].url
         servers[2].faults.append("503")
         try:
-            await server_client.exchange(ExchangeRequest(uuid7(), 4))
+            await server_client.exchange(ExchangeRequest(uuid7(), 4, hello=HELLO))
         except AnswerLost:
             assert server_client.server == servers[0].url, "after the last comes the first"
         servers[0].faults.append("503")
@@ -179,9 +182,9 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
     with_three(test)
 
 
-def test_the_link_for_logs_comes_along_also_when_it_alone_was_driven_away() -> None:
+def test_the_client_for_logs_moves_along_also_when_it_alone_was_driven_away() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = f"{first.url},{second.url}"
             shipping = ServerClient(both, "secret", timeout=30.0)
             server_client = ServerClient(both, "secret", timeout=30.0, beside=shipping)
@@ -227,7 +230,7 @@ async def back_between_two_exchanges(first: Watchful, second: ExchangeServer) ->
 
 def test_a_worker_goes_back_between_two_exchanges_as_the_same_incarnation_with_its_runs_in_hand() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Watchful() as first, ExchangeServer() as second:
+        async with asyncio.timeout(60), Watchful() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             release["ordinary"].clear()
             async with a_worker(both, 4, SOON, answered=300.0) as worker:

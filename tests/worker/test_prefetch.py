@@ -25,7 +25,7 @@ def test_no_ops_fill_the_window_quickly() -> None:
     assert prefetch.prefetch == MOST_PREFETCHED
 
 
-def test_a_moderate_pace_prefetches_what_75_ms_complete() -> None:
+def test_a_moderate_rate_prefetches_what_75_ms_complete() -> None:
     prefetch = fed(Prefetch(SLOTS, 0.0), rate=1000, seconds_each=0.01, duration=1.0)
     assert 60 <= prefetch.prefetch <= 80
 

@@ -28,7 +28,7 @@ def test_a_task_that_writes_to_the_workers_channel_fails_and_is_not_begun_again(
     async def test(executor: Executor) -> None:
         ending = await executor.run("talks_to_the_worker", {"path": f"{tmp_path}/log", "words": words})
         assert ending.status == "FAILED"
-        assert (ending.error or "").startswith("the task wrote to descriptor 3, which is its worker's")
+        assert (ending.error or "").startswith("the task wrote to descriptor 3, which the worker uses")
         assert await written(tmp_path / "log") == ["began"]
         assert await executor.result("echoes", {"text": "next"}) == 4
 

@@ -17,7 +17,7 @@ NAMES = "abcd"
 
 
 class Line:
-    """A server's side of it: queues with work, and claims that go portion by portion."""
+    """The server: queues with work, and claims share by share."""
 
     def __init__(self, waiting: Mapping[str, int]) -> None:
         self.waiting = Counter(waiting)

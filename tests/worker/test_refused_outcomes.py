@@ -108,10 +108,11 @@ class Scene:
         return dict(answer.json())
 
     async def ended(self, run_id: str) -> dict[str, Any]:
-        async with asyncio.timeout(60):
-            while not (found := await self.run(run_id))["end_time"]:
-                await asyncio.sleep(0.01)
-        return found
+        async def has_ended() -> bool:
+            return bool((await self.run(run_id))["end_time"])
+
+        await until(has_ended)
+        return await self.run(run_id)
 
     async def still_works(self) -> None:
         [job] = await self.submit(("good", "later"))
@@ -184,9 +185,11 @@ async def test_a_report_that_is_too_large_goes_in_parts_and_what_is_too_large_al
 async def test_a_bad_word_of_progress_is_dropped_and_the_others_are_heard(assembly: Assembly) -> None:
     async with a_scene(assembly) as scene:
         boasting, honest = await scene.submit(("tells", "boast"), ("tells", "half"))
-        async with asyncio.timeout(60):
-            while (await scene.run(honest)).get("progress") is None:
-                await asyncio.sleep(0.01)
+
+        async def is_heard() -> bool:
+            return (await scene.run(honest)).get("progress") is not None
+
+        await until(is_heard)
         assert (await scene.run(boasting)).get("progress") is None
         scene.executor.go.set()
         for run_id in (boasting, honest):

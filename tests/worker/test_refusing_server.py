@@ -17,7 +17,7 @@ from mainspring.worker import worker as worker_module
 from .a_worker import QUICK, a_worker, ran
 from .exchange_server import ExchangeServer, _problem, an_order
 
-HOMING = dataclasses.replace(QUICK, beat=5.0, preferred_server_check=0.1, preferred_server_check_longest=0.2)
+CHECKS_OFTEN = dataclasses.replace(QUICK, beat=5.0, preferred_server_check=0.1, preferred_server_check_longest=0.2)
 
 
 class Obstinate(ExchangeServer):
@@ -133,7 +133,7 @@ class Deceptive(ExchangeServer):
     """Answers the first exchange after a refusal when its worker has heard that another server is ready."""
 
     def __init__(self, other: ExchangeServer) -> None:
-        super().__init__()
+        super().__init__(other.records)
         self.other = other
         self.refused = False
 
@@ -142,8 +142,8 @@ class Deceptive(ExchangeServer):
             self.other.begin_outage("422")
             self.other.ready = True
             asked = self.other.asked_if_ready
-            await self.other.until(lambda: self.other.asked_if_ready > asked)
-            await asyncio.sleep(0.1)
+            # Twice: the second question is asked when the answer to the first has been heard.
+            await self.other.until(lambda: self.other.asked_if_ready > asked + 1)
         self.refused = self.refused or bool(request.outcomes)
         return await super()._answer(request)
 
@@ -156,7 +156,7 @@ def test_a_server_that_refuses_everything_judges_nobody_by_what_another_server_t
             first.begin_outage("503")
             order = an_order()
             second.when_reported(order, "422")
-            async with a_worker(both, 4, HOMING, answered=300.0):
+            async with a_worker(both, 4, CHECKS_OFTEN, answered=300.0):
                 second.submit(order)
                 assert (await second.outcome_of(order)).status == "SUCCESS"
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, Progress, WorkerHello
 from mainspring.wire.problems import Problem
-from mainspring.worker.exchange.held_runs import Flight, HeldRuns
-from mainspring.worker.exchange.rejected_outcomes import REFUSED, Batch, RejectedOutcomes, Verdict, in_words, plain
+from mainspring.worker.exchange.flight import Flight
+from mainspring.worker.exchange.held_runs import HeldRuns
+from mainspring.worker.exchange.rejected_outcomes import REFUSED, Batch, RejectedOutcomes, Rejection, in_words, plain
 from mainspring.worker.execution.attempt import CANCELLED, RETURNED, Attempt, Ending, failed
 
 from .exchange_server import an_order
@@ -39,7 +40,7 @@ class Picky:
     def asks(self, request: ExchangeRequest) -> Problem | None:
         self.asked += 1
         if self.refuses_all:
-            return a_problem("portions")
+            return a_problem("shares")
         for name, items in (("outcomes", request.outcomes), ("progress", request.progress)):
             for index, item in enumerate(items):
                 if self._refuses(item):
@@ -56,14 +57,14 @@ class Picky:
 
 
 class Scene:
-    """A ledger with runs in its hands, and what its exchanges lead to."""
+    """Held runs, and what their exchanges lead to."""
 
     def __init__(self, count: int) -> None:
         self.held_runs = HeldRuns(uuid7(), WorkerHello(name="w", queues=["default"], tasks=["noop"], slots=4), 0.0)
         flight = self.held_runs.compose(0.0, holding=0)
         orders = [an_order() for _ in range(count)]
         self.attempts = self.held_runs.landed(flight, ExchangeReply(1, runs=orders), 0.1).taken
-        self.verdicts: list[Verdict] = []
+        self.rejections: list[Rejection] = []
 
     def end(self, attempt: Attempt, ending: Ending | None = None) -> None:
         attempt.started, attempt.reported = 1.0, True
@@ -77,7 +78,7 @@ class Scene:
 
     def land(self, flight: Flight, problem: Problem | None) -> None:
         if problem is not None:
-            self.verdicts.append(self.held_runs.refused(flight, problem, 3.0))
+            self.rejections.append(self.held_runs.refused(flight, problem, 3.0))
         else:
             self.held_runs.landed(flight, ExchangeReply(flight.request.seq, len(flight.request.outcomes)), 3.0)
 
@@ -114,7 +115,7 @@ def test_all_that_can_be_taken_is_taken_once_and_the_others_are_told_plainly(
             assert isinstance(outcome, Outcome)
             assert (outcome.status, outcome.retry) == (("FAILED", False) if is_bad else ("SUCCESS", True))
     assert server.asked <= 2 + len(server.bad) * 3 * (len(scene.attempts).bit_length() + 2)
-    assert not any(verdict.let_go or verdict.accepted for verdict in scene.verdicts)
+    assert not any(rejection.let_go or rejection.not_contents for rejection in scene.rejections)
     assert set(scene.held_runs.held) == {attempt.key for attempt in telling}
 
 
@@ -174,8 +175,8 @@ def test_a_server_that_refuses_an_empty_exchange_too_finds_nobody_guilty() -> No
     server.refuses_all = True
     for _ in range(4):
         scene.exchange(server)
-    assert [verdict.accepted for verdict in scene.verdicts] == [False, True, False, True]
-    assert all(verdict.rejected is None for verdict in scene.verdicts)
+    assert [rejection.not_contents for rejection in scene.rejections] == [False, True, False, True]
+    assert all(rejection.rejected is None for rejection in scene.rejections)
     assert len(scene.held_runs.pending) == 5, "for the next try"
     server.refuses_all = False
     scene.settle(server)
@@ -188,9 +189,9 @@ def test_one_alone_is_not_judged_by_a_server_that_refuses_everything() -> None:
     server.bad = {scene.attempts[0].order.run_id}
     server.refuses_all = True
     scene.exchange(server)
-    assert scene.verdicts[-1].rejected is None
+    assert scene.rejections[-1].rejected is None
     scene.exchange(server)
-    assert scene.verdicts[-1].accepted
+    assert scene.rejections[-1].not_contents
 
 
 def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_again() -> None:
@@ -200,7 +201,7 @@ def test_a_run_of_which_not_even_a_plain_outcome_is_taken_is_let_go_and_not_run_
     lost = scene.attempts[2]
     server.bad, server.takes_plain = {lost.order.run_id}, False
     scene.settle(server)
-    assert [verdict.let_go for verdict in scene.verdicts].count(True) == 1
+    assert [rejection.let_go for rejection in scene.rejections].count(True) == 1
     assert len(server.taken) == 3
     scene.held_runs.lost(scene.fly(), 4.0)
     recovery = scene.fly()
@@ -273,7 +274,7 @@ def test_what_ends_meanwhile_waits_and_an_old_proof_does_not_count_for_a_new_ref
     server.bad.add(fourth.order.run_id)
     scene.end(fourth)
     scene.exchange(server)
-    assert scene.verdicts[-1].rejected is None, "first it is proved that the server takes anything at all"
+    assert scene.rejections[-1].rejected is None, "first it is proved that the server takes anything at all"
     scene.settle(server)
     assert [item.status for item in server.of(fourth) if isinstance(item, Outcome)] == ["FAILED"]
 
@@ -297,7 +298,7 @@ def test_a_name_that_names_nothing_leads_to_halves(field: str) -> None:
     rejected_outcomes.refused(Batch(outcomes, words), a_problem(field), trial=False)
     rejected_outcomes.passed(Batch())
     assert [
-        (batch.outcomes, batch.words) for batch in _all(rejected_outcomes.take, lambda: rejected_outcomes.busy)
+        (batch.outcomes, batch.progress) for batch in _all(rejected_outcomes.take, lambda: rejected_outcomes.busy)
     ] == [
         (outcomes, []),
         ([], words),

@@ -89,7 +89,7 @@ def test_a_payload_that_does_not_fit_fails_for_good(task: str, payload: object) 
     ending = ended(task, payload)
     assert (ending.status, ending.retry) == ("FAILED", False)
     assert ending.error is not None
-    assert ending.error.startswith(f"the payload does not fit {task}")
+    assert ending.error.startswith(f"the payload does not match {task}")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
+from mainspring.kernel.clock import ManualClock
 from mainspring.wire.execution import RunSetup
 from mainspring.worker.execution.attempt import Attempt, Stop, key_of
+from tests.operations.waiting import until
 
 from .a_process_executor import SlowSink
 from .a_runner import Bench, deeds, ended, on_a_bench, release, result
@@ -34,20 +35,26 @@ def test_each_run_has_its_own_timeout() -> None:
 
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_a_thread_that_takes_too_long_is_broken_off_after_the_grace(exclusive: bool) -> None:
+    clock = ManualClock()
+
     async def test(bench: Bench) -> None:
         order, following = (
             an_order("spins", timeout=0.05, exclusive=exclusive),
             an_order("add_in_thread", payload={"a": 1}),
         )
-        began = time.monotonic()
         bench.take(order, following)
+        await bench.until(lambda: bench.runner.active)
+        clock.advance(0.05)
+        await until(lambda: deeds == ["flag True"])
+        clock.advance(0.99)
+        assert not bench.endings and bench.runner.active
+        clock.advance(0.01)
         assert (await bench.ending(order)).error == "timed out after 50ms"
-        assert time.monotonic() - began >= 1.0
         assert result(await bench.ending(following))["sum"] == 2
         assert bench.runner.holding == 0
         assert deeds == ["flag True", "finally", "cleaned up"]
 
-    on_a_bench(test, slots=1, kill_grace=1.0)  # time enough to see the flag
+    on_a_bench(test, slots=1, kill_grace=1.0, clock=clock)
 
 
 def test_a_thread_that_swallows_everything_is_broken_off_again() -> None:
@@ -63,43 +70,58 @@ def test_a_thread_that_swallows_everything_is_broken_off_again() -> None:
 
 
 def test_a_job_may_ask_for_a_grace_of_its_own() -> None:
+    clock = ManualClock()
+
     async def test(bench: Bench) -> None:
         order = an_order("spins", timeout=0.05, setup=RunSetup(kill_grace=0.5))
-        began = time.monotonic()
         bench.take(order)
+        await bench.until(lambda: bench.runner.active)
+        clock.advance(0.05)
+        await until(lambda: deeds == ["flag True"])
+        clock.advance(0.49)
+        assert not bench.endings and bench.runner.active
+        clock.advance(0.01)
         await bench.ending(order)
-        assert time.monotonic() - began >= 0.5
 
-    on_a_bench(test, slots=1)
+    on_a_bench(test, slots=1, clock=clock)
 
 
 @pytest.mark.parametrize("task", ["add", "add_in_thread"])
 def test_a_run_that_has_succeeded_does_not_time_out_while_its_log_is_stored(task: str) -> None:
+    clock = ManualClock()
+
     async def test(bench: Bench) -> None:
         order, sink = an_order(task, payload={"a": 1}), SlowSink()
-        attempt = Attempt(order, key_of(order), time.monotonic(), log=sink)
+        attempt = Attempt(order, key_of(order), clock.monotonic(), log=sink)
         bench.runner.take([attempt])
         await sink.finishing.wait()
         bench.runner.stop(attempt, Stop.TIMEOUT)
-        await asyncio.sleep(0.3)  # its grace, and more
+        for _ in range(6):  # its grace, and more
+            clock.advance(0.05)
+            await asyncio.sleep(0)
         sink.stored.set()
         assert (await bench.ending(order)).status == "SUCCESS"
 
-    on_a_bench(test)
+    on_a_bench(test, clock=clock)
 
 
 def test_an_exclusive_thread_that_cannot_be_broken_off_is_not_reported_before_it_has_returned() -> None:
+    clock = ManualClock()
+
     async def test(bench: Bench) -> None:
         order = an_order("blocks", timeout=0.05, exclusive=True)
         bench.take(order)
-        await asyncio.sleep(0.4)
+        await bench.until(lambda: bench.runner.active)
+        for _ in range(8):
+            clock.advance(0.05)
+            await asyncio.sleep(0)
         assert not bench.endings
         bench.runner.abandon_all("worker stopped")
         assert not bench.endings
         release.set()
         assert (await bench.ending(order)).error == "timed out after 50ms"
 
-    on_a_bench(test, slots=1)
+    on_a_bench(test, slots=1, clock=clock)
 
 
 def test_a_thread_that_cannot_be_broken_off_is_reported_after_the_grace_and_keeps_its_slot() -> None:

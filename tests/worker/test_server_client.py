@@ -1,15 +1,17 @@
-"""The link tells apart an answer, a refusal, a lost answer and a lost incarnation."""
+"""The server client tells apart an answer, a refusal, a lost answer and a lost incarnation."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import pytest
 import uvloop
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.ids import uuid7
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.server_client import (
     AnswerLost,
     IncarnationLost,
@@ -23,20 +25,25 @@ from mainspring.worker.exchange.server_client import (
 from .exchange_server import ExchangeServer, Fault, an_order
 
 WORKER = uuid7()
+HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
 
 
-def between(test: Callable[[ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 60.0) -> None:
+def between(
+    test: Callable[[ExchangeServer, ServerClient], Awaitable[None]],
+    timeout: float = 60.0,
+    clock: LoopClock = SYSTEM_CLOCK,
+) -> None:
     async def run() -> None:
         async with ExchangeServer() as server:
-            server_client = ServerClient(server.url, "secret", timeout=timeout)
+            server_client = ServerClient(server.url, "secret", timeout=timeout, clock=clock)
             await test(server, server_client)
             server_client.close()
 
     uvloop.run(run())
 
 
-def request(seq: int, free: int = 0, wait_ms: int = 0) -> ExchangeRequest:
-    return ExchangeRequest(worker_id=WORKER, seq=seq, free=free, wait_ms=wait_ms)
+def request(seq: int, free: int = 0, wait_ms: int = 0, worker_id: UUID = WORKER) -> ExchangeRequest:
+    return ExchangeRequest(worker_id=worker_id, seq=seq, free=free, wait_ms=wait_ms, hello=HELLO)
 
 
 def test_an_exchange_brings_its_answer_over_one_warm_connection() -> None:
@@ -67,8 +74,8 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
     [
         ("503", AnswerLost, "503 unavailable"),
         ("store_down", StoreDown, "503 store_down"),
-        ("drop the answer", AnswerLost, "without an answer"),
-        ("cut the answer short", AnswerLost, "without an answer"),
+        ("drop the answer", AnswerLost, "without a response"),
+        ("cut the answer short", AnswerLost, "without a response"),
         ("talk nonsense", AnswerLost, "HTTP"),
         ("hang", AnswerLost, "no answer within 3 s"),
         ("401", Refused, "401 unauthorized"),
@@ -81,14 +88,21 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
 def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
     fault: Fault, error: type[Exception], words: str
 ) -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, server_client: ServerClient) -> None:
         server.faults.append(fault)
+        exchange = asyncio.create_task(server_client.exchange(request(1)))
+        await server.until(lambda: server.requests)
+        if fault == "hang":
+            clock.advance(3.0)
         with pytest.raises(error, match=words) as caught:
-            await server_client.exchange(request(1))
+            await exchange
         assert caught.type is error
-        assert (await server_client.exchange(request(2))).seq == 2
+        next_incarnation = uuid7() if error is IncarnationLost else WORKER
+        assert (await server_client.exchange(request(2, worker_id=next_incarnation))).seq == 2
 
-    between(test, timeout=3.0 if fault == "hang" else 30.0)
+    between(test, timeout=3.0, clock=clock)
 
 
 def test_a_server_that_is_not_there_is_a_lost_answer() -> None:
@@ -127,11 +141,11 @@ def test_a_stale_exchange_is_an_answer_that_was_lost() -> None:
 
 
 def with_two(
-    test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], timeout: float = 30.0
+    test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], clock: LoopClock = SYSTEM_CLOCK
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
-            server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=timeout)
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
+            server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=30.0, clock=clock)
             await test(first, second, server_client)
             server_client.close()
 
@@ -174,48 +188,52 @@ def test_what_the_database_says_is_not_asked_of_another_server(fault: Fault) -> 
         first.faults.append(fault)
         with pytest.raises(IncarnationLost):
             await server_client.exchange(request(1))
-        await server_client.exchange(request(2))
+        await server_client.exchange(request(2, worker_id=uuid7()))
         assert not second.requests
 
     with_two(test)
 
 
 def test_while_an_answer_is_late_exchanges_go_to_the_other_server() -> None:
+    clock = ManualClock()
+
     async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
         first.faults.append("hang")
         hanging = asyncio.create_task(server_client.exchange(request(1)))
         await first.until(lambda: first.requests)
-        while not is_late(server_client):
-            await asyncio.sleep(0)
+        assert is_late(server_client) is False
+        clock.advance(0.2)
+        assert is_late(server_client)
         assert (await server_client.exchange(request(2))).seq == 2
         assert [asked.seq for asked in second.requests] == [2]
         assert is_late(server_client) is False
         with pytest.raises(AnswerLost, match="another server answers"):
             await hanging  # long before its time is over
 
-    with_two(test)
+    with_two(test, clock)
 
 
-def test_what_waits_for_a_late_server_on_the_link_beside_goes_to_the_other_one_too() -> None:
+def test_what_waits_for_a_late_server_at_the_client_beside_goes_to_the_other_one_too() -> None:
     """Else a run that has printed something would keep its slot until the shipment of its log has timed out."""
 
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer() as second:
-            patient = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0)
-            server_client = ServerClient(f"{first.url},{second.url}", "secret", timeout=300.0, beside=patient)
+        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
+            clock, both = ManualClock(), f"{first.url},{second.url}"
+            patient = ServerClient(both, "secret", timeout=300.0, clock=clock)
+            server_client = ServerClient(both, "secret", timeout=300.0, beside=patient, clock=clock)
             first.begin_outage("hang")
             waiting = asyncio.create_task(patient.exchange(request(1)))
             hanging = asyncio.create_task(server_client.exchange(request(2)))
             await first.until(lambda: len(first.requests) == 2)
-            while not is_late(server_client):
-                await asyncio.sleep(0)
+            clock.advance(0.2)
+            assert is_late(server_client)
             await server_client.exchange(request(3))
             for each in (waiting, hanging):
                 with pytest.raises(AnswerLost, match="another server answers"):
                     await each
             assert patient.server == server_client.server == second.url
-            for each_link in (patient, server_client):
-                each_link.close()
+            for each_client in (patient, server_client):
+                each_client.close()
 
     uvloop.run(run())
 
@@ -227,12 +245,13 @@ def test_while_one_is_late_and_the_other_is_away_nobody_is_in_a_hurry() -> None:
         async with asyncio.timeout(60), ExchangeServer() as first:
             async with ExchangeServer() as second:
                 away = second.url
-            server_client = ServerClient(f"{first.url},{away}", "secret", timeout=30.0)
+            clock = ManualClock()
+            server_client = ServerClient(f"{first.url},{away}", "secret", timeout=30.0, clock=clock)
             first.faults.append("hang")
             hanging = asyncio.create_task(server_client.exchange(request(1)))
             await first.until(lambda: first.requests)
-            while not is_late(server_client):
-                await asyncio.sleep(0)
+            clock.advance(0.2)
+            assert is_late(server_client)
             with pytest.raises(AnswerLost):
                 await server_client.exchange(request(2))
             assert must_wait(server_client)

@@ -56,7 +56,7 @@ class Scene:
             kill_grace=1.0,
             report=lambda attempt, ending: self.ended.append((attempt, ending)),
             tell=lambda: None,
-            limits=limits,
+            task_limits=limits,
         )
 
     def take(self, *tasks: str) -> list[Attempt]:
@@ -123,7 +123,7 @@ def test_no_task_exceeds_its_limit_and_every_run_ends(slots, limits, tasks, chan
             await scene.settle()
             could_start = scene.runner.unstarted and len(scene.runner.active) < slots
             if could_start:
-                waiting = {attempt.order.task for attempt in scene.runner.hands() if not attempt.started}
+                waiting = {attempt.order.task for attempt in scene.runner.held() if not attempt.started}
                 running = Counter(scene.running())
                 assert all(running[task] >= limits.get(task, slots) for task in waiting), "somebody waits in vain"
             if scene.stage.running:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
 
+from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.worker import Worker
 
-from .a_worker import against_a_server
+from .a_worker import against_a_server, passes_until
 from .exchange_server import ExchangeServer, an_order
 
 SLOW_BEATS = Timing(beat=2.0, kill=30.0, rescue=60.0, drain_grace=30.0)
@@ -24,14 +24,14 @@ def sleeper(seconds: float = 60) -> RunOrder:
 def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)  # it does not hand back without being asked
-    # It fetches by the pace of the last minute, not by that of 75 ms in which the machine may have stood still.
+    monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)  # it does not hand back without being asked
+    # It prefetches by the rate of the last minute, not by that of 75 ms in which the machine may have stood still.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
 
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(*[an_order() for _ in range(3000)], *[sleeper() for _ in range(500)])
         await server.until(lambda: server.requests[-1].unstarted >= 5 and server.requests[-1].wait_ms)
-        while len(server.outcomes) <= 3000:  # at first it trusts its pace; then it sees that no slot becomes free
+        while len(server.outcomes) <= 3000:  # at first it trusts the rate; then it sees that no slot becomes free
             seen = len(server.requests)
             server.ask_back(3)
             # What it gives back is in the next exchange: after several it has given nothing, and is asked again.
@@ -43,36 +43,41 @@ def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_ag
 
 
 def test_told_to_drain_it_finishes_and_leaves() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, worker: Worker) -> None:
         running = sleeper(0.3)
         server.submit(running)
         await server.until(lambda: server.held_by_workers())
         server.ask_to_drain()
-        assert (await server.outcome_of(running)).status == "SUCCESS"
-        await server.until(lambda: server.requests[-1].stopped)
+        await passes_until(clock, lambda: server.requests[-1].stopped)
+        assert server.outcomes[running.run_id].status == "SUCCESS"
         assert any(request.draining for request in server.requests)
 
-    against_a_server(test, timing=SLOW_BEATS)
+    against_a_server(test, timing=SLOW_BEATS, clock=clock)
 
 
 def test_progress_is_told_at_once_and_then_at_most_twice_a_second_and_the_parked_poll_goes_on() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         order = an_order("tells", payload={"steps": 140, "pause": 0.01})
-        begun = time.monotonic()
+        begun = clock.monotonic()
         server.submit(order)
-        await server.until(lambda: any(request.progress for request in server.requests))
+        await passes_until(clock, lambda: any(request.progress for request in server.requests), step=0.01)
         assert order.run_id not in server.outcomes
-        assert (await server.outcome_of(order)).status == "SUCCESS"
+        await passes_until(clock, lambda: order.run_id in server.outcomes, step=0.01)
+        assert server.outcomes[order.run_id].status == "SUCCESS"
         told = [word for request in server.requests for word in request.progress]
-        assert 2 <= len(told) <= 2 + (time.monotonic() - begun) / 0.5
+        assert 2 <= len(told) <= 2 + (clock.monotonic() - begun) / 0.5
         assert [word.number for word in told] == list(range(1, len(told) + 1))
         shares = [word.fraction or 0 for word in told]
         assert shares == sorted(shares) and told[-1].message
         other = an_order()
         server.submit(other)  # the worker still asks for work
-        await server.outcome_of(other)
+        await passes_until(clock, lambda: other.run_id in server.outcomes)
 
-    against_a_server(test, timing=SLOW_BEATS)
+    against_a_server(test, timing=SLOW_BEATS, clock=clock)
 
 
 def test_progress_whose_exchange_was_lost_is_told_again() -> None:
@@ -85,10 +90,10 @@ def test_progress_whose_exchange_was_lost_is_told_again() -> None:
         await server.hang_up()
         await server.until(lambda: any(request.progress for request in server.requests[first + 1 :]))
 
-    against_a_server(test, timing=SLOW_BEATS)  # whose polls are parked for long enough to be lost
+    against_a_server(test, timing=SLOW_BEATS)  # whose long polls wait long enough to be lost
 
 
-def test_a_worker_with_weights_asks_in_portions_and_never_for_more_than_its_slots() -> None:
+def test_a_worker_with_weights_asks_in_shares_and_never_for_more_than_its_slots() -> None:
     async def test(server: ExchangeServer, _: Worker) -> None:
         asked = server.requests[0]
         assert [(share.queue, share.most) for share in asked.shares[:2]] == [("heavy", 1), ("light", 3)]
@@ -107,4 +112,4 @@ def test_a_worker_says_how_much_room_a_limited_task_has() -> None:
         server.submit(sleeper())
         await server.until(lambda: any(request.room.get("sleeps") == 0 for request in server.requests))
 
-    against_a_server(test, limits={"sleeps": 2})
+    against_a_server(test, task_limits={"sleeps": 2})

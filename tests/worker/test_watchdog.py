@@ -33,14 +33,14 @@ from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 HIDE = "(setsid sh -c 'trap \\"\\" TERM HUP; echo $$; exec sleep 60' &) ; echo $$; exec sleep 60"
 async def main():
-    link = WatchdogClient()
-    link.start()
+    watchdog = WatchdogClient()
+    watchdog.start()
     out, into = os.pipe()
-    await link.spawn(SpawnOrder(["sh", "-c", HIDE], dict(os.environ), "/"), output=into)
+    await watchdog.spawn(SpawnOrder(["sh", "-c", HIDE], dict(os.environ), "/"), output=into)
     pids = b""
     while pids.count(b"\\n") < 2:
         pids += os.read(out, 100)
-    print(*pids.split() and map(int, pids.split()), link.pid, flush=True)
+    print(*pids.split() and map(int, pids.split()), watchdog.pid, flush=True)
     exec(sys.argv[1])
     print("done", flush=True)
     time.sleep(60)
@@ -85,13 +85,13 @@ def test_a_process_that_the_worker_forked_cannot_hide_its_death() -> None:
 
 
 def test_a_deadline_that_passes_kills_all_and_the_worker() -> None:
-    with a_worker("link.set_deadline(time.monotonic() + 0.1)") as (worker, children, _watchdog):
+    with a_worker("watchdog.set_deadline(time.monotonic() + 0.1)") as (worker, children, _watchdog):
         assert all_ended_within(children, SOON)
         assert worker.wait(timeout=SOON) == -signal.SIGKILL
 
 
 def test_a_stopped_worker_is_killed_at_its_deadline() -> None:
-    with a_worker("link.set_deadline(time.monotonic() + 0.3)") as (worker, children, _watchdog):
+    with a_worker("watchdog.set_deadline(time.monotonic() + 0.3)") as (worker, children, _watchdog):
         worker.send_signal(signal.SIGSTOP)
         assert all_ended_within(children, SOON)
         assert worker.wait(timeout=SOON) == -signal.SIGKILL
@@ -122,7 +122,7 @@ def test_worker_and_watchdog_killed_together_leave_nothing_behind() -> None:
 
 
 @asynccontextmanager
-async def a_link() -> AsyncIterator[WatchdogClient]:
+async def a_watchdog() -> AsyncIterator[WatchdogClient]:
     watchdog = WatchdogClient()
     watchdog.start()
     try:
@@ -131,9 +131,9 @@ async def a_link() -> AsyncIterator[WatchdogClient]:
         watchdog.stop()
 
 
-def with_a_link(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
+def with_a_watchdog(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), a_link() as watchdog:
+        async with asyncio.timeout(60), a_watchdog() as watchdog:
             await test(watchdog)
 
     uvloop.run(run())
@@ -159,7 +159,7 @@ def test_a_deadline_that_is_moved_or_lifted_kills_nobody() -> None:
         assert watchdog.pid is not None
         assert alive(watchdog.pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_stopping_worker_takes_along_what_it_started() -> None:
@@ -169,7 +169,7 @@ def test_a_stopping_worker_takes_along_what_it_started() -> None:
         assert command.gone.is_set()
         assert not alive(command.pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_nothing_is_started_after_the_stop() -> None:
@@ -182,10 +182,10 @@ def test_nothing_is_started_after_the_stop() -> None:
         else:
             raise AssertionError("it was started")
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
-def test_a_watchdog_that_died_is_replaced_and_its_wards_are_gone() -> None:
+def test_a_watchdog_that_died_is_replaced_and_its_commands_are_gone() -> None:
     async def test(watchdog: WatchdogClient) -> None:
         command = await sleeper(watchdog)
         first = watchdog.pid
@@ -199,7 +199,7 @@ def test_a_watchdog_that_died_is_replaced_and_its_wards_are_gone() -> None:
         watchdog.stop()
         assert not alive(other.pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_a_watchdog_that_no_longer_listens_is_replaced() -> None:
@@ -215,10 +215,10 @@ def test_a_watchdog_that_no_longer_listens_is_replaced() -> None:
         assert watchdog.pid != first
         assert not alive(first)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
-def test_a_killed_keepers_orphans_are_killed_before_their_ward_counts_as_gone(tmp_path: Path) -> None:
+def test_orphans_of_a_killed_supervisor_are_killed_before_their_command_counts_as_gone(tmp_path: Path) -> None:
     async def test(watchdog: WatchdogClient) -> None:
         command = await sleeper(watchdog, f"(setsid sleep 60 & echo $! > {tmp_path}/pid); exec sleep 60")
         (hidden,) = map(int, await written(tmp_path / "pid"))
@@ -230,20 +230,21 @@ def test_a_killed_keepers_orphans_are_killed_before_their_ward_counts_as_gone(tm
         other = await sleeper(watchdog)  # the watchdog has not suffered
         assert alive(other.pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
-def test_a_command_that_its_keeper_did_not_live_to_read_goes_to_another() -> None:
+def test_a_command_that_its_supervisor_did_not_live_to_read_goes_to_another() -> None:
     async def test(watchdog: WatchdogClient) -> None:
         command = await sleeper(watchdog, "exit 0")
         await command.gone.wait()
         os.kill(command._supervisor, signal.SIGSTOP)
         starting = asyncio.create_task(sleeper(watchdog))
-        await asyncio.sleep(0.05)  # it is in the supervisor's socket, and nobody reads it
+        for _ in range(10):  # it is in the supervisor's socket, and nobody reads it
+            await asyncio.sleep(0)
         os.kill(command._supervisor, signal.SIGKILL)
         assert alive((await starting).pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_commands_that_come_as_the_watchdog_dies_are_started_by_the_next() -> None:
@@ -259,7 +260,7 @@ def test_commands_that_come_as_the_watchdog_dies_are_started_by_the_next() -> No
                 assert command.exit_code == -signal.SIGKILL
         assert alive((await sleeper(watchdog)).pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)
 
 
 def test_no_descriptors_left_means_an_error_and_nothing_left_behind() -> None:
@@ -280,4 +281,4 @@ def test_no_descriptors_left_means_an_error_and_nothing_left_behind() -> None:
         os.close(nothing)
         assert alive((await sleeper(watchdog)).pid)
 
-    with_a_link(test)
+    with_a_watchdog(test)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.worker.worker import Worker
 
-from .a_worker import ANSWERED, HELD, LAPSES, against_a_server, ran, release
+from .a_worker import ANSWERED, HELD, LAPSES, against_a_server, pass_time, passes_until, ran, release
 from .exchange_server import ExchangeServer, Fault, an_order
-from .processes import ended_soon, written
+from .processes import alive, ended_soon, written
 
 PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=30.0)
 
 
 @pytest.fixture
 def fetches_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the pace of the last minute, not by that of 75 ms in which the machine may have stood still."""
+    """By the rate of the last minute, not by that of 75 ms in which the machine may have stood still."""
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
-    monkeypatch.setattr("mainspring.worker.worker._MOST_WAITING", 60.0)
+    monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)
 
 
 def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:
@@ -43,23 +42,26 @@ def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:
 
 
 def test_an_idle_worker_waits_for_work_in_one_long_poll() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         await server.until(lambda: len(server.requests) == 2)
         assert server.requests[1].wait_ms == 200
         assert server.requests[1].free == 4
-        await server.until(lambda: len(server.requests) == 8)
-        # Six of them, less the beats that are due at once when the machine has stood still.
-        assert server.arrivals[7] - server.arrivals[1] > 3 * 0.2
+        await passes_until(clock, lambda: len(server.requests) == 8)
+        assert 6 * 0.2 - 0.01 < server.arrivals[7] - server.arrivals[1] < 6 * 0.3
 
-    against_a_server(test)
+    against_a_server(test, clock=clock)
 
 
 def test_it_beats_even_when_no_slot_is_free() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(an_order("sleeps", payload={"seconds": 60}))
-        await server.until(lambda: sum(request.free == 0 for request in server.requests) >= 4)
+        await passes_until(clock, lambda: sum(request.free == 0 for request in server.requests) >= 4)
 
-    against_a_server(test, slots=1)
+    against_a_server(test, slots=1, clock=clock)
 
 
 def test_ten_thousand_no_ops_are_each_run_and_recorded_once() -> None:
@@ -74,19 +76,21 @@ def test_ten_thousand_no_ops_are_each_run_and_recorded_once() -> None:
 
 
 def test_slow_runs_are_not_hoarded() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         orders = [an_order("sleeps", payload={"seconds": 4.0}) for _ in range(20)]
         server.submit(*orders)
-        await server.until(lambda: len(server.outcomes) == 20)
+        await passes_until(clock, lambda: len(server.outcomes) == 20)
         held = max(outcome.held_ms for outcome in server.outcomes.values())
-        assert held < 3500.0, "one that was taken before there was a slot for it waits for the 4,000 ms of another"
+        assert held < 500.0, "one that was taken before there was a slot for it waits for the 4,000 ms of another"
         assert server.most_in_flight <= 2
 
-    against_a_server(test, slots=10)
+    against_a_server(test, slots=10, clock=clock)
 
 
 def test_runs_that_were_prefetched_in_vain_go_back_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A pace that the machine's standing still does not hide.
+    # A rate that a stall of the machine does not hide.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 0.5)
 
     async def test(server: ExchangeServer, _: Worker) -> None:
@@ -161,46 +165,52 @@ def test_a_worker_that_the_server_does_not_know_any_more_kills_its_runs_and_begi
 
 
 def test_without_an_acknowledgement_in_time_the_runs_are_killed(tmp_path: Path) -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.submit(an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}"))
         (pid,) = map(int, await written(tmp_path / "pid"))
-        begun = time.monotonic()
         server.begin_outage("hang")
+        await pass_time(clock, server.acknowledged + LAPSES.kill - 0.1 - clock.monotonic())
+        assert alive(pid)
+        await pass_time(clock, 0.2 + LAPSES.beat)
         assert await ended_soon(pid)
-        assert time.monotonic() - begun < LAPSES.rescue - LAPSES.beat_slack
         server.end_outage()
-        await server.until(lambda: len(server.incarnations) == 2)
+        await passes_until(clock, lambda: len(server.incarnations) == 2)
 
-    against_a_server(test, timing=LAPSES, answered=0.8)
+    against_a_server(test, timing=LAPSES, answered=0.8, clock=clock)
 
 
 def test_a_silent_server_does_not_cost_an_idle_worker_its_incarnation() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
-        server.faults.extend(["hang"] * 2)
-        begun = time.monotonic()
-        await server.until(lambda: not server.faults)
-        await server.until(lambda: time.monotonic() - begun > LAPSES.kill)
+        server.begin_outage("hang")
+        await pass_time(clock, LAPSES.kill + 1.0)
+        server.end_outage()
         order = an_order()
         server.submit(order)
-        await server.outcome_of(order)
+        await passes_until(clock, lambda: order.run_id in server.outcomes)
         assert len(server.incarnations) == 1
 
-    against_a_server(test, timing=LAPSES, answered=0.8)
+    against_a_server(test, timing=LAPSES, answered=0.8, clock=clock)
 
 
 def test_a_cancelled_shell_run_is_reported_once_it_is_gone_without_spinning_meanwhile(tmp_path: Path) -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, _: Worker) -> None:
         order = an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}")
         server.submit(order)
         (pid,) = map(int, await written(tmp_path / "pid"))
-        before, begun = len(server.requests), time.monotonic()
+        before, begun = len(server.requests), clock.monotonic()
         server.cancel(order.run_id)  # from now on every exchange is answered early with the same wish
-        outcome = await server.outcome_of(order)
-        assert outcome.status == "CANCELLED"
+        await passes_until(clock, lambda: order.run_id in server.outcomes)
+        assert server.outcomes[order.run_id].status == "CANCELLED"
         assert await ended_soon(pid, 0)
-        assert len(server.requests) - before < 25 + 15 * (time.monotonic() - begun)
+        assert len(server.requests) - before < 25 + 15 * (clock.monotonic() - begun)
 
-    against_a_server(test)
+    against_a_server(test, tell_again=0.0, clock=clock)
 
 
 @pytest.mark.usefixtures("fetches_in_advance")
@@ -229,7 +239,7 @@ def test_drain_hands_back_what_has_not_started_and_lets_the_rest_finish() -> Non
         await server.until(lambda: server.held_by_workers() == 10 and len(server.outcomes) == 2000)
         await server.until(lambda: ran["ordinary"] == 2)  # what the server has given, the worker has
         worker.stop()
-        # An exchange that was parked before it knew may still bring some; the first one of the drain releases it.
+        # A long poll from before the drain may still bring some; the first exchange of the drain ends it.
         await server.until(lambda: server.requests[-1].draining)
         late = an_order()
         server.submit(late)
@@ -263,22 +273,26 @@ def test_a_drain_that_takes_too_long_stops_what_still_runs(tmp_path: Path) -> No
 
 
 def test_a_drain_does_not_report_an_exclusive_run_that_lives_on() -> None:
+    clock = ManualClock()
+
     async def test(server: ExchangeServer, worker: Worker) -> None:
         ordinary = an_order("blocks", payload={"name": "ordinary"})
         exclusive = an_order("blocks", payload={"name": "exclusive"}, exclusive=True)
         server.submit(ordinary, exclusive)
-        await server.until(lambda: ran.total() == 2)
+        await passes_until(clock, lambda: ran.total() == 2)
         worker.stop()
-        assert (await server.outcome_of(ordinary)).status == "FAILED"
+        await passes_until(clock, lambda: ordinary.run_id in server.outcomes)
+        assert server.outcomes[ordinary.run_id].status == "FAILED"
         release["ordinary"].set()
-        await asyncio.sleep(0.3)  # the farewell would be said by now
+        await pass_time(clock, 0.5)  # the farewell would be said by now
         assert exclusive.run_id not in server.outcomes
         assert not any(request.stopped for request in server.requests)
         release["exclusive"].set()
-        assert (await server.outcome_of(exclusive)).error == "worker stopped"
-        await server.until(lambda: server.requests[-1].stopped)
+        await passes_until(clock, lambda: exclusive.run_id in server.outcomes)
+        assert server.outcomes[exclusive.run_id].error == "worker stopped"
+        await passes_until(clock, lambda: server.requests[-1].stopped)
 
-    against_a_server(test, last_breath=1.0)
+    against_a_server(test, last_breath=1.0, clock=clock)
 
 
 def test_a_second_signal_ends_the_drain_at_once(tmp_path: Path) -> None:

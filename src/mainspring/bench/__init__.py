@@ -1,1 +1,1 @@
-"""`mainspring bench`: figures from the real processes, over HTTP, on a fresh PostgreSQL with fsync on."""
+"""`mainspring bench`: measures the real processes over HTTP, with a fresh PostgreSQL that has fsync on."""

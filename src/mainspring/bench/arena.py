@@ -1,4 +1,4 @@
-"""Where a bench takes place: a fresh PostgreSQL and the product as real processes, all ended afterwards."""
+"""The environment of a benchmark: a fresh PostgreSQL and the real processes of the product. All end afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.store.pool import connect
 T = TypeVar("T")
 BENCH_TASKS = "mainspring.bench.tasks:app"
 
-_PATIENCE = 120.0  # ends a bench that hangs; on a busy machine a process may take half a minute to start
+_PATIENCE = 120.0  # ends a benchmark that hangs; on a busy machine a process can take half a minute to start
 _reserved: list[socket.socket] = []
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -46,7 +46,7 @@ class Worker(Process):
 
 
 class Arena:
-    """The place, and what has been started in it so far."""
+    """The environment and the processes that were started in it."""
 
     def __init__(self, postgres: EmbeddedPostgres, folder: Path, token: str, log: IO[bytes]) -> None:
         self.postgres = postgres
@@ -69,7 +69,7 @@ class Arena:
         return await connect(self.database_url, application="bench")
 
     async def start_server(self, *, scheduler: bool = True, port: int | None = None) -> Server:
-        """Start one and wait until it answers."""
+        """Start a server and wait until it answers."""
         port = port or free_port()
         arguments = ["server", "--port", str(port), "--data", str(self._data)]
         arguments.append("--scheduler" if scheduler else "--no-scheduler")
@@ -89,7 +89,8 @@ class Arena:
         return server
 
     async def start_scheduler(self) -> Scheduler:
-        """Start one and wait until its node has asked for leases. Not two at a time: the new node is told by that."""
+        """Start a scheduler and wait until its node has joined. Start only one at a time: the new node is found by
+        comparison with the nodes before."""
         connection = await self.connect()
         try:
             before = await _ids(connection, "select node_id from mainspring.nodes")
@@ -105,7 +106,7 @@ class Arena:
         return scheduler
 
     async def start_worker(self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS) -> Worker:
-        """Start one with the tasks of the benches and wait until it is registered. Not two at a time, as above."""
+        """Start a worker with the tasks of the benchmarks and wait until it is registered. Start only one at a time."""
         arguments = ["worker", "--server", server_url, "--token-file", str(self._data / TOKEN_FILE_NAME)]
         arguments += ["--app", app, *(["--slots", str(slots)] if slots else [])]
         connection = await self.connect()
@@ -123,7 +124,7 @@ class Arena:
         return worker
 
     def end(self) -> None:
-        """End everything, workers first: they leave while there is a server to say goodbye to."""
+        """End everything. Workers end first, while there is a server where they can sign off."""
         workers = [process for process in self._started if isinstance(process, Worker)]
         others = [process for process in self._started if not isinstance(process, Worker)]
         for group in (workers, others):
@@ -154,7 +155,7 @@ async def fresh_postgres(settings: Mapping[str, str] = _NO_SETTINGS) -> AsyncIte
 
 @asynccontextmanager
 async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
-    """A migrated database with a token, and no process yet."""
+    """A migrated database with a token, without any process."""
     await migrate(postgres.url())
     token = await ensure_admin_token(postgres.url(), folder / "data")
     assert token is not None
@@ -168,7 +169,7 @@ async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator
 
 @asynccontextmanager
 async def product(postgres: EmbeddedPostgres, folder: Path, app: str = BENCH_TASKS) -> AsyncIterator[Arena]:
-    """One server with its scheduler and one worker on `postgres`, ready to take jobs."""
+    """One server with its scheduler and one worker on `postgres`, ready for jobs."""
     async with empty_arena(postgres, folder) as arena:
         server = await arena.start_server()
         await arena.start_worker(server.url, app=app)
@@ -183,7 +184,7 @@ async def until(
     every: float = 0.02,
     alive: Process | None = None,
 ) -> T:
-    """Look again and again until the answer is truthy."""
+    """Repeat a check until its result is truthy."""
     try:
         async with asyncio.timeout(within):
             while not (found := await look()):
@@ -192,7 +193,7 @@ async def until(
                 await asyncio.sleep(every)
             return found
     except TimeoutError:
-        raise Unavailable(f"the bench waited {within:g} s in vain until {what}") from None
+        raise Unavailable(f"the benchmark waited {within:g} s, but this did not happen: {what}") from None
 
 
 async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
@@ -200,8 +201,8 @@ async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
 
 
 def free_port() -> int:
-    """A local port that stays ours until this process ends: bound and not listened on, so nobody else is given it, and
-    a server of ours may listen there (SO_REUSEADDR, which servers set), also again after it was killed."""
+    """A local port that is reserved until this process ends. It is bound without listening, so the system gives it to
+    nobody else. A server can listen on it (with SO_REUSEADDR, which servers set), also again after it was killed."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))

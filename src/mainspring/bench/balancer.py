@@ -1,4 +1,4 @@
-"""A load balancer as small as can be: a TCP relay that gives each connection to the next server that takes it."""
+"""A minimal load balancer: a TCP relay that forwards each connection to the next server that accepts it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CHUNK = 65536
 
 @asynccontextmanager
 async def balanced(ports: Sequence[int]) -> AsyncIterator[str]:
-    """The address in front of the servers at these local ports. It knows nothing of their health but what connecting
-    tells it, and cuts a connection whose server has gone."""
+    """The address of a balancer for the servers at these local ports. It has no health checks: it tries the next server
+    when a connection fails, and closes a connection whose server has ended."""
     turns = count()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _relay_both_ways(client: Ends, server: Ends) -> None:
-    """Until one side hangs up; then the other is cut as well."""
+    """Relay until one side closes its connection, then close the other."""
     ways = {
         asyncio.create_task(_relay(client[0], server[1])),
         asyncio.create_task(_relay(server[0], client[1])),

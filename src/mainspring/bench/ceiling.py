@@ -1,4 +1,4 @@
-"""The plain-SQL ceiling: what this PostgreSQL does on this machine with the same statements and nothing around them."""
+"""The plain-SQL ceiling: how fast this PostgreSQL runs the same statements without the rest of the product."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LANE, _PRIORITY, _ATTEMPTS = 1, 1, 4
 
 
 async def measure(postgres: EmbeddedPostgres, payloads: list[str]) -> float:
-    """Life cycles per second over one connection, in batches of 500: insert the run rows with their definition, claim
-    them, move them to history."""
+    """Runs per second over one connection, in batches of 500: insert the run rows with their definition, claim them,
+    move them to history."""
     async with _database_of_its_own(postgres) as url:
         connection = await _connect(url)
         worker, beginning = uuid7(), datetime(2000, 1, 1, tzinfo=UTC)
@@ -36,8 +36,8 @@ async def measure(postgres: EmbeddedPostgres, payloads: list[str]) -> float:
             recorded = await runs.report_successes(
                 connection,
                 worker,
-                [row["run_id"] for row in claimed],
-                [row["fence"] for row in claimed],
+                [run.run_id for run in claimed],
+                [run.fence for run in claimed],
                 zeros,
                 zeros,
                 [None] * len(claimed),
@@ -50,7 +50,7 @@ async def measure(postgres: EmbeddedPostgres, payloads: list[str]) -> float:
 
 
 async def measure_one_by_one(postgres: EmbeddedPostgres, payloads: list[str], connections: int) -> float:
-    """Run rows inserted per second when each has a transaction of its own, over several connections at once."""
+    """Run rows inserted per second, one transaction each, over several connections at once."""
     async with _database_of_its_own(postgres) as url:
         opened = [await _connect(url) for _ in range(connections)]
         queue = iter(payloads)

@@ -1,4 +1,4 @@
-"""Two of everything: servers behind a load balancer, schedulers and workers, for benches that kill some of them."""
+"""Two servers behind a load balancer, two schedulers and two workers, for benchmarks that kill some of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROCESSES = 6
 
 
 class Cluster:
-    """`url` is the load balancer's; `connection` is the bench's own, to look on."""
+    """The processes. `url` is the load balancer's. `connection` is for checks of the benchmark."""
 
     def __init__(self, arena: Arena, ports: list[int], url: str, connection: asyncpg.Connection) -> None:
         self.arena = arena
@@ -28,7 +28,7 @@ class Cluster:
         self._ports = ports
 
     async def complete(self, started: Callable[[], None] = lambda: None) -> None:
-        """Start what is missing, and wait until it is up; `started` is called for each."""
+        """Start the missing processes and wait until they are up. `started` is called for each."""
         taken = {server.port for server in self.arena.servers}
         missing = [port for port in self._ports if port not in taken]
         for starting in asyncio.as_completed([self.arena.start_server(scheduler=False, port=port) for port in missing]):
@@ -42,12 +42,12 @@ class Cluster:
             started()
 
     async def reconnect(self) -> None:
-        """After the end of the PostgreSQL that `connection` was to."""
+        """Open `connection` again after a restart of PostgreSQL."""
         self.connection.terminate()
         self.connection = await self.arena.connect()
 
     async def owners(self, shards: list[int] | None = None) -> list[UUID]:
-        """Who owns each of these shards (or all) at this moment; a shard that nobody owns is left out."""
+        """The current owners of these shards (or of all). Shards without an owner are left out."""
         rows = await self.connection.fetch(
             "select owner from mainspring.shard_leases "
             "where ($1::smallint[] is null or shard = any ($1)) and expires_at > (select clock_timestamp())",
@@ -58,7 +58,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(arena: Arena, started: Callable[[], None]) -> AsyncIterator[Cluster]:
-    """A whole one; `started` is called for each process that is up."""
+    """A complete cluster. `started` is called for each process that is up."""
     ports = [free_port(), free_port()]
     async with balanced(ports) as url:
         whole = Cluster(arena, ports, url, await arena.connect())
@@ -67,4 +67,4 @@ async def cluster(arena: Arena, started: Callable[[], None]) -> AsyncIterator[Cl
             yield whole
         finally:
             whole.connection.terminate()
-            await asyncio.to_thread(arena.end)  # while the balancer still runs: workers say goodbye through it
+            await asyncio.to_thread(arena.end)  # before the balancer ends: workers sign off through it

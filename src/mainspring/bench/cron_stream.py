@@ -1,4 +1,4 @@
-"""Cron jobs that fire every second, and the check that no second of any of them was lost or came twice."""
+"""Cron jobs that fire every second, and a check that no fire was lost or happened twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CronStream:
         answer.raise_for_status()
         self._job_ids = answer.json()["job_ids"]
 
-    async def flows(self, connection: asyncpg.Connection) -> None:
+    async def wait_for_fires(self, connection: asyncpg.Connection) -> None:
         """Wait until every job has fired for a second that begins after this call."""
         now = await connection.fetchval("select clock_timestamp()")
 
@@ -43,7 +43,7 @@ class CronStream:
         await until(all_fired, "every cron job has fired")
 
     async def stop(self, connection: asyncpg.Connection) -> None:
-        """Pause them all, wait until nothing of them runs, and check that no second was lost or came twice."""
+        """Pause all jobs, wait until their runs have ended, and check that no fire was lost or happened twice."""
         for job_id in self._job_ids:
             (await self._client.post(f"/v1/jobs/{job_id}:pause")).raise_for_status()
         await self._client.aclose()
@@ -58,7 +58,7 @@ class CronStream:
 
 
 async def check_seconds(connection: asyncpg.Connection, job_ids: Sequence[str]) -> None:
-    """Runs and recorded misses of each job are its seconds, one after the other, each once."""
+    """Check that the runs and the recorded misses of each job cover consecutive seconds, each once."""
     seconds: dict[str, list[datetime]] = {job_id: [] for job_id in job_ids}
     for row in await connection.fetch(
         "select job_id, scheduled_for from mainspring.run_history where job_id = any ($1)", job_ids
@@ -71,4 +71,4 @@ async def check_seconds(connection: asyncpg.Connection, job_ids: Sequence[str]) 
     for job_id, moments in seconds.items():
         moments.sort()
         if not moments or moments != [moments[0] + number * _SECOND for number in range(len(moments))]:
-            raise AssertionError(f"job {job_id}: a second was lost or came twice, of {len(moments)} in all")
+            raise AssertionError(f"job {job_id}: a fire was lost or happened twice, out of {len(moments)}")

@@ -1,6 +1,6 @@
-"""Failover: how long until work goes on after kill -9 of a scheduler, a worker, a server, and a crash of PostgreSQL.
+"""Failover: how long work stops after kill -9 of a scheduler, a worker or a server, and after a crash of PostgreSQL.
 
-Two of each on one PostgreSQL, several rounds of each fault, one after the other, with work under way.
+There are two of each on one PostgreSQL. Each fault is repeated for several rounds while jobs run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mainspring.bench.cluster import PROCESSES, SLOTS, Cluster, cluster
 from mainspring.bench.cron_stream import CronStream
 from mainspring.bench.figures import percentile, progress, show
 from mainspring.bench.recorded import until_ended
-from mainspring.bench.stream import Passage, Stream
+from mainspring.bench.stream import JobTiming, Stream
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import uuid7
 from mainspring.store.embedded.server import POLL_SECONDS
 
-_BEFORE, _AFTER = 1.0, 3.0  # seconds of the stream before a fault, and after work could go on
-_HELD_UP = 0.5  # a job of the stream that took longer than this was held up
+_BEFORE, _AFTER = 1.0, 3.0  # seconds of the stream before a fault and after the recovery
+_DELAYED = 0.5  # a job of the stream that took longer than this was delayed
 
 
 def main(rounds: int, only: Sequence[str], as_json: bool) -> int:
@@ -42,7 +42,7 @@ async def run(rounds: int, only: Sequence[str]) -> dict[str, object]:
             starting = bar.add_task("processes started", total=PROCESSES)
             async with cluster(arena, lambda: bar.advance(starting)) as whole:
                 for part in only:
-                    task = bar.add_task(f"{part} lost", total=rounds)
+                    task = bar.add_task(f"{part} killed", total=rounds)
                     seconds = []
                     for _ in range(rounds):
                         await whole.complete()
@@ -55,8 +55,9 @@ async def run(rounds: int, only: Sequence[str]) -> dict[str, object]:
     return figures
 
 
-async def lose_scheduler(cluster: Cluster) -> float:
-    """From kill -9 until all its shards are owned again, under cron jobs that fire every second."""
+async def kill_scheduler(cluster: Cluster) -> float:
+    """Seconds from kill -9 until all shards of the scheduler have an owner again, with cron jobs that fire every
+    second."""
 
     async def both_own_shards() -> bool:
         return set(await cluster.owners()) == {scheduler.node_id for scheduler in cluster.schedulers}
@@ -64,7 +65,7 @@ async def lose_scheduler(cluster: Cluster) -> float:
     await until(both_own_shards, "both schedulers own shards")
     crons = CronStream(cluster.url, cluster.arena.headers)
     await crons.start()
-    await crons.flows(cluster.connection)
+    await crons.wait_for_fires(cluster.connection)
     victim = cluster.schedulers.pop(0)
     shards = await cluster.connection.fetchval(
         "select array_agg(shard) from mainspring.shard_leases where owner = $1", victim.node_id
@@ -78,13 +79,13 @@ async def lose_scheduler(cluster: Cluster) -> float:
 
     await until(taken_over, "its shards are owned again")
     seconds = time.monotonic() - killed
-    await crons.flows(cluster.connection)
+    await crons.wait_for_fires(cluster.connection)
     await crons.stop(cluster.connection)
     return seconds
 
 
-async def lose_worker(cluster: Cluster) -> float:
-    """From kill -9 until every run that it held is running at the other worker."""
+async def kill_worker(cluster: Cluster) -> float:
+    """Seconds from kill -9 until every run of the worker runs on the other worker."""
     release = cluster.arena.folder / f"release-{uuid7()}"
     run_ids = await _submit_holds(cluster, str(release))
 
@@ -111,7 +112,7 @@ async def lose_worker(cluster: Cluster) -> float:
 
 
 async def _submit_holds(cluster: Cluster, release: str) -> list[UUID]:
-    """As many runs as a worker has slots, that go on until the file `release` is there."""
+    """Submit as many runs as a worker has slots. They run until the file `release` exists."""
     body = msgspec.json.encode([{"task": "bench.hold", "payload": {"file": release}}] * SLOTS)
     async with httpx.AsyncClient(base_url=cluster.url, headers=cluster.arena.headers, timeout=30) as client:
         answer = await client.post("/v1/jobs:batch", content=body)
@@ -120,7 +121,7 @@ async def _submit_holds(cluster: Cluster, release: str) -> list[UUID]:
 
 
 async def _holders(cluster: Cluster, run_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Which of these runs are running, and at which worker."""
+    """The workers of those runs that are running."""
     rows = await cluster.connection.fetch(
         "select run_id, worker_id from mainspring.runs where run_id = any ($1::uuid[]) and state = $2",
         run_ids,
@@ -129,19 +130,20 @@ async def _holders(cluster: Cluster, run_ids: Sequence[UUID]) -> dict[UUID, UUID
     return {row["run_id"]: row["worker_id"] for row in rows}
 
 
-async def lose_server(cluster: Cluster) -> float:
-    """The longest that a job of a steady stream took, from submission to its end, when a server is killed with -9."""
+async def kill_server(cluster: Cluster) -> float:
+    """The longest time that a job of a steady stream takes from submission to its end when a server is killed with
+    -9."""
     stream = Stream(cluster.url, cluster.arena.token)
     stream.start()
     await asyncio.sleep(_BEFORE)
     cluster.arena.servers.pop(0).kill()
     await asyncio.sleep(_AFTER)
     await stream.stop()
-    return max(passage.seconds for passage in await stream.passages(cluster.connection))
+    return max(timing.seconds for timing in await stream.timings(cluster.connection))
 
 
-async def lose_postgres(cluster: Cluster) -> float:
-    """From PostgreSQL being ready again after `stop -m immediate`, until no job of a steady stream is held up."""
+async def kill_postgres(cluster: Cluster) -> float:
+    """Seconds from the restart of PostgreSQL after `stop -m immediate` until no job of a steady stream is delayed."""
     stream = Stream(cluster.url, cluster.arena.token)
     stream.start()
     await asyncio.sleep(_BEFORE)
@@ -149,11 +151,11 @@ async def lose_postgres(cluster: Cluster) -> float:
     await asyncio.sleep(_AFTER)
     await stream.stop()
     await cluster.reconnect()
-    return _held_up_until(await stream.passages(cluster.connection), ready) - ready
+    return _delayed_until(await stream.timings(cluster.connection), ready) - ready
 
 
 async def _crash_postgres(cluster: Cluster) -> float:
-    """Stop it at once and start it again; answers when it was ready, by this machine's clock."""
+    """Stop PostgreSQL at once and start it again. Returns the wall time at which it was ready."""
     postgres = cluster.arena.postgres
     assert postgres.pid is not None
     os.kill(postgres.pid, signal.SIGQUIT)
@@ -169,14 +171,14 @@ async def _crash_postgres(cluster: Cluster) -> float:
     return looked
 
 
-def _held_up_until(passages: Sequence[Passage], ready: float) -> float:
-    """When the last of the jobs that took too long had ended."""
-    return max([ready, *(passage.ended for passage in passages if passage.seconds > _HELD_UP)])
+def _delayed_until(timings: Sequence[JobTiming], ready: float) -> float:
+    """When the last of the delayed jobs ended."""
+    return max([ready, *(timing.ended for timing in timings if timing.seconds > _DELAYED)])
 
 
 PARTS: dict[str, Callable[[Cluster], Awaitable[float]]] = {
-    "scheduler": lose_scheduler,
-    "worker": lose_worker,
-    "server": lose_server,
-    "postgres": lose_postgres,
+    "scheduler": kill_scheduler,
+    "worker": kill_worker,
+    "server": kill_server,
+    "postgres": kill_postgres,
 }

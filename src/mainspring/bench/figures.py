@@ -1,4 +1,4 @@
-"""How figures are shown: a table for people, JSON for machines, a progress bar on stderr meanwhile."""
+"""Shows the figures of a benchmark as a table or as JSON, and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def show(title: str, figures: Mapping[str, object], as_json: bool) -> None:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of all do not exceed."""
+    """The smallest value that is not exceeded by the fraction `share` of the values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,4 +1,4 @@
-"""Lag: jobs due at distinct times; the moment the task began minus the moment it was due."""
+"""Lag: jobs that are due at different times. Measures the start of the task minus its scheduled time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output: a shell run that prints 100 MB, through the worker and the server into the log store, and back."""
+"""Output: a shell run prints 100 MB through the worker and the server into the log store. The log is read back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(megabytes: int | None, as_json: bool) -> int:
 
 
 async def run(megabytes: int, rounds: int = ROUNDS) -> dict[str, object]:
-    """The middle one of the rounds, and the most memory that worker and server have held."""
+    """The median of the rounds, and the peak memory of worker and server."""
     size = megabytes * 1_000_000
     rates: list[float] = []
     with progress() as bar:
@@ -61,7 +61,7 @@ async def run(megabytes: int, rounds: int = ROUNDS) -> dict[str, object]:
 async def _print(
     client: httpx.AsyncClient, connection: asyncpg.Connection, size: int, limits: dict[str, int] | None
 ) -> tuple[UUID, float]:
-    """Run it; answers the run and the seconds from its start until its log was whole and it ended."""
+    """Run the command. Returns the run's id and the seconds from its start to its end, with a complete log."""
     body: dict[str, object] = {"command": f"yes '{_LINE}' | head -c {size}", "retry": {"max_attempts": 1}}
     if limits is not None:
         body["limits"] = limits
@@ -74,7 +74,7 @@ async def _print(
 
 
 async def _check(client: httpx.AsyncClient, run_id: UUID, size: int) -> None:
-    """The log is what was printed, from its first byte to the last that counts."""
+    """Check that the log equals the output, up to its expected size."""
     line = f"{_LINE}\n".encode()
     expected = (line * (size // len(line) + 1))[:size]
     position, rest = 0, b""
@@ -83,11 +83,11 @@ async def _check(client: httpx.AsyncClient, run_id: UUID, size: int) -> None:
         async for data in answer.aiter_bytes():
             kept = data[: size - position]
             if kept != expected[position : position + len(kept)]:
-                raise AssertionError(f"the log differs from what was printed between {position} and {len(kept)} on")
+                raise AssertionError(f"the log differs from the output in the {len(kept)} bytes after {position}")
             position += len(kept)
             rest += data[len(kept) :]
     if position != size or (rest and b"truncated" not in rest):
-        raise AssertionError(f"{size} bytes of output were to be kept, {position} are there, and {rest[:100]!r}")
+        raise AssertionError(f"the log should have {size} bytes, but has {position}, followed by {rest[:100]!r}")
 
 
 def _peaks(worker: Worker, server: Server) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Overhead: jobs that sleep for a second on 200 slots, in waves. How much longer than the sleeping does it all take?"""
+"""Overhead: jobs that sleep for a second, in waves on 200 slots. Measures how much longer than the sleep it takes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 1.0
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One run: when it started, for how long it kept its slot, and when its end was recorded."""
+    """One run: its start, how long it used its slot, and when its end was recorded."""
 
     started: datetime
     ran: timedelta
@@ -42,7 +42,7 @@ async def run(jobs: int, *, slots: int = SLOTS, seconds: float = SECONDS) -> dic
             connection = await arena.connect()
             recording = bar.add_task("recorded", total=jobs)
             try:
-                await _submit(arena, 1, 0.0)  # so that everything is warm
+                await _submit(arena, 1, 0.0)  # warm-up
                 await until_recorded(connection, bar, recording)
                 run_ids = await _submit(arena, jobs, seconds)
                 await until_recorded(connection, bar, recording)
@@ -54,8 +54,8 @@ async def run(jobs: int, *, slots: int = SLOTS, seconds: float = SECONDS) -> dic
 
 
 def figures_of(spans: list[Span], slots: int, seconds: float) -> dict[str, object]:
-    """From the first start to the last recorded end, against as many waves as are needed; and how many slots were busy
-    while there was work for all of them, which is until the last start."""
+    """Compare the time from the first start to the last recorded end with the ideal number of waves. Also count the
+    busy slots while there was work for all of them, which is until the last start."""
     began, last_start = min(span.started for span in spans), max(span.started for span in spans)
     wall = (max(span.recorded for span in spans) - began).total_seconds()
     ideal = math.ceil(len(spans) / slots) * seconds

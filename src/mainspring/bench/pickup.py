@@ -1,4 +1,4 @@
-"""Pickup: immediate jobs one at a time on an idle system; the moment the task began minus the moment of submission."""
+"""Pickup: immediate jobs, one at a time on an idle system. Measures the start of the task minus the submission."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def run(jobs: int) -> dict[str, object]:
 
 
 async def _began(connection: asyncpg.Connection, run_id: UUID) -> float:
-    """The task's own note of when it began, once its run is recorded."""
+    """The start time that the task returned, read when its run is recorded."""
     async with asyncio.timeout(_PATIENCE):
         while True:
             began = await connection.fetchval(

@@ -1,4 +1,4 @@
-"""One process of the product, to be started, measured and killed."""
+"""A process of the product that a benchmark starts, measures and kills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 class Process:
-    """`mainspring <arguments>`, with nothing of our own environment that would steer it elsewhere."""
+    """Runs `mainspring <arguments>` without the MAINSPRING_* variables of this process."""
 
     def __init__(self, name: str, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
         self.name = name
@@ -37,10 +37,10 @@ class Process:
 
     def check_alive(self) -> None:
         if self._popen.poll() is not None:
-            raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} in the middle of the bench")
+            raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} during the benchmark")
 
     def peak_mb(self) -> float | None:
-        """The most memory it has held at any time so far; None where the system does not say (it has no /proc)."""
+        """The peak memory of the process. None on systems without /proc."""
         try:
             found = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
         except FileNotFoundError:
@@ -48,7 +48,7 @@ class Process:
         return int(found[1]) / 1024 if found else None
 
     def kill(self) -> None:
-        """kill -9: it does nothing more, not even say goodbye."""
+        """kill -9: the process cannot sign off."""
         self._popen.kill()
         self._popen.wait()
 

@@ -1,4 +1,4 @@
-"""Process tasks: no-op jobs that each run in a child interpreter, from submission over HTTP until all are recorded."""
+"""Process tasks: no-op jobs that run in child interpreters, from submission over HTTP until all are recorded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mainspring.sdk.app.app import Mainspring
 JOBS = 20_000
 NOOP = "bench.process_noop"
 
-# An application of its own: the workers of the other benches need no child interpreters.
+# A separate application, because the workers of the other benchmarks need no child interpreters.
 app = Mainspring()
 
 
 @app.task(NOOP, executor="process")
 def noop(**_payload: Any) -> None:
-    """Does nothing, in a process of its own."""
+    """Does nothing, in a child process."""
 
 
 def main(jobs: int | None, as_json: bool) -> int:

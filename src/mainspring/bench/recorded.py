@@ -1,4 +1,4 @@
-"""What became of the jobs: wait until all are recorded, then check that each has exactly one ended run."""
+"""Waits until all jobs are recorded, then checks that each has exactly one ended run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mainspring.bench.arena import until
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.transitions import StoredState
 
-_STALL = 60.0  # ends a bench that hangs
+_STALL = 60.0  # ends a benchmark that hangs
 
 
 async def watch(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
-    """Move the bar until cancelled."""
+    """Update the progress bar until cancelled."""
     while True:
         await asyncio.sleep(0.5)
         bar.update(task, completed=await counted(connection))
 
 
 async def until_recorded(connection: asyncpg.Connection, bar: Progress, task: TaskID) -> None:
-    """Wait until no run is alive any more; gives up when nothing has been recorded for a while."""
+    """Wait until no run is live. Raises an error if nothing has been recorded for a while."""
     deadline, least = time.monotonic() + _STALL, 0
     while await connection.fetchval("select exists (select from mainspring.runs)"):
         recorded = await counted(connection)
@@ -41,7 +41,7 @@ async def until_recorded(connection: asyncpg.Connection, bar: Progress, task: Ta
 
 
 async def counted(connection: asyncpg.Connection) -> int:
-    """By PostgreSQL's own counters: counting rows would take the time that is measured."""
+    """The number of recorded runs from PostgreSQL's statistics, because counting rows would disturb the measurement."""
     return int(
         await connection.fetchval(
             "select coalesce(sum(n_tup_ins), 0) from pg_stat_user_tables where relname like 'run\\_history\\_%'"
@@ -50,7 +50,8 @@ async def counted(connection: asyncpg.Connection) -> int:
 
 
 async def check_one_run_each(connection: asyncpg.Connection, accepted: Sequence[str], jobs: int) -> None:
-    """All jobs were accepted, every one has one ended run, that succeeded, and there is no other run."""
+    """Check that all jobs were accepted, that each has exactly one ended run with success, and that there are no
+    others."""
     ended = await ended_once(connection, [UUID(job_id) for job_id in accepted])
     recorded = await connection.fetchval("select count(*) from mainspring.run_history")
     if len(ended) != jobs or recorded != jobs:
@@ -58,7 +59,7 @@ async def check_one_run_each(connection: asyncpg.Connection, accepted: Sequence[
 
 
 async def until_ended(connection: asyncpg.Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
-    """Wait until none of these runs is alive; then as `ended_once`."""
+    """Wait until none of these runs is live, then check them with `ended_once`."""
 
     async def all_ended() -> bool:
         return not await connection.fetchval(
@@ -70,13 +71,13 @@ async def until_ended(connection: asyncpg.Connection, run_ids: Sequence[UUID]) -
 
 
 async def ended_once(connection: asyncpg.Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
-    """When each of these runs ended; raises unless each has ended exactly once, in SUCCESS."""
+    """When each of these runs ended. Raises an error unless each has ended exactly once with SUCCESS."""
     rows = await connection.fetch(
         "select run_id, state, ended_at from mainspring.run_history where run_id = any ($1::uuid[])", run_ids
     )
     ended = {row["run_id"]: row["ended_at"] for row in rows}
     if len(rows) != len(run_ids) or ended.keys() != set(run_ids):
-        raise AssertionError(f"{len(run_ids)} runs, {len(ended)} of them ended, {len(rows)} times in all")
+        raise AssertionError(f"{len(run_ids)} runs, {len(ended)} of them ended, {len(rows)} ends recorded")
     if any(row["state"] != StoredState.SUCCESS for row in rows):
         raise AssertionError("some runs did not end in SUCCESS")
     return ended

@@ -1,4 +1,4 @@
-"""Schedules: 100,000 cron jobs through the API, a fifth of them due in the same second; how soon all have fired."""
+"""Schedules: 100,000 cron jobs, a fifth of them due in the same second. Measures how soon all of those have fired."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mainspring.domain.transitions import StoredState
 from mainspring.store import fires
 
 JOBS = 100_000
-DUE_SHARE = 5  # one of so many is due in the chosen second
+DUE_SHARE = 5  # one in five jobs is due in the chosen second
 BATCH = 1000
 SENDERS = 2
-_HEAD_START = 6.0  # more than the scheduler looks ahead
+_HEAD_START = 6.0  # longer than the scheduler's look-ahead
 _LOOK_AGAIN = 0.1
-# So that the moment at which a fire was committed can be read from the row it moved.
+# With commit timestamps, the time of a fire can be read from the row that it changed.
 _POSTGRES = {"track_commit_timestamp": "on"}
 
 Cron = Callable[[int], str]
@@ -47,7 +47,7 @@ async def run(jobs: int, *, head_start: float = _HEAD_START) -> dict[str, object
             moment = _second_ahead(head_start + due * far.seconds_each * 2)
             near = await register(arena, due, lambda _number: _cron_at(moment), bar, registering)
             if datetime.now(UTC) >= moment:
-                raise AssertionError("the chosen second came before all jobs were registered; run the bench again")
+                raise AssertionError("the chosen second came before all jobs were registered; run the benchmark again")
             connection = await arena.connect()
             try:
                 await _until_fired(connection, moment)
@@ -78,7 +78,7 @@ class Registered(msgspec.Struct):
 
 
 async def register(arena: Arena, jobs: int, cron: Cron, bar: Progress, task: TaskID) -> Registered:
-    """Create `jobs` jobs through jobs:batch, each with the expression that `cron` gives for its number."""
+    """Create `jobs` jobs through jobs:batch, each with the expression that `cron` returns for its number."""
     queue = iter([_body(range(start, min(start + BATCH, jobs)), cron) for start in range(0, jobs, BATCH)])
     job_ids: list[str] = []
     started = time.perf_counter()
@@ -108,7 +108,7 @@ async def _send(
 
 
 def _cron_in_the_year(today: datetime, number: int) -> str:
-    """A moment of its own for each number, once a year, neither soon nor just past."""
+    """A different time for each number, once a year, neither soon nor just past."""
     moment = today + timedelta(days=30 + number % 300, seconds=number * 7919 % 86400)
     day = 28 if (moment.month, moment.day) == (2, 29) else moment.day  # a day that every year has
     return f"{moment.second} {moment.minute} {moment.hour} {day} {moment.month} *"
@@ -123,7 +123,7 @@ def _second_ahead(seconds: float) -> datetime:
 
 
 async def _until_fired(connection: asyncpg.Connection, moment: datetime) -> None:
-    """Wait past `moment` and until nothing is due any more, with looks that cost next to nothing."""
+    """Wait until `moment` has passed and nothing is due, with cheap queries."""
     await asyncio.sleep((moment - datetime.now(UTC)).total_seconds() + _LOOK_AGAIN)
     shards = [row["shard"] for row in await connection.fetch("select shard from mainspring.shard_leases")]
 
@@ -138,12 +138,13 @@ _LAST_FIRE = "select max(pg_xact_commit_timestamp(xmin)) from mainspring.jobs wh
 
 
 async def check_fires(connection: asyncpg.Connection, job_ids: Sequence[str], moment: datetime) -> None:
-    """Each of these jobs fired for `moment`, ran once and succeeded; nothing else fired, and nothing was missed."""
+    """Check that each of these jobs fired for `moment`, ran once and succeeded, and that nothing else fired or was
+    missed."""
     rows = await connection.fetch("select job_id, scheduled_for, state from mainspring.run_history")
     ran = [row["job_id"] for row in rows]
     if len(ran) != len(job_ids) or set(ran) != set(job_ids):
-        raise AssertionError(f"{len(job_ids)} jobs were due, {len(set(ran))} of them ran, {len(ran)} times in all")
+        raise AssertionError(f"{len(job_ids)} jobs were due, {len(set(ran))} of them ran, {len(ran)} runs recorded")
     if any(row["scheduled_for"] != moment or row["state"] != StoredState.SUCCESS for row in rows):
-        raise AssertionError("some runs are of another moment, or did not end in SUCCESS")
+        raise AssertionError("some runs have another scheduled time, or did not end with SUCCESS")
     if await connection.fetchval("select exists (select from mainspring.missed_fires)"):
         raise AssertionError("some fires were recorded as missed")

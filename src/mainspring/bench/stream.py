@@ -1,4 +1,4 @@
-"""A steady stream of jobs from a careful client: each is sent again, under its key, until some server accepts it."""
+"""A steady stream of jobs. The client repeats each request with its idempotency key until a server accepts it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _TRY_AGAIN = 0.05
 _decode = msgspec.json.Decoder(JobCreated).decode
 
 
-class Passage(msgspec.Struct):
-    """One job of the stream: when it was to be submitted, and when its run had ended (seconds since the epoch)."""
+class JobTiming(msgspec.Struct):
+    """One job of the stream: the planned time of its submission, and the end of its run (seconds since the epoch)."""
 
     wanted: float
     ended: float
@@ -43,26 +43,26 @@ class Stream:
         self._idle: list[HttpConnection] = []
         self._wanted: dict[UUID, float] = {}
         self._sending: list[asyncio.Task[None]] = []
-        self._pacing: asyncio.Task[None] | None = None
+        self._submitting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._pacing = asyncio.create_task(self._pace())
+        self._submitting = asyncio.create_task(self._submit_steadily())
 
     async def stop(self) -> None:
-        """Send no more; returns once all that were to be sent are accepted."""
-        if self._pacing is not None:
-            self._pacing.cancel()
-            await asyncio.wait([self._pacing])
+        """Stop submitting, and wait until all pending jobs are accepted."""
+        if self._submitting is not None:
+            self._submitting.cancel()
+            await asyncio.wait([self._submitting])
         await asyncio.gather(*self._sending)
         for connection in self._idle:
             connection.close()
 
-    async def passages(self, connection: asyncpg.Connection) -> list[Passage]:
-        """Wait until every accepted job has ended; each must have exactly one run, that succeeded."""
+    async def timings(self, connection: asyncpg.Connection) -> list[JobTiming]:
+        """Wait until every accepted job has ended. Each must have exactly one run, with success."""
         ended = await until_ended(connection, list(self._wanted))
-        return [Passage(wanted, ended[run_id].timestamp()) for run_id, wanted in self._wanted.items()]
+        return [JobTiming(wanted, ended[run_id].timestamp()) for run_id, wanted in self._wanted.items()]
 
-    async def _pace(self) -> None:
+    async def _submit_steadily(self) -> None:
         start = time.time()
         for number in count(1):
             wanted = start + number / PER_SECOND
@@ -81,7 +81,7 @@ class Stream:
             await asyncio.sleep(_TRY_AGAIN)
 
     async def _ask(self, body: bytes) -> tuple[int, bytes]:
-        """Status and answer; 0 when there was none."""
+        """Status and body of the response. The status is 0 if there was none."""
         with suppress(OSError, httptools.HttpParserError):  # TimeoutError is an OSError
             async with asyncio.timeout(_ANSWER_WITHIN):
                 connection = await self._connection()

@@ -1,4 +1,4 @@
-"""Submit: clients that post jobs one by one over warm connections; how many a second, and how long an answer takes."""
+"""Submit: clients post jobs one by one over open connections. Measures jobs per second and response times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(jobs: int | None, as_json: bool) -> int:
 
 
 async def run(jobs: int | None, *, ceiling_jobs: int = CEILING_JOBS) -> dict[str, object]:
-    """`jobs` in all, or as many as go into ten seconds."""
+    """Submit `jobs` jobs, or as many as possible in ten seconds."""
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder):
             stage = bar.add_task("plain-SQL ceiling", total=1)
@@ -69,7 +69,7 @@ class Answers(msgspec.Struct):
 
 
 async def drive(arena: Arena, jobs: int | None, bar: Progress) -> Answers:
-    """Submit from all clients, then wait and check that every accepted job has exactly one ended run."""
+    """Submit from all clients, wait, and check that every accepted job has exactly one ended run."""
     answers = Answers([])
     sending = bar.add_task("submitted", total=jobs)
     server = HttpServer(arena.server_url)

@@ -1,4 +1,4 @@
-"""The tasks that the benches run."""
+"""The tasks of the benchmarks."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ app = Mainspring()
 
 @app.task("bench.noop")
 async def noop(**_payload: Any) -> None:
-    """Does nothing, as fast as it can."""
+    """Does nothing."""
 
 
 @app.task("bench.moment")
 async def moment(**_payload: Any) -> float:
-    """When it started, by this machine's clock (the benches run everything on one machine)."""
+    """Returns its start time on this machine's clock (benchmarks run on one machine)."""
     return time.time()
 
 
 @app.task("bench.sleep")
 async def sleep(seconds: float) -> None:
-    """Keeps its slot and costs nothing."""
+    """Occupies a slot without using CPU."""
     await asyncio.sleep(seconds)
 
 
 @app.task("bench.hold")
 async def hold(file: str) -> None:
-    """Runs until there is a file of that name."""
-    while not Path(file).exists():  # noqa: ASYNC110, ASYNC240 - somebody else makes it; a look takes microseconds
+    """Runs until the file exists."""
+    while not Path(file).exists():  # noqa: ASYNC110, ASYNC240 - another process creates it; a check takes microseconds
         await asyncio.sleep(0.05)

@@ -1,4 +1,5 @@
-"""Throughput: no-op jobs of about 250 bytes through jobs:batch, one server, one worker, until all are recorded."""
+"""Throughput: no-op jobs of about 250 bytes through jobs:batch, with one server and one worker, until all are
+recorded."""
 
 from __future__ import annotations
 
@@ -50,12 +51,13 @@ async def run(jobs: int) -> dict[str, object]:
 
 
 def payload(number: int) -> str:
-    """With its task's name and braces a job of about 250 bytes."""
+    """A payload that makes a job of about 250 bytes."""
     return msgspec.json.encode({"number": number, "text": "x" * 180}).decode()
 
 
 async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop") -> float:
-    """Submit all, wait until all are recorded, check that each has exactly one ended run; answers the seconds."""
+    """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run. Returns the
+    seconds."""
     bodies = [_body(task, start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
     sending = bar.add_task("submitted", total=jobs)
     recording = bar.add_task("recorded", total=jobs)

@@ -1,1 +1,1 @@
-"""The command line: one file per verb. Verbs import what is heavy when they run, so that help comes quickly."""
+"""The command line: one module per command. Commands import heavy modules when they run, so that help is fast."""

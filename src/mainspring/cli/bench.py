@@ -1,4 +1,4 @@
-"""`mainspring bench`: how fast this machine is, on the real processes and a fresh PostgreSQL."""
+"""`mainspring bench`: measures this machine with real processes and a fresh PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.cli.connect import JsonFlag
 
 
 class Part(StrEnum):
-    """What can be lost."""
+    """A part of the system that the failover benchmark stops."""
 
     SCHEDULER = "scheduler"
     WORKER = "worker"
@@ -21,13 +21,13 @@ class Part(StrEnum):
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
-RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How often each is lost.")]
-OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Lose only this; may be given again.")]
+RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How many times each part is stopped.")]
+OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
 
 
 @app.command(epilog="Example: mainspring bench throughput --jobs 20000")
 def throughput(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Jobs per second, from submission over HTTP until recorded; 100,000 no-op jobs unless --jobs says otherwise."""
+    """Measure jobs per second, from submission over HTTP to the recorded outcome. Default: 100,000 no-op jobs."""
     from mainspring.bench.throughput import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -35,7 +35,7 @@ def throughput(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench overhead --json")
 def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How much longer than the jobs themselves it all takes: 2,000 jobs that sleep for 1 s, on 200 slots."""
+    """Measure the overhead on top of the jobs' own time. Default: 2,000 jobs that sleep for 1 s, on 200 slots."""
     from mainspring.bench.overhead import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -43,7 +43,7 @@ def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench process --json")
 def process(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Jobs per second of a process task: 20,000 no-op jobs, each in a child interpreter, until all are recorded."""
+    """Measure jobs per second of a process task, which runs in a child interpreter. Default: 20,000 no-op jobs."""
     from mainspring.bench.process_tasks import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -51,7 +51,7 @@ def process(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench lag --json")
 def lag(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How late jobs start that are due at a time: 1,000 distinct times over 20 s."""
+    """Measure how late jobs start after their scheduled time. Default: 1,000 different times within 20 s."""
     from mainspring.bench.lag import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -59,7 +59,7 @@ def lag(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench pickup")
 def pickup(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How soon an immediate job starts on an idle system: 300 of them, one at a time."""
+    """Measure how soon an immediate job starts on an idle system. Default: 300 jobs, one at a time."""
     from mainspring.bench.pickup import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -67,7 +67,7 @@ def pickup(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench submit --json")
 def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How many jobs 16 clients submit one by one, and how long an answer takes; for 10 s, or until --jobs are in."""
+    """Measure how many jobs 16 clients submit one by one, and the response times. Default: for 10 s."""
     from mainspring.bench.submit import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -75,7 +75,7 @@ def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench schedules --jobs 10000")
 def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """How soon all have fired of 20,000 cron jobs that are due in the same second, among 100,000."""
+    """Measure how soon 20,000 cron jobs fire that are due in the same second, among 100,000 jobs."""
     from mainspring.bench.schedules import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -83,7 +83,7 @@ def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
 def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
-    """How long until work goes on when a scheduler, a worker, a server or PostgreSQL is lost; the slowest of each."""
+    """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed. Shows the slowest round."""
     from mainspring.bench.failover import main
 
     raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))
@@ -92,11 +92,11 @@ def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFla
 @app.command(epilog="Example: mainspring bench output --json")
 def output(
     megabytes: Annotated[
-        int | None, typer.Option("--mb", min=1, help="How much each run prints.", show_default="100")
+        int | None, typer.Option("--mb", min=1, help="How many megabytes each run prints.", show_default="100")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """How fast a shell run prints 100 MB into its log, kept whole and with the usual cap, and with how much memory."""
+    """Measure how fast a shell run writes 100 MB to its log, with and without the default cap, and the memory used."""
     from mainspring.bench.output import main
 
     raise typer.Exit(main(megabytes, as_json))

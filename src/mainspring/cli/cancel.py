@@ -17,13 +17,13 @@ EXAMPLES = ("mainspring cancel daily_report", "mainspring cancel 0197a6c0-5d1e-7
 
 
 def command(
-    any_id: Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a job's.")],
+    any_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a run or of a job.")],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Cancel a run; or a job, with all its live runs and all its future. Says which it was."""
+    """Cancel a run, or a job with its live runs and all its future fires. Prints which of the two it cancelled."""
     with connect(url, token_file, data) as client:
         run = _cancelled_run(client, any_id)
         if run is not None:
@@ -43,7 +43,7 @@ def command(
 
 
 def _cancelled_run(client: Client, any_id: str) -> RunView | None:
-    """The run after the request, or None when the id is not a run's. Run ids are UUIDs, so other ids are jobs'."""
+    """Cancel the run with this id and return it. Return None if there is no such run. Run ids are always UUIDs."""
     from mainspring.domain.errors import NotFound
     from mainspring.kernel.ids import parse_uuid
 
@@ -58,4 +58,4 @@ def _cancelled_run(client: Client, any_id: str) -> RunView | None:
 def _words(run: RunView) -> str:
     if run.status == "CANCELLED":
         return f"run {run.run_id} is CANCELLED"
-    return f"run {run.run_id} is asked to stop ({run.status}); it counts as cancelled when it is gone"
+    return f"run {run.run_id} was asked to stop ({run.status}); it becomes CANCELLED when its processes have ended"

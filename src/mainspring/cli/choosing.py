@@ -1,4 +1,4 @@
-"""Which dead letters: the options that `dead-letters`, `replay` and `discard` share."""
+"""The options of `dead-letters`, `replay` and `discard` that select dead letters."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ import typer
 if TYPE_CHECKING:
     from mainspring.sdk.client.calls import DeadLetterFilters
 
-_PANEL = "Which"
+_PANEL = "Filters"
 
 JobOption = Annotated[
-    str | None, typer.Option("--job", metavar="ID", help="Of this job.", rich_help_panel=_PANEL, show_default=False)
+    str | None, typer.Option("--job", metavar="ID", help="Only this job.", rich_help_panel=_PANEL, show_default=False)
 ]
 TaskOption = Annotated[
-    str | None, typer.Option("--task", help="Of this task.", rich_help_panel=_PANEL, show_default=False)
+    str | None, typer.Option("--task", help="Only this task.", rich_help_panel=_PANEL, show_default=False)
 ]
 QueueOption = Annotated[
-    str | None, typer.Option("--queue", metavar="Q", help="Of this queue.", rich_help_panel=_PANEL, show_default=False)
+    str | None,
+    typer.Option("--queue", metavar="Q", help="Only this queue.", rich_help_panel=_PANEL, show_default=False),
 ]
 ErrorOption = Annotated[
     str | None,
-    typer.Option("--error", metavar="TEXT", help="Part of the last error.", rich_help_panel=_PANEL, show_default=False),
+    typer.Option(
+        "--error", metavar="TEXT", help="Text that the last error contains.", rich_help_panel=_PANEL, show_default=False
+    ),
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="T", help="That died since then.", rich_help_panel=_PANEL, show_default=False),
+    typer.Option(
+        "--since", metavar="T", help="Only those that failed at or after T.", rich_help_panel=_PANEL, show_default=False
+    ),
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option("--until", metavar="T", help="That died before then.", rich_help_panel=_PANEL, show_default=False),
+    typer.Option(
+        "--until", metavar="T", help="Only those that failed before T.", rich_help_panel=_PANEL, show_default=False
+    ),
 ]
-AllFlag = Annotated[
-    bool, typer.Option("--all", help="Every dead letter there is.", rich_help_panel=_PANEL, show_default=False)
-]
+AllFlag = Annotated[bool, typer.Option("--all", help="All dead letters.", rich_help_panel=_PANEL, show_default=False)]
 RunsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="RUN", help="Ids of dead letters.", show_default=False)
 ]
@@ -47,11 +52,13 @@ def filters_of(
 
 
 def check_choice(run_ids: list[str] | None, filters: DeadLetterFilters, *, everything: bool) -> None:
-    """Ids, or a filter, or --all: something must be said, and only one kind of it."""
+    """Require ids, or at least one filter, or --all. Ids and filters cannot be combined."""
     from mainspring.domain.errors import InvalidInput
 
     by_filter = everything or any(value is not None for value in filters.values())
     if not run_ids and not by_filter:
-        raise InvalidInput("nothing says which dead letters", hint="name runs, or --job, --task, --error ..., or --all")
+        raise InvalidInput(
+            "no dead letters are selected", hint="give run ids, a filter such as --job, --task or --error, or --all"
+        )
     if run_ids and by_filter:
-        raise InvalidInput("runs and filters both say which dead letters", hint="give one of them")
+        raise InvalidInput("run ids and filters cannot be combined", hint="give either run ids or filters")

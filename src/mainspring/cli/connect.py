@@ -1,4 +1,4 @@
-"""The options by which a verb finds its server, and the client that they make."""
+"""The connection options that the commands share, and the client that is made from them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 _PANEL = "Connection"
-# People wait in front of this: a server that is away is reported soon, one that restarts is waited for.
+# Somebody waits for the answer. One second bridges a restart of the server; after that the error is reported.
 _PATIENCE = 1.0
 
-JsonFlag = Annotated[
-    bool, typer.Option("--json", help="Print the server's JSON on stdout, and nothing else.", show_default=False)
-]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON.", show_default=False)]
 UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url",
         "--server",
         metavar="URL",
-        help="Address of the server, or of several with commas: if one is away, the next is used. "
-        "Otherwise MAINSPRING_URL, the data folder, http://127.0.0.1:8700.",
+        help="Address of the server, or several addresses separated by commas: if one does not answer, the next is "
+        "used. Default: MAINSPRING_URL, then the data folder, then http://127.0.0.1:8700.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -34,7 +32,8 @@ TokenFileOption = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="File that holds the token. Otherwise MAINSPRING_TOKEN, MAINSPRING_TOKEN_FILE, the data folder.",
+        help="File that contains the token. Default: MAINSPRING_TOKEN, then MAINSPRING_TOKEN_FILE, then the data "
+        "folder.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -44,7 +43,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Data folder of `mainspring up`. Otherwise MAINSPRING_DATA, or .mainspring here and above.",
+        help="Data folder of `mainspring up`. Default: MAINSPRING_DATA, then .mainspring in this folder or a parent.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -55,7 +54,7 @@ DatabaseUrlOption = Annotated[
         "--database-url",
         metavar="URL",
         envvar="MAINSPRING_DATABASE_URL",
-        help="PostgreSQL to use: postgresql://user:password@host:5432/name",
+        help="PostgreSQL database to use: postgresql://user:password@host:5432/name",
         show_default=False,
     ),
 ]
@@ -65,7 +64,7 @@ LogStoreOption = Annotated[
         "--log-store",
         metavar="URL",
         envvar="MAINSPRING_LOG_STORE",
-        help="Where the output of runs is kept: a folder, s3://bucket/prefix, gs:// or az://.",
+        help="Where the output of runs is stored: a folder, s3://bucket/prefix, gs:// or az://.",
         show_default="the folder logs in --data",
     ),
 ]
@@ -75,12 +74,13 @@ HttpAllowOption = Annotated[
         "--http-allow",
         metavar="A,B",
         envvar="MAINSPRING_HTTP_ALLOW",
-        help="What http tasks may call besides public addresses: 10.0.0.0/8, hooks.internal:8080; * is everything.",
+        help="Addresses that http tasks may call in addition to public ones: 10.0.0.0/8, hooks.internal:8080. "
+        "* allows every address.",
     ),
 ]
 ReloadFlag = Annotated[
     bool,
-    typer.Option("--reload", help="For development: start the worker anew when your files change.", show_default=False),
+    typer.Option("--reload", help="For development: restart the worker when your files change.", show_default=False),
 ]
 LogLevelOption = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 
@@ -97,10 +97,10 @@ def needed_database_url(database_url: str | None) -> str:
 
     if not database_url:
         raise InvalidInput(
-            "no database is named",
+            "no database is given",
             code="no_database",
             field="database_url",
-            hint="give --database-url or set MAINSPRING_DATABASE_URL; `mainspring up` brings a PostgreSQL of its own",
+            hint="give --database-url or set MAINSPRING_DATABASE_URL; `mainspring up` starts a PostgreSQL of its own",
         )
     return database_url
 
@@ -109,7 +109,7 @@ def check_reload(app: str | None) -> None:
     from mainspring.domain.errors import InvalidInput
 
     if app is None:
-        raise InvalidInput("reload: there is no application to reload", field="reload", hint="name it with --app")
+        raise InvalidInput("--reload needs an application", field="reload", hint="give --app MODULE:APP")
 
 
 def checked_log_level(level: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.which_run import RunOrJob, of_run
-from mainspring.cli.wording import both, local
+from mainspring.cli.which_run import RunOrJob, call_for_run
+from mainspring.cli.wording import local, local_and_relative
 
 if TYPE_CHECKING:
     from mainspring.wire.runs import AttemptView, DeadLetterView
@@ -23,9 +23,9 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show a dead letter: its payload, and the error of every try."""
+    """Show a dead letter: its payload, and the error of each attempt."""
     with connect(url, token_file, data) as client:
-        letter = of_run(client, run_or_job, client.dead_letter)
+        letter = call_for_run(client, run_or_job, client.dead_letter)
     if as_json:
         show_json(letter)
     else:
@@ -40,8 +40,8 @@ def _fields(letter: DeadLetterView, now: datetime) -> list[tuple[str, str | None
         ("job", letter.job_id),
         ("name", letter.name),
         ("task", f"{letter.task}, queue {letter.queue}"),
-        ("due", both(letter.scheduled_for, now)),
-        ("died", both(letter.died_at, now)),
+        ("due", local_and_relative(letter.scheduled_for, now)),
+        ("died", local_and_relative(letter.died_at, now)),
         ("reason", letter.reason),
         ("replay of", letter.replay_of),
         ("payload", msgspec.json.encode(letter.payload).decode() if letter.payload else None),

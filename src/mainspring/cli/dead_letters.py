@@ -44,14 +44,14 @@ def command(
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
+        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """List runs that failed for good and were neither replayed nor discarded, newest first."""
+    """List runs that failed after their last attempt and were neither replayed nor discarded, newest first."""
     with connect(url, token_file, data) as client:
         filters = filters_of(job, task, queue, error, since, until)
         page = client.dead_letters(limit=limit, cursor=cursor, **filters)

@@ -43,7 +43,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Give up dead letters. Their runs stay in the history, and can still be run again with `mainspring retry`."""
+    """Discard dead letters. Their runs stay in the history. `mainspring retry` can still run them again."""
     filters = filters_of(job, task, queue, error, since, until)
     check_choice(run_ids, filters, everything=everything)
     with connect(url, token_file, data) as client:
@@ -51,7 +51,7 @@ def command(
     if as_json:
         show_json(done)
     else:
-        show_line(f"{done.discarded} discarded" + (", and there are more: repeat the command" if done.more else ""))
+        show_line(f"{done.discarded} discarded" + ("; there are more, repeat the command" if done.more else ""))
 
 
 def _by_id(client: Client, run_ids: list[str]) -> Discarded:

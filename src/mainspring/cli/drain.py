@@ -22,7 +22,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Ask a worker to leave: it takes no more work, lets its runs finish, hands back the rest, and ends."""
+    """Ask a worker to shut down: it takes no more runs, finishes those it has started and hands back the rest."""
     with connect(url, token_file, data) as client:
         view = client.drain_worker(_worker_id(client, worker))
     if as_json:
@@ -33,7 +33,7 @@ def command(
 
 
 def _worker_id(client: Client, worker: str) -> str:
-    """The id of the living worker of that name, unless it is an id already."""
+    """Return the id itself, or the id of the live worker with this name."""
     from mainspring.domain.errors import Conflict, NotFound
     from mainspring.kernel.ids import parse_uuid
 
@@ -42,9 +42,9 @@ def _worker_id(client: Client, worker: str) -> str:
     named = [found for found in client.workers().workers if found.name == worker]
     living = [found.worker_id for found in named if found.state in ("LIVE", "DRAINING")]
     if len(living) > 1:
-        raise Conflict(f"{len(living)} workers are called {worker}", hint="name one by its id: " + ", ".join(living))
+        raise Conflict(f"{len(living)} workers are named {worker}", hint="use one of their ids: " + ", ".join(living))
     if living:
         return living[0]
     if named:
-        raise Conflict(f"worker {worker} is gone: {named[0].state}", code="worker_gone")
+        raise Conflict(f"worker {worker} has ended: {named[0].state}", code="worker_gone")
     raise NotFound(f"there is no worker {worker!r}", hint="see: mainspring workers")

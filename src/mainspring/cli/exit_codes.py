@@ -1,4 +1,4 @@
-"""What the command line ends with."""
+"""The exit codes of the command line."""
 
 FAILURE = 1
 BAD_INPUT = 2

@@ -1,4 +1,4 @@
-"""How the command line says that something went wrong: one or two lines on stderr, and an exit code by class."""
+"""Reports errors of the command line: one or two lines on stderr, and an exit code for each class of error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
     (Forbidden, NOT_ALLOWED),
     (Unavailable, UNAVAILABLE),
 )
-_TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or call from the folder where `mainspring up` runs"
+_TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or run the command in the folder of `mainspring up`"
 
 
 def exit_code_of(error: MainspringError) -> int:
@@ -41,18 +41,17 @@ def exit_code_of(error: MainspringError) -> int:
 
 
 def report(error: MainspringError, *, as_json: bool) -> int:
-    """Say it on stderr; gives the exit code."""
+    """Print the error on stderr and return the exit code."""
     text = _as_json(error) if as_json else "\n".join(_as_lines(error))
     sys.stderr.write(text + "\n")
     return exit_code_of(error)
 
 
 def _as_lines(error: MainspringError) -> list[str]:
-    place = f"{error.field}: " if error.field and error.field != "$" and error.field not in error.detail else ""
-    lines = [f"error: {place}{error.detail}"]
-    hint = error.hint or (_TOKEN_HINT if isinstance(error, Unauthorized) else None)
-    advice = [f"expected {error.expected}"] if error.expected else []
-    advice += [hint] if hint else []
+    lines = [f"error: {error.located_detail()}"]
+    advice = error.advice()
+    if isinstance(error, Unauthorized) and not error.hint:
+        advice.append(_TOKEN_HINT)
     if advice:
         lines.append("hint: " + "; ".join(advice))
     return [" ".join(clean(line).split("\n")) for line in lines]

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.wording import both, relative, span
+from mainspring.cli.wording import local_and_relative, relative, span
 
 if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
@@ -20,13 +20,15 @@ EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcomi
 
 def command(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
-    fires: Annotated[int, typer.Option("--upcoming", metavar="N", min=0, help="How many coming fires to show.")] = 3,
+    fires: Annotated[
+        int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
+    ] = 3,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show a job: its definition, its next fires, its latest run."""
+    """Show a job: its definition, its next fire times and its latest run."""
     with connect(url, token_file, data) as client:
         job = client.job(job_id)
         if as_json:
@@ -38,7 +40,7 @@ def command(
     now = datetime.now(UTC)
     show_fields([
         *_definition(job, now),
-        *(("upcoming" if index == 0 else "", both(fire, now)) for index, fire in enumerate(coming)),
+        *(("upcoming" if index == 0 else "", local_and_relative(fire, now)) for index, fire in enumerate(coming)),
         ("latest run", None if latest is None else _latest(latest, now)),
     ])  # fmt: skip
 
@@ -56,7 +58,7 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
         ("schedule", job.schedule),
-        ("next fire", both(job.next_fire_at, now) if job.next_fire_at is not None else None),
+        ("next fire", local_and_relative(job.next_fire_at, now) if job.next_fire_at is not None else None),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("timeout", span(job.timeout)),
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
@@ -64,7 +66,7 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("description", job.description),
-        ("created", f"{both(job.created_at, now)}, version {job.version}"),
+        ("created", f"{local_and_relative(job.created_at, now)}, version {job.version}"),
     ]
 
 

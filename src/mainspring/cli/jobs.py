@@ -31,18 +31,18 @@ def command(
     queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
     owner: Annotated[str | None, typer.Option("--owner", show_default=False)] = None,
     search: Annotated[
-        str | None, typer.Option("--search", "-q", help="Part of a name or id.", show_default=False)
+        str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
+        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """List jobs that have yet to fire or will fire again. What has run is in `mainspring runs`."""
+    """List jobs that will fire. `mainspring runs` lists what has already run."""
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
     with connect(url, token_file, data) as client:
         page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
@@ -54,6 +54,6 @@ def command(
         (job.job_id, job.name, job.task, job.schedule, job.status, relative(job.next_fire_at, now), job.queue)
         for job in page.jobs
     ]
-    show_rows(_COLUMNS, rows, nothing="no jobs; those that have run are in: mainspring runs")
+    show_rows(_COLUMNS, rows, nothing="no jobs; to list what has run: mainspring runs")
     if page.next is not None:
         say(f"more: repeat with --cursor {page.next}")

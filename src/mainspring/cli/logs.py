@@ -10,7 +10,7 @@ import typer
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import say, show_json
-from mainspring.cli.which_run import RunOrJob, run_of
+from mainspring.cli.which_run import RunOrJob, find_run_id
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -20,25 +20,29 @@ EXAMPLES = (
     "mainspring logs 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 -f",
     "mainspring logs daily_report --attempt 1",
 )
-_PATIENCE = 60.0  # a server that restarts while we follow is no reason to stop following
+_PATIENCE = 60.0  # following a log survives a restart of the server
 
 
 def command(
     run_or_job: RunOrJob,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow it to its end, through retries; exit 0 on SUCCESS only.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Follow the log until the run ends, including retries. Exit with 0 only on SUCCESS."
+        ),
     ] = False,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", metavar="N", min=1, help="That attempt only.", show_default="the newest")
+        int | None,
+        typer.Option("--attempt", metavar="N", min=1, help="Show only this attempt.", show_default="the newest"),
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show what a run printed: stdout, stderr and what its task logged, as it came. With --json -f, a line an event."""
+    """Show the output of a run: stdout, stderr and what its task logged. --json -f prints one JSON object per line."""
     with connect(url, token_file, data) as client:
-        run_id = run_of(client, run_or_job)
+        run_id = find_run_id(client, run_or_job)
         if follow:
             raise typer.Exit(_follow(client, run_id, attempt, as_json=as_json))
         text = client.logs(run_id, attempt)
@@ -66,23 +70,23 @@ def _follow(client: Client, run_id: str, attempt: int | None, *, as_json: bool) 
                         say(f"{event.status} (run {run_id})")
                     return 0 if event.status == "SUCCESS" else FAILURE
     except KeyboardInterrupt:
-        say(f"\nno longer following; the run goes on. To stop it: mainspring cancel {run_id}")
+        say(f"\nstopped following; the run continues. To stop it: mainspring cancel {run_id}")
         return INTERRUPTED
     return FAILURE
 
 
 def _as_line(run_id: str, event: LogEvent) -> str:
-    """The event as the server sends it, on one line also on a terminal."""
+    """The event as the server sends it. Always one line, also on a terminal."""
     import msgspec
 
-    news: dict[str, object] = {"run_id": run_id, "event": event.kind}
-    news |= {"status": event.status} if event.kind == "end" else {"attempt": event.attempt}
+    line: dict[str, object] = {"run_id": run_id, "event": event.kind}
+    line |= {"status": event.status} if event.kind == "end" else {"attempt": event.attempt}
     if event.text:
-        news["text"] = event.text
-    return msgspec.json.encode(news).decode() + "\n"
+        line["text"] = event.text
+    return msgspec.json.encode(line).decode() + "\n"
 
 
 def _show(text: str) -> None:
-    """As it is: whoever reads it into a file wants what was printed."""
+    """Write the text unchanged, so that a redirect into a file keeps the exact output."""
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The command line, put together. Each verb is a module of this package with `command` and `EXAMPLES`."""
+"""Builds the command line. Each command is a module of this package with `command` and `EXAMPLES`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import typer
 
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 
-# Verbs are named here and loaded when they are called for: all of them cost 35 ms, which every start of a server or a
-# worker would pay for verbs that it is not.
+# Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
+# or a worker would pay.
 _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
@@ -26,7 +26,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"
-# Typer has moved Click inside itself; its public BadParameter is a usage error in every version.
+# Newer versions of Typer contain a copy of Click. The base class of Typer's BadParameter is UsageError in all of them.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
@@ -43,14 +43,14 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", show_default=False)
     ] = False,
 ) -> None:
-    """Mainspring runs jobs on time, one run per fire time.
+    """Mainspring runs jobs on time, with one run per fire time.
 
     Start it with `mainspring up`, then `mainspring submit --command 'echo hello' --wait`.
     """
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """The application with all its verbs, or with `only` that one."""
+    """The application with all commands, or with the command `only`."""
     app = typer.Typer(
         name="mainspring", rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=_SETTINGS
     )
@@ -61,7 +61,9 @@ def build(only: str | None = None) -> typer.Typer:
                 module = _load(verb)
                 app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(module.command)
     if only in (None, _BENCH):
-        app.add_typer(_load(_BENCH).app, name=_BENCH, help="Measure this machine.", rich_help_panel="Operate")
+        app.add_typer(
+            _load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
+        )
     return app
 
 
@@ -70,7 +72,7 @@ def _load(verb: str) -> ModuleType:
 
 
 def _verb_of(args: Sequence[str]) -> str | None:
-    """The verb that comes first; None for anything else, which is about all of them: --help, or a slip."""
+    """The command in the first argument. None for --help and for unknown commands: these need all commands."""
     known = {_BENCH}.union(*_PANELS.values())
     return args[0] if args[0] in known else None
 
@@ -84,7 +86,7 @@ def _epilog(examples: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code. Nothing that goes wrong shows a traceback."""
+    """Run the command line and return the exit code. Errors are printed without a traceback."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     _prepare_output()
     try:
@@ -94,30 +96,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has seen enough. Python would complain once more when it closes stdout.
+        # The reader (head, less) has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     except _UsageError as error:
         return _misused(error)
-    except Exception as error:  # noqa: BLE001 - the last place where an error can still be said in a line
+    except Exception as error:  # noqa: BLE001 - the outermost handler prints the error as one line
         return _failed(error, as_json="--json" in args)
 
 
 def _prepare_output() -> None:
-    """Let nothing that a job prints or is called stop us from showing the rest."""
+    """Let no character in a job's name or output fail the output."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever called us (>&-)
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as we live
+        if stream is None:  # the caller closed it (>&-)
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the process ends
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that is not in UTF-8
+            stream.reconfigure(errors="backslashreplace")  # for a terminal that does not use UTF-8
 
 
 def _misused(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "mainspring"
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    if not message:  # a verb that has verbs of its own, alone: its help was shown
+    if not message:  # a command group without a command: its help was shown
         return 0
     sys.stderr.write(f"error: {message}\nhint: see {path} --help\n")
     return BAD_INPUT
@@ -131,6 +133,6 @@ def _failed(error: Exception, *, as_json: bool) -> int:
         raise error
     if not isinstance(error, MainspringError):
         error = MainspringError(
-            f"{type(error).__name__}: {error}", code="unexpected", hint="MAINSPRING_DEBUG=1 shows where"
+            f"{type(error).__name__}: {error}", code="unexpected", hint="set MAINSPRING_DEBUG=1 to see the traceback"
         )
     return report(error, as_json=as_json)

@@ -26,7 +26,8 @@ StageOption = Annotated[
     StageChoice,
     typer.Option(
         "--stage",
-        help="pre: what older processes can live with. post: what must wait until they are gone. all: both.",
+        help="pre: migrations that older processes tolerate. post: those that need all older processes to have ended. "
+        "all: both.",
     ),
 ]
 
@@ -34,10 +35,10 @@ StageOption = Annotated[
 def command(
     database_url: DatabaseUrlOption = None, stage: StageOption = StageChoice.ALL, as_json: JsonFlag = False
 ) -> None:
-    """Bring a database to this version's schema. Safe to repeat.
+    """Migrate a database to this version's schema. The command is safe to repeat.
 
-    While servers or schedulers of an older version run, use --stage pre, which servers also do when they start. When
-    the last of them is gone, run it without --stage.
+    Use --stage pre while servers or schedulers of an older version run. Servers do the same when they start. When the
+    last old process has ended, run the command without --stage.
     """
     import uvloop
 

@@ -19,7 +19,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Stop firing a job until `mainspring resume`. Runs that are under way go on."""
+    """Stop firing a job until `mainspring resume`. Runs that have started continue."""
     with connect(url, token_file, data) as client:
         job = client.pause(job_id)
     if as_json:

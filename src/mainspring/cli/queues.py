@@ -21,7 +21,7 @@ _COLUMNS = (
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List queues: what waits and runs in each, the age of the oldest, the rate of the last minute."""
+    """List queues: waiting and running runs, the age of the oldest waiting run, and the rate over the last minute."""
     with connect(url, token_file, data) as client:
         answer = client.queues()
     if as_json:
@@ -39,4 +39,4 @@ def command(
         )
         for queue in answer.queues
     ]
-    show_rows(_COLUMNS, rows, nothing="no queues yet; the first job makes one")
+    show_rows(_COLUMNS, rows, nothing="no queues; the first job creates one")

@@ -43,14 +43,17 @@ def command(
     until: UntilOption = None,
     everything: AllFlag = False,
     payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="Another payload for them.", show_default=False)
+        str | None,
+        typer.Option(
+            "--payload", metavar="JSON", help="Use this payload instead of the stored one.", show_default=False
+        ),
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Run dead letters again, as new runs for the same fire times. Prints the new runs' ids."""
+    """Run dead letters again as new runs with the same scheduled time. Prints the ids of the new runs."""
     filters = filters_of(job, task, queue, error, since, until)
     check_choice(run_ids, filters, everything=everything)
     changed = payload_of(payload, [])
@@ -65,9 +68,9 @@ def command(
         return
     for run_id in done.run_ids:
         show_line(run_id)
-    say(f"{done.replayed} replayed" + (", and there are more: repeat the command" if done.more else ""))
+    say(f"{done.replayed} replayed" + ("; there are more, repeat the command" if done.more else ""))
     for reason, count in done.left.items():
-        say(f"{count} left: {reason}")
+        say(f"{count} not replayed: {reason}")
 
 
 def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -> Replayed:
@@ -77,9 +80,9 @@ def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -
     new: list[str] = []
     try:
         for run_id in run_ids:
-            new.append(client.replay(run_id, payload).run_id)  # noqa: PERF401 - what is done is kept on an error
+            new.append(client.replay(run_id, payload).run_id)  # noqa: PERF401 - the list survives an error
     except MainspringError:
-        if new:  # the error is about the next one: these run already
-            say(f"{len(new)} replayed before that: {', '.join(new)}")
+        if new:  # the error concerns the next id; these runs exist already
+            say(f"{len(new)} replayed before the error: {', '.join(new)}")
         raise
     return Replayed(len(new), new)

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.wording import both
+from mainspring.cli.wording import local_and_relative
 
 EXAMPLES = ("mainspring resume daily_report",)
 
@@ -21,11 +21,15 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Fire a paused job again, and say when."""
+    """Resume a paused job. Prints its next fire time."""
     with connect(url, token_file, data) as client:
         job = client.resume(job_id)
     if as_json:
         show_json(job)
     else:
-        coming = f", next fire {both(job.next_fire_at, datetime.now(UTC))}" if job.next_fire_at is not None else ""
+        coming = (
+            f", next fire {local_and_relative(job.next_fire_at, datetime.now(UTC))}"
+            if job.next_fire_at is not None
+            else ""
+        )
         show_line(f"job {job.job_id} is {job.status}{coming}")

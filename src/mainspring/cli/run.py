@@ -10,8 +10,8 @@ import typer
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.waiting import brief, wait_and_show
-from mainspring.cli.which_run import RunOrJob, of_run
-from mainspring.cli.wording import both, span
+from mainspring.cli.which_run import RunOrJob, call_for_run
+from mainspring.cli.wording import local_and_relative, span
 
 if TYPE_CHECKING:
     from mainspring.wire.runs import RunView
@@ -21,15 +21,17 @@ EXAMPLES = ("mainspring run 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --watch",)
 
 def command(
     run_or_job: RunOrJob,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end; exit 0 on SUCCESS only.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Wait until the run ends. Exit with 0 only on SUCCESS.")
+    ] = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Show a run: its state, times, error and result."""
+    """Show a run: its status, times, error and result."""
     with connect(url, token_file, data) as client:
-        run = of_run(client, run_or_job, client.run)
+        run = call_for_run(client, run_or_job, client.run)
         if watch:
             handle = client.handle(run.job_id, run.run_id)
             raise typer.Exit(wait_and_show(client, handle, timeout=None, as_json=as_json))
@@ -51,10 +53,13 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("task", f"{run.task}, queue {run.queue}, priority {run.priority}"),
         ("trigger", run.trigger),
         ("replay of", run.replay_of),
-        ("due", both(run.scheduled_for, now)),
-        ("next try", both(run.ready_at, now) if run.ready_at is not None and run.ready_at > now else None),
-        ("started", both(run.start_time, now) if run.start_time is not None else None),
-        ("ended", both(run.end_time, now) if run.end_time is not None else None),
+        ("due", local_and_relative(run.scheduled_for, now)),
+        (
+            "next try",
+            local_and_relative(run.ready_at, now) if run.ready_at is not None and run.ready_at > now else None,
+        ),
+        ("started", local_and_relative(run.start_time, now) if run.start_time is not None else None),
+        ("ended", local_and_relative(run.end_time, now) if run.end_time is not None else None),
         ("took", span(run.duration) if run.duration is not None else None),
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),

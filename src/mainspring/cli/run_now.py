@@ -15,16 +15,16 @@ EXAMPLES = ("mainspring run-now daily_report --wait",)
 
 def command(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 0 on SUCCESS only.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run ends. Exit with 0 only on SUCCESS.")] = False,
     timeout_wait: Annotated[
-        str | None, typer.Option("--timeout-wait", metavar="D", help="Wait no longer than this: 30s.")
+        str | None, typer.Option("--timeout-wait", metavar="D", help="Longest time to wait, such as 30s.")
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Run a job once, now, besides its schedule; a paused one too. Prints the run's id."""
+    """Run a job once now, in addition to its schedule. Also works for a paused job. Prints the run's id."""
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
         accepted = client.run_now(job_id)

@@ -35,13 +35,13 @@ def command(
     queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
     task: Annotated[str | None, typer.Option("--task", show_default=False)] = None,
     error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="Part of the error message.", show_default=False)
+        str | None, typer.Option("--error", metavar="TEXT", help="Text that the error contains.", show_default=False)
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="T", show_default=False)] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="T", show_default=False)] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Where the last page ended.", show_default=False)
+        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
@@ -67,7 +67,7 @@ def _row(run: RunView, now: datetime) -> tuple[str, ...]:
     note = (run.error_message or run.reason or "").strip()
     return (
         run.run_id,
-        "" if run.job_id == run.run_id else run.job_id,  # a job that ran at once: one id for both
+        "" if run.job_id == run.run_id else run.job_id,  # an immediate job and its run have the same id
         run.task,
         run.status,
         str(run.attempt_number),

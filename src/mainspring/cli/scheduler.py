@@ -10,7 +10,7 @@ EXAMPLES = ("mainspring scheduler --database-url postgresql://mainspring@db/main
 
 
 def command(database_url: DatabaseUrlOption = None, log_level: LogLevelOption = "info") -> None:
-    """Fire due jobs, without an API. A second one shares the work and takes over within seconds if the first dies."""
+    """Fire due jobs without serving the API. Several schedulers share the work. If one dies, others take over."""
     import uvloop
 
     from mainspring.roles.scheduler import SchedulerOptions, run_scheduler

@@ -1,4 +1,4 @@
-"""What the command line shows: data on stdout, everything else on stderr."""
+"""The output of the command line: data on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 NARROW = 80
-_NOT_A_TERMINAL = 10_000  # nobody reads the width of a pipe: never fold an id that grep looks for
+_NOT_A_TERMINAL = 10_000  # a pipe has no width; a folded id could not be found with grep
 _STYLES = {
     "SUCCESS": "green",
     "LIVE": "green",
@@ -34,7 +34,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`whole`: an id of known width, which gives way last. Others fold; nothing is ever cut."""
+    """A column of a table. `whole` columns have a known width and fold last. Text is folded, never cut."""
 
     title: str
     whole: bool = False
@@ -55,7 +55,7 @@ def stderr() -> Console:
 
 
 def show_json(value: Any) -> None:
-    """The wire message, indented for a terminal and on one line for a pipe."""
+    """Print the value as JSON, indented on a terminal and on one line in a pipe."""
     import msgspec
 
     text = msgspec.json.encode(value)
@@ -65,17 +65,17 @@ def show_json(value: Any) -> None:
 
 
 def show_line(text: str) -> None:
-    """One line of data on stdout, never folded."""
+    """Print one line of data on stdout. It is never folded."""
     sys.stdout.write(clean(text) + "\n")
 
 
 def say(text: str) -> None:
-    """A remark on stderr."""
+    """Print a message on stderr."""
     sys.stderr.write(clean(text) + "\n")
 
 
 def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """A table; on a narrow terminal one block per row instead. `nothing` is said when there are no rows."""
+    """Print a table, or one block per row on a narrow terminal. `nothing` is printed if there are no rows."""
     found = [[cell(text) for text in row] for row in rows]
     if not found:
         say(nothing)
@@ -88,7 +88,7 @@ def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothi
 
 
 def show_fields(fields: Iterable[tuple[str, str | None]]) -> None:
-    """Names and values below each other; what is None is left out."""
+    """Print one name and value per line. Values that are None are left out."""
     console = stdout()
     kept = [(name, value) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in kept), default=0)

@@ -24,22 +24,22 @@ def command(
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
     scheduler: Annotated[
-        bool, typer.Option("--scheduler/--no-scheduler", help="Fire jobs here too, or serve the API alone.")
+        bool, typer.Option("--scheduler/--no-scheduler", help="Fire due jobs in this process, or only serve the API.")
     ] = True,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Where the admin token is kept.")
+        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Folder of the admin token.")
     ] = Path(DEFAULT_DATA_FOLDER),
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Another name that clients may call this server by."),
+        typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
     ] = None,
     log_store: LogStoreOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Serve the HTTP API and fire due jobs, on a PostgreSQL that you run. Start as many of these as you like."""
+    """Serve the HTTP API and fire due jobs, with a PostgreSQL that you run. You can start several servers."""
     from mainspring.kernel.garbage_collection import pause_garbage_collection
 
-    pause_garbage_collection()  # before the rest is loaded; the server lets go of it once it is up
+    pause_garbage_collection()  # before the imports; the server enables it again when it is up
     import uvloop
 
     from mainspring.roles.server import ServerOptions, run_server

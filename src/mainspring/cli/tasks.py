@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.wire.fields import DURATION, task_options
 
 if TYPE_CHECKING:
     from mainspring.wire.tasks import DeclaredOptions
@@ -15,14 +16,16 @@ EXAMPLES = ("mainspring tasks",)
 _COLUMNS = (
     Column("TASK"), Column("TAKES"), Column("OPTIONS"), Column("QUEUES"), Column("WORKERS", right=True),
 )  # fmt: skip
-_DURATIONS = ("timeout", "run_timeout", "kill_grace", "retry.base", "retry.cap", "limits.cpu")
+_DURATIONS = (
+    *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
+)  # fmt: skip
 _SIZES = ("limits.memory", "limits.output")
 
 
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List tasks that workers offer, the parameters they take, and the options of their jobs."""
+    """List the tasks that workers offer, with their parameters and the default options of their jobs."""
     with connect(url, token_file, data) as client:
         answer = client.tasks()
     if as_json:
@@ -42,7 +45,7 @@ def command(
 
 
 def _parameters(schema: dict[str, Any] | None) -> str:
-    """Names and types; those in brackets may be left out."""
+    """Names and types. Optional parameters are in brackets."""
     if schema is None:
         return "anything"
     required = schema.get("required", ())
@@ -54,7 +57,7 @@ def _parameters(schema: dict[str, Any] | None) -> str:
 
 
 def _options(options: DeclaredOptions | None) -> str:
-    """As paths and values: queue=heavy, retry.max_attempts=5."""
+    """Paths and values: queue=heavy, retry.max_attempts=5."""
     import msgspec
 
     return ", ".join(_named(msgspec.to_builtins(options) or {}, ""))

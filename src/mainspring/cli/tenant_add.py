@@ -19,9 +19,9 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Make a tenant. Prints its first admin token, which is never shown again; whoever has it is the tenant's admin.
+    """Create a tenant. Prints its first admin token, which is not shown again.
 
-    Only an admin of the tenant `default` may do so.
+    Only an admin of the tenant `default` can create tenants.
     """
     with connect(url, token_file, data) as client:
         made = client.add_tenant(name)
@@ -29,4 +29,4 @@ def command(
         show_json(made)
         return
     show_line(made.admin_token.token)
-    say(f"tenant {made.name} is there; this is its admin token, shown this once")
+    say(f"created tenant {made.name}; this is its admin token, which is not shown again")

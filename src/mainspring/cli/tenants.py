@@ -15,7 +15,7 @@ _COLUMNS = (Column("ID", right=True), Column("NAME"), Column("CREATED", whole=Tr
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List tenants: all of them with a token of the tenant `default`, otherwise your own."""
+    """List tenants. A token of the tenant `default` lists all of them, other tokens list only their own tenant."""
     with connect(url, token_file, data) as client:
         answer = client.tenants()
     if as_json:

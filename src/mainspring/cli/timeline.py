@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import Column, show_json, show_rows
-from mainspring.cli.which_run import RunOrJob, of_run
+from mainspring.cli.which_run import RunOrJob, call_for_run
 from mainspring.cli.wording import local, span
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Tell a run's life: every state with its time, attempt, worker or node, and reason."""
+    """Show the history of a run: each state with its time, attempt, worker or node, and reason."""
     with connect(url, token_file, data) as client:
-        entries = of_run(client, run_or_job, client.timeline)
+        entries = call_for_run(client, run_or_job, client.timeline)
     if as_json:
         show_json(entries)
     else:
-        show_rows(_COLUMNS, [_row(entry, entries[0]) for entry in entries], nothing="nothing is known of it")
+        show_rows(_COLUMNS, [_row(entry, entries[0]) for entry in entries], nothing="no entries")
 
 
 def _row(entry: TimelineEntry, first: TimelineEntry) -> tuple[str, ...]:

@@ -19,16 +19,18 @@ EXAMPLES = (
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for; shown in lists.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the token is for. Shown in lists.")],
     role: Annotated[
         str,
-        typer.Option(metavar="ROLE", help="admin: everything in your tenant. worker: only what worker processes do."),
+        typer.Option(
+            metavar="ROLE", help="admin: everything in your tenant. worker: only what a worker process needs."
+        ),
     ],
     all_tenants: Annotated[
         bool,
         typer.Option(
             "--all-tenants",
-            help="For shared workers: they take runs of every tenant, fairly. Only with a token of the tenant default.",
+            help="For shared workers, which take runs of all tenants fairly. Needs a token of the tenant default.",
             show_default=False,
         ),
     ] = False,
@@ -36,14 +38,14 @@ def command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Make it for this tenant, which may have lost its own. Only with a token of the tenant default.",
+            help="Create the token for this tenant, e.g. if it lost its own. Needs a token of the tenant default.",
             show_default="yours",
         ),
     ] = None,
     expires_in: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="How long it is valid, such as 12h or 30d.", show_default="until revoked"
+            metavar="DURATION", help="How long the token is valid, such as 12h or 30d.", show_default="until revoked"
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -51,7 +53,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Make a token and print it. It is never shown again: send it into a file, or where it will be used."""
+    """Create a token and print it. It is not shown again. Redirect it into a file."""
     with connect(url, token_file, data) as client:
         made = client.add_token(
             name, role, tenants="all" if all_tenants else None, tenant=tenant, expires_in=expires_in
@@ -62,4 +64,4 @@ def command(
     show_line(made.token)
     until = "until it is revoked" if made.expires_at is None else f"until {local(made.expires_at)}"
     whose = "every tenant" if made.tenant is None else f"tenant {made.tenant}"
-    say(f"token {made.token_id} ({made.role} of {whose}), valid {until}; shown this once")
+    say(f"token {made.token_id} ({made.role} of {whose}), valid {until}; it is not shown again")

@@ -13,13 +13,13 @@ EXAMPLES = ("mainspring token-revoke 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
 
 
 def command(
-    token: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="Its id, as `mainspring tokens` shows it.")],
+    token: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="The token's id, as shown by `mainspring tokens`.")],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Revoke a token: from now on it opens nothing. The last admin token of a tenant cannot be revoked."""
+    """Revoke a token. It is rejected from now on. The last admin token of a tenant cannot be revoked."""
     with connect(url, token_file, data) as client:
         view = client.revoke_token(token)
     if as_json:

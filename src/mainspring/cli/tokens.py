@@ -26,7 +26,7 @@ _COLUMNS = (
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List the tenant's tokens: what they are for and whether they are valid. Their secrets are not kept anywhere."""
+    """List the tenant's tokens: what they are for and whether they are valid. The secrets themselves are not stored."""
     with connect(url, token_file, data) as client:
         answer = client.tokens()
     if as_json:

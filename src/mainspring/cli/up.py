@@ -24,7 +24,8 @@ EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800
 
 def command(
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Where everything is kept.")
+        Path,
+        typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Folder of the database, logs and token."),
     ] = Path(DEFAULT_DATA_FOLDER),
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
@@ -35,16 +36,18 @@ def command(
     postgres_bin: Annotated[
         Path | None, typer.Option("--postgres-bin", metavar="DIR", help="Use the PostgreSQL programs in this folder.")
     ] = None,
-    slots: Annotated[int | None, typer.Option("--slots", min=1, help="Runs at a time.", show_default=False)] = None,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, help="How many runs execute at the same time.", show_default=False)
+    ] = None,
     queues: QueuesOption = None,
     reload: ReloadFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops it and keeps the data.
+    """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
 
-    It brings its own PostgreSQL unless --database-url names one. The admin token lies in the data folder, where the
+    It starts its own PostgreSQL unless --database-url is given. The admin token is in the data folder, where the
     other commands find it.
     """
     import uvloop
@@ -57,7 +60,7 @@ def command(
     if queues is not None:
         from mainspring.worker.exchange.queue_weights import parse_queues
 
-        parse_queues(queues, slots or DEFAULT_SLOTS)  # a mistake in them is said before anything is started
+        parse_queues(queues, slots or DEFAULT_SLOTS)  # report a mistake before anything is started
     level = checked_log_level(log_level)
     configure_logs(role="up", level=level)
     options = UpOptions(

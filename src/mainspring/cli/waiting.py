@@ -1,4 +1,4 @@
-"""`--wait`: show a run's state until it ends, then its result or its error."""
+"""`--wait`: show the state of a run until it ends, then its result or its error."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 30
 _ERROR_LINES = 20
-_TRIES_ARE_OVER = "no tries left"  # "failed 4 time(s), no tries left": the line above says as much
-_PATIENCE = 60.0  # a server that restarts while we wait is no reason to stop waiting
+_NO_TRIES_LEFT = "no tries left"  # "failed 4 time(s), no tries left": the line above contains the same information
+_PATIENCE = 60.0  # waiting survives a restart of the server
 
 
 def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
-    """How long --timeout-wait lets us wait, in seconds. To be asked before anything is submitted."""
+    """The seconds of --timeout-wait. Call it before anything is submitted, so that a mistake submits nothing."""
     from mainspring.domain.durations import parse_duration
     from mainspring.domain.errors import InvalidInput
 
     if timeout is None:
         return None
     if not wait:
-        raise InvalidInput("there is no wait to end", field="timeout_wait", hint="add --wait")
+        raise InvalidInput("--timeout-wait needs --wait", field="timeout_wait", hint="add --wait")
     return parse_duration(timeout, "timeout_wait")
 
 
 def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_json: bool) -> int:
-    """Wait for the end and show it; gives the exit code: 0 for SUCCESS, 1 for any other end or for no end in time."""
+    """Wait until the run ends and show its outcome. Returns the exit code: 0 for SUCCESS, 1 otherwise."""
     client.patience = _PATIENCE
     try:
         run = _watched(handle, timeout, quiet=as_json)
     except TimeoutError as error:
-        say(f"error: {error}\nhint: the job goes on; see: mainspring job {handle.job_id}")
+        say(f"error: {error}\nhint: the job continues; to see it: mainspring job {handle.job_id}")
         return FAILURE
     except KeyboardInterrupt:
-        say(f"\nno longer waiting; the job goes on. To stop it: mainspring cancel {handle.run_id or handle.job_id}")
+        say(f"\nstopped waiting; the job continues. To stop it: mainspring cancel {handle.run_id or handle.job_id}")
         return INTERRUPTED
     if as_json:
         show_json(run)
@@ -54,7 +54,7 @@ def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_j
 
 
 def show_end(run: RunView) -> None:
-    """The result on stdout, and how it ended on stderr."""
+    """Print the result on stdout and the outcome on stderr."""
     took = f" after {span(run.duration)}" if run.duration is not None else ""
     tries = f", attempt {run.attempt_number} of {run.max_attempts}" if run.attempt_number > 1 else ""
     say(f"{run.status}{took}{tries} (run {run.run_id})")
@@ -62,14 +62,14 @@ def show_end(run: RunView) -> None:
         show_result(run)
         return
     error = brief(run.error_message or "")
-    if run.reason and not run.reason.endswith(_TRIES_ARE_OVER):
+    if run.reason and not run.reason.endswith(_NO_TRIES_LEFT):
         error = f"{error}\n{run.reason}".strip()
     if error:
         say(f"error: {error}")
 
 
 def brief(error: str) -> str:
-    """An error with a screenful of a command's output at most: its beginning says what happened, its end mostly why."""
+    """Shorten an error to one screen. Its first lines tell what happened and its last lines usually tell why."""
     lines = error.rstrip().split("\n")
     if len(lines) <= _ERROR_LINES:
         return error.rstrip()
@@ -78,7 +78,7 @@ def brief(error: str) -> str:
 
 
 def show_result(run: RunView) -> None:
-    """What the run returned; of a shell run, what it printed."""
+    """Print what the run returned. For a shell run, print its output."""
     result: Any = run.result
     if run.task == "shell" and isinstance(result, dict) and isinstance(result.get("output"), str):
         result = result["output"].rstrip("\n") or None
@@ -92,12 +92,12 @@ def _watched(handle: Handle, seconds: float | None, *, quiet: bool) -> RunView:
     console = stderr()
     if quiet or not console.is_terminal:
         return handle.wait(seconds)
-    with Watching(console) as watching:
-        return handle.wait(seconds, seen=watching.show)
+    with LiveStatus(console) as live_status:
+        return handle.wait(seconds, seen=live_status.show)
 
 
-class Watching:
-    """A run's state beside a spinner, and a bar with its words once it says how far it has come."""
+class LiveStatus:
+    """A spinner with the run's state. A progress bar and its message are added when the run reports progress."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -106,7 +106,7 @@ class Watching:
         self._spinner = Spinner("dots", cell("submitted"))
         self._live = Live(self._spinner, console=console, refresh_per_second=12.5, transient=True)
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> LiveStatus:
         self._live.start()
         return self
 

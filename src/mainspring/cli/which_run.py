@@ -1,4 +1,4 @@
-"""Which run is meant: a run by its id, or a job by its id, which means its latest run."""
+"""The RUN argument: the id of a run, or the id of a job, which stands for its latest run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 T = TypeVar("T")
-RunOrJob = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or a job's: then its latest run.")]
+RunOrJob = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or of a job: its latest run is used.")]
 
 
-def of_run(client: Client, run_or_job: str, call: Callable[[str], T]) -> T:
-    """What `call` gives for the run's id; when no run has that id, for that of the job's latest run."""
+def call_for_run(client: Client, run_or_job: str, call: Callable[[str], T]) -> T:
+    """Call `call` with the run's id. If there is no such run, call it with the id of the job's latest run."""
     from mainspring.domain.errors import NotFound
     from mainspring.kernel.ids import parse_uuid
 
@@ -27,12 +27,12 @@ def of_run(client: Client, run_or_job: str, call: Callable[[str], T]) -> T:
         except NotFound:
             if parse_uuid(run_or_job) is None:
                 raise
-            raise no_such_run from None  # an id that looks like a run's: what was said of the run is what counts
+            raise no_such_run from None  # the id looks like a run id, so the error about the run is the useful one
     return call(run_id)
 
 
-def run_of(client: Client, run_or_job: str) -> str:
-    """The run's id; asks the server."""
+def find_run_id(client: Client, run_or_job: str) -> str:
+    """Look up the run's id on the server."""
     from mainspring.domain.errors import NotFound
 
     try:
@@ -47,7 +47,9 @@ def _latest(client: Client, job_id: str) -> str:
     try:
         run = client.job_status(job_id).latest_run
     except NotFound:
-        raise NotFound(f"there is no run and no job {job_id!r}", hint="see: mainspring runs, mainspring jobs") from None
+        raise NotFound(
+            f"there is no run and no job {job_id!r}", hint="list them with: mainspring runs, mainspring jobs"
+        ) from None
     if run is None:
-        raise NotFound(f"job {job_id} has not run yet", hint=f"see when it will: mainspring job {job_id}")
+        raise NotFound(f"job {job_id} has not run yet", hint=f"to see its next fire time: mainspring job {job_id}")
     return run.run_id

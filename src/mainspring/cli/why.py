@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.which_run import RunOrJob, of_run
+from mainspring.cli.which_run import RunOrJob, call_for_run
 
 EXAMPLES = ("mainspring why 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
 
@@ -16,9 +16,9 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Say in a sentence why a run is not running."""
+    """Explain in one sentence why a run is not running."""
     with connect(url, token_file, data) as client:
-        answer = of_run(client, run_or_job, client.why)
+        answer = call_for_run(client, run_or_job, client.why)
     if as_json:
         show_json(answer)
     else:

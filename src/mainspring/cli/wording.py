@@ -1,4 +1,4 @@
-"""Times and texts as people read them. Pure: the present moment is given."""
+"""Formats times and texts for people. The functions are pure: the caller passes the current time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _STEPS = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "m"))
 
 
 def clean(text: str) -> str:
-    """`text` without control characters: what a job printed must not steer the reader's terminal."""
+    """`text` without control characters, so that the output of a job cannot control the reader's terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units: "340ms", "12.5s", "3m20s", "2d4h"."""
+    """A duration in its two largest units: "340ms", "12.5s", "3m20s", "2d4h"."""
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:
@@ -28,7 +28,7 @@ def span(seconds: float) -> str:
 
 
 def relative(moment: datetime | None, now: datetime) -> str:
-    """ "in 3m20s", "2h ago", "now", or a dash for nothing."""
+    """ "in 3m20s", "2h ago", "now", or "-" for None."""
     if moment is None:
         return "-"
     seconds = (moment - now).total_seconds()
@@ -38,10 +38,10 @@ def relative(moment: datetime | None, now: datetime) -> str:
 
 
 def local(moment: datetime | None) -> str:
-    """The moment on the reader's own clock, with its zone."""
+    """The time in the reader's time zone, with the name of the zone."""
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def both(moment: datetime | None, now: datetime) -> str:
+def local_and_relative(moment: datetime | None, now: datetime) -> str:
     """ "2026-11-15 09:00:00 CET (in 3m20s)"."""
     return "-" if moment is None else f"{local(moment)} ({relative(moment, now)})"

@@ -32,24 +32,28 @@ QueuesOption = Annotated[
     typer.Option(
         "--queues",
         metavar="A,B",
-        help="Queues to serve; A=1,B=8 gives B eight times the slots.",
-        show_default="default, and those of your tasks",
+        help="Queues to take runs from. A=1,B=8 gives B eight times the slots of A.",
+        show_default="default, and the queues of your tasks",
     ),
 ]
 
 
 def command(
     queues: QueuesOption = None,
-    slots: Annotated[int, typer.Option("--slots", min=1, max=100_000, help="Runs at a time.")] = DEFAULT_SLOTS,
+    slots: Annotated[
+        int, typer.Option("--slots", min=1, max=100_000, help="How many runs execute at the same time.")
+    ] = DEFAULT_SLOTS,
     name: Annotated[
-        str | None, typer.Option("--name", help="What to call this worker.", show_default="host and process")
+        str | None, typer.Option("--name", help="Name of this worker.", show_default="host and process")
     ] = None,
     app: Annotated[
         str | None, typer.Option("--app", metavar="MODULE:APP", help="Your tasks, such as examples.hello:app.")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="What jobs may require, such as gpu=a100; repeatable."),
+        typer.Option(
+            "--label", metavar="NAME=VALUE", help="A label that jobs can require, such as gpu=a100. Can be repeated."
+        ),
     ] = None,
     reload: ReloadFlag = False,
     http_allow: HttpAllowOption = None,
@@ -58,9 +62,9 @@ def command(
         typer.Option(
             "--sandbox",
             metavar="S",
-            help="bubblewrap: every command runs in it, whatever its job says. For commands of people whom you do not "
-            "trust with the worker's token.",
-            show_default="as each job says",
+            help="bubblewrap: run every command in this sandbox, even if the job does not ask for it. For commands of "
+            "people who must not read the worker's token.",
+            show_default="the sandbox of each job",
         ),
     ] = None,
     log_level: LogLevelOption = "info",
@@ -68,9 +72,9 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Run jobs: shell commands, and the tasks of your application. Needs no database, only the server's address.
+    """Run jobs: shell commands, HTTP calls and the tasks of your application. Needs a server, but no database.
 
-    On SIGTERM it takes no more work, lets its runs finish, and hands back what it has not started.
+    On SIGTERM it takes no more runs, finishes those that it has started, and hands back the rest.
     """
     from mainspring.domain.errors import Unauthorized
     from mainspring.sdk.client.connection import find_connection
@@ -81,7 +85,7 @@ def command(
     confined = checked_sandbox(sandbox)
     if reload:
         raise typer.Exit(_reloading(app))
-    # From here on it is a worker: what waits for changes of files needs none of this.
+    # These imports are only for the worker itself. The process that waits for file changes does not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
 
     connection = find_connection(url, token_file=token_file, data=data)
@@ -104,21 +108,21 @@ def command(
 
 
 def read_labels(given: Iterable[str]) -> dict[str, str]:
-    """The labels of `gpu=a100`, `zone=eu`."""
+    """Read labels from texts such as `gpu=a100` and `zone=eu`."""
     from mainspring.domain.errors import InvalidInput
 
     labels: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise InvalidInput(f"label: {text!r} is not NAME=VALUE", field="label", hint="such as gpu=a100")
+            raise InvalidInput(f"label: {text!r} is not NAME=VALUE", field="label", hint="write it like gpu=a100")
         if labels.setdefault(name, value) != value:
             raise InvalidInput(f"label: {name} is given twice", field="label", hint="give each label one value")
     return labels
 
 
 def checked_sandbox(word: str | None) -> str | None:
-    """The sandbox of this name, which must be installed here."""
+    """The sandbox with this name. Raises an error if it is not installed."""
     if word is None:
         return None
     import os
@@ -129,12 +133,12 @@ def checked_sandbox(word: str | None) -> str | None:
 
     found = read_sandbox(word)
     if found is not None and not installed(os.environ):
-        raise InvalidInput(f"{WRAPPER} is not installed here", field="sandbox", hint="apt install bubblewrap")
+        raise InvalidInput(f"{WRAPPER} is not installed", field="sandbox", hint="install it: apt install bubblewrap")
     return found
 
 
 def _reloading(app: str | None) -> int:
-    """The same command without --reload, as a child that is started anew when files change."""
+    """Run the same command without --reload as a child process, and restart it when files change."""
     import asyncio
     import sys
     from pathlib import Path

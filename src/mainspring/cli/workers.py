@@ -25,7 +25,7 @@ _COLUMNS = (
 def command(
     as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
-    """List workers: whether they live, how busy they are, what they can run."""
+    """List workers: their state, how many slots are busy, and what they can run."""
     with connect(url, token_file, data) as client:
         answer = client.workers()
     if as_json:

@@ -1,1 +1,1 @@
-"""What Mainspring is, without I/O and without clock reads: jobs, runs, schedules, transitions, retries, errors."""
+"""The rules of jobs, runs, schedules, transitions, retries and errors. No I/O and no clock reads."""

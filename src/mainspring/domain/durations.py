@@ -21,7 +21,7 @@ _UNITS = {
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+\Z", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d+(?:\.\d+)?\Z", re.ASCII)
-_HINT = 'write "90s", "15m", "1h30m", or a number of seconds'
+_HINT = 'write "90s", "15m", "1h30m" or a number of seconds'
 _LONGEST = 100 * 366 * 86400.0
 _LONGEST_TEXT = 400
 
@@ -29,7 +29,7 @@ _LONGEST_TEXT = 400
 def parse_duration(
     value: str | float, field: str, *, least: float = 0.0, most: float = _LONGEST, zero_ok: bool = True
 ) -> float:
-    """Seconds; raises InvalidInput that names `field`."""
+    """Read a duration and return seconds. Raises InvalidInput that names `field`."""
     seconds = _seconds_of_text(value, field) if isinstance(value, str) else _seconds_of_number(value)
     if not math.isfinite(seconds) or seconds < least or seconds > most or (seconds == 0 and not zero_ok):
         low = f"at least {format_duration(least)}" if least else ("zero or more" if zero_ok else "more than zero")
@@ -50,20 +50,18 @@ def _seconds_of_text(value: str, field: str) -> float:
             return float(sum(Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
         if _SECONDS.match(text):
             return float(text)
-    raise InvalidInput(
-        f"{shown(value)} is not a duration", code="invalid_duration", field=field, expected="a duration", hint=_HINT
-    )
+    raise InvalidInput(f"{shown(value)} is not a duration", code="invalid_duration", field=field, hint=_HINT)
 
 
 def _seconds_of_number(value: float) -> float:
     try:
         return float(value)
-    except OverflowError:  # a whole number with more than 308 digits
+    except OverflowError:  # an integer with more than 308 digits
         return math.inf if value > 0 else -math.inf
 
 
 def format_duration(seconds: float) -> str:
-    """The short form that `parse_duration` reads back, to the last bit."""
+    """The short form of a duration. `parse_duration` reads exactly the same value back."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     whole = int(seconds)

@@ -1,15 +1,15 @@
-"""Every error the product raises, grouped by what the caller can do about it.
+"""Every error that the product raises, grouped by what the caller can do about it.
 
 MainspringError
-├── InvalidInput        mend the request (422; `invalid_json` 400)
-│   └── InvalidBatch    the same, many at once, by index (422)
-├── NotSupportedYet     leave the field out for now (422)
+├── InvalidInput        correct the request (422; `invalid_json` 400)
+│   └── InvalidBatch    correct the named jobs of the batch (422)
+├── NotSupportedYet     leave the field out (422)
 ├── PayloadTooLarge     send less (413)
 ├── WrongMediaType      send JSON (415)
 ├── Unauthorized        send a valid token (401)
-├── Forbidden           ask from an allowed place (403)
-├── NotFound            look elsewhere (404)
-├── Conflict            look at the present state first (409)
+├── Forbidden           use a token with the needed rights, or an allowed address (403)
+├── NotFound            check the id or the address (404)
+├── Conflict            read the current state first (409)
 │   ├── Fenced          stop working on this run (409)
 │   └── VersionMismatch read the job again (412)
 └── Unavailable         try again shortly (503)
@@ -17,11 +17,17 @@ MainspringError
 
 from __future__ import annotations
 
+import re
+
 from mainspring.wire.problems import FieldProblem
 
 
 class MainspringError(Exception):
-    """Base of all. `code` is stable; `detail` is for people."""
+    """Base class. `code` is stable and for programs. The other attributes are for people.
+
+    `detail` says what is wrong, `field` says where, `expected` says which values are valid, and `hint` says what to do.
+    `detail`, `expected` and `hint` are phrases without a full stop. `expected` must not repeat `detail`.
+    """
 
     code = "error"
 
@@ -41,10 +47,24 @@ class MainspringError(Exception):
         self.hint = hint
         if code is not None:
             self.code = code
-        advice = [f"expected {expected}"] if expected else []
-        advice += [hint] if hint else []
-        if advice:  # a traceback shows it below the message
+        if advice := self.advice():  # a traceback shows the note below the message
             self.add_note(f"{field}: {'; '.join(advice)}" if field else "; ".join(advice))
+
+    def advice(self) -> list[str]:
+        """What the caller should do, as phrases: ["expected at most 10000 jobs", "send them in parts"]."""
+        expected = [f"expected {self.expected}"] if self.expected else []
+        return [*expected, self.hint] if self.hint else expected
+
+    def located_detail(self) -> str:
+        """The detail with its field, unless it names the field itself: `timeout: '5 minutes' is not a duration`."""
+        if self.field is None or self.field == "$" or re.search(rf"(?<!\w){re.escape(self.field)}(?!\w)", self.detail):
+            return self.detail
+        return f"{self.field}: {self.detail}"
+
+    def in_sentences(self) -> str:
+        """Everything in one line: `timeout: '5 minutes' is not a duration. Write "90s", "15m" or ...`"""
+        advice = [phrase[0].upper() + phrase[1:] for phrase in self.advice()]
+        return " ".join(phrase if phrase[-1] in ".?!" else f"{phrase}." for phrase in (self.located_detail(), *advice))
 
     def as_field_problem(self, index: int | None = None) -> FieldProblem:
         field = self.field or "$"
@@ -58,7 +78,7 @@ class InvalidInput(MainspringError):
 
 
 class InvalidBatch(InvalidInput):
-    """Several jobs of a batch are wrong; nothing of it was stored."""
+    """Some jobs of a batch are invalid. No job of the batch was stored."""
 
     code = "invalid_batch"
 
@@ -66,7 +86,7 @@ class InvalidBatch(InvalidInput):
         first = errors[0]
         count = f"{len(errors)}{' or more' if more else ''}"
         super().__init__(
-            f"{count} problem(s) in the batch, none of it was stored; the first: {first.field}: {first.detail}",
+            f"the batch has {count} problem(s) and none of it was stored; the first: {first.field}: {first.detail}",
             field=first.field,
             hint=first.hint,
         )

@@ -1,35 +1,38 @@
-"""Fair between tenants: whose turn it is when runs of several tenants wait for the same workers. Pure, in memory only.
+"""Fairness between tenants: decides whose runs are claimed next when several tenants wait for the same workers.
 
-Start-time fair queuing. Each tenant has a virtual time, which rises by one with every run that is taken; the tenant
-with the least is next. Several runs of a tenant stand one behind the other, at its virtual time + 1, + 2 and so on. A
-tenant that comes back after a while starts where the least of those that waited all along stands, so that idleness
-earns no credit; and never before where it stood itself, so that coming one run at a time earns none either. Critical
-runs go first, and count like others: who has many of them waits longer with the rest.
+This is start-time fair queuing. Each tenant has a virtual time, which rises by one with every run that is claimed. The
+tenant with the lowest virtual time is next. The waiting runs of one tenant have the virtual times + 1, + 2 and so on.
 
-All of it may be forgotten at any moment: everybody is equal then.
+A tenant that was idle continues at the lowest virtual time of the tenants that kept waiting, so that idleness earns no
+credit. It never continues below its own virtual time, so that submitting one run at a time earns no credit either.
+Critical runs are claimed first and count like other runs. A tenant with many of them waits longer with its other runs.
+
+The state is in memory only and can be lost at any time. All tenants are equal then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from itertools import groupby
 from typing import Protocol, TypeVar
 
 from mainspring.kernel.ids import TenantId
 
 MOST_TENANTS = 10_000
+AGING_STEP = timedelta(minutes=5)  # how much longer a run waits that is one level of priority lower
 
 
-class _OfATenant(Protocol):
+class _HasTenant(Protocol):
     @property
     def tenant_id(self) -> TenantId: ...
 
 
-L = TypeVar("L", bound=_OfATenant)
+L = TypeVar("L", bound=_HasTenant)
 
 
 class FairShares:
-    """The virtual times of the tenants that one kind of worker takes runs of."""
+    """The virtual times of the tenants that share one kind of worker."""
 
     def __init__(self) -> None:
         self._times: dict[TenantId, int] = {}
@@ -37,13 +40,13 @@ class FairShares:
         self._latest = 0
 
     def starts(self, looked_at: Iterable[TenantId], waiting: Collection[TenantId]) -> dict[TenantId, int]:
-        """Where each tenant of `waiting` stands now. `looked_at` are those whose runs were looked for: who is not
-        waiting among them is idle."""
+        """The virtual time of each tenant in `waiting`. `looked_at` are the tenants whose lanes were read. A tenant of
+        `looked_at` that is not in `waiting` is idle."""
         if len(self._times) > MOST_TENANTS:
             self._times.clear()
             self._waited.clear()
         times = self._times
-        # Where nobody waited all along, a new day begins: nobody is ahead, and nobody has a debt.
+        # If no tenant kept waiting, all start at the latest virtual time.
         least = min((times[tenant] for tenant in waiting if tenant in self._waited), default=self._latest)
         self._waited.difference_update(looked_at)
         self._waited.update(waiting)
@@ -54,28 +57,28 @@ class FairShares:
     def taken(
         self, starts: Mapping[TenantId, int], critical: Mapping[TenantId, int], others: Mapping[TenantId, int]
     ) -> None:
-        """So many critical runs and others of each tenant were taken, all at once, from where they stood."""
+        """Count the critical and the other runs of each tenant that one claim took."""
         for counts in (critical, others):
             for tenant, count in counts.items():
                 self._times[tenant] = time = self._times.get(tenant, self._latest) + count
                 self._latest = max(self._latest, time)
-        # Who stands before the last place that was served has nothing left: it would have been served first. Of others
-        # than critical runs none were taken while a critical one waited.
+        # A tenant below the last virtual time that was served has no waiting runs left, because it would have been
+        # served first. Other runs are only taken when no critical run waits.
         last = max((starts[tenant] + count for tenant, count in (others or critical).items()), default=0)
         for tenant in starts if others else critical:
             self._times[tenant] = max(self._times.get(tenant, 0), last - 1)
 
 
 class Rounds:
-    """Chooses some of many lanes, going round by tenant: everybody has one before anybody has two, and who had none
-    this time comes first the next."""
+    """Chooses some of many lanes, round robin by tenant. Every tenant gets one lane before any tenant gets two. Tenants
+    that got none are first in the next round."""
 
     def __init__(self) -> None:
         self._first = 0
         self._next: dict[TenantId, int] = {}
 
     def choose(self, lanes: Sequence[L], room: int) -> list[L]:
-        """At most `room` of the lanes, which are given with those of each tenant together."""
+        """Choose at most `room` lanes. The lanes of one tenant must be adjacent in `lanes`."""
         if len(lanes) <= room:
             return list(lanes)
         groups = [list(group) for _, group in groupby(lanes, key=lambda lane: lane.tenant_id)]
@@ -95,7 +98,7 @@ class Rounds:
 
 
 def _shares(sizes: Sequence[int], room: int) -> list[int]:
-    """`room` dealt out one by one, round after round, to groups that take no more than their size."""
+    """Distribute `room` one by one over the groups. No group gets more than its size."""
     shares = [0] * len(sizes)
     while room > 0:
         open_groups = [index for index, size in enumerate(sizes) if shares[index] < size]

@@ -1,8 +1,9 @@
-"""A job's definition: what to run and how, after intake and before storage."""
+"""The definition of a job, as intake produces it and the store saves it."""
 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,8 @@ from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import RunSetup
+from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.fields import PLAIN_NAMES, PlainValues
 
 DEFAULT_TIMEOUT = 3600.0
 SHELL_TASK = "shell"
@@ -18,7 +21,7 @@ HTTP_TASK = "http"
 
 
 class Priority(IntEnum):
-    """low, normal and high age towards each other; critical is a band of its own."""
+    """Waiting low and normal runs catch up with higher ones over time. They never overtake critical ones."""
 
     LOW = 0
     NORMAL = 1
@@ -31,7 +34,7 @@ class Priority(IntEnum):
 
 
 class Overlap(IntEnum):
-    """What happens when a job fires while a run of it is alive."""
+    """What happens when a job fires while another run of it has not ended."""
 
     SKIP = 0
     ALLOW = 1
@@ -46,8 +49,9 @@ class Delivery(StrEnum):
     AT_MOST_ONCE = "at_most_once"
 
 
-class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of a definition that SQL never looks into. Stored as JSON, and as NULL when all of it is default."""
+@with_plain_fields("value", after="setup")
+class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a definition that is stored as JSON, and as NULL if all of it is default."""
 
     timeout: float = DEFAULT_TIMEOUT
     retry: RetryPolicy = DEFAULT_RETRY
@@ -55,7 +59,6 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     command: str | list[str] | None = None
     setup: RunSetup | None = None
-    run_timeout: float | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -78,8 +81,13 @@ def spec_from_text(text: str | None) -> Spec:
     return DEFAULT_SPEC if text is None else _decode_spec(text)
 
 
+def plain_values(spec: Spec) -> dict[str, Any]:
+    """The plain fields of `spec` by name. None means the default."""
+    return {name: getattr(spec, name) for name in PLAIN_NAMES}
+
+
 class JobDefinition(msgspec.Struct, frozen=True):
-    """Everything about a job that its owner decides."""
+    """Everything about a job that its owner sets."""
 
     task: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again. Rules, backoff and what the attempt itself asks for meet in `after_failure`."""
+"""Decides whether and when a failed attempt is retried: from rules, backoff and what the attempt itself asks for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mainspring.wire.execution import Cause
 
 RETRY, GIVE_UP = "retry", "give_up"
 BACKOFFS = ("exponential", "linear", "fibonacci", "constant")
-LONGEST_DELAY = 366 * 86400.0  # what a called service may ask for; more would not fit into a timestamp
-# Errors by which a task itself decides (sdk/errors.py); no rule overrides them.
+LONGEST_DELAY = 366 * 86400.0  # a called service may ask for any delay; a very long one would overflow the timestamp
+# Errors that a task raises to decide itself (sdk/errors.py). No rule overrides them.
 _GIVEN_UP = ("GiveUp", "BadPayload", "mainspring.sdk.errors.GiveUp", "mainspring.sdk.errors.BadPayload")
-_ASKED_FOR = "mainspring.sdk.errors.Retry"  # not by its short name: others call their own errors that
+_ASKED_FOR = "mainspring.sdk.errors.Retry"  # the full name, because applications have errors named Retry too
 
 
 class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What follows a failure of a certain kind; exactly one of errors, exit_codes and http_statuses is given."""
+    """What follows a failure of a certain kind. Exactly one of errors, exit_codes and http_statuses is given."""
 
     then: str
     errors: list[str] | None = None
@@ -26,7 +26,7 @@ class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
     after: float | None = None
 
     def match(self, cause: Cause) -> str | None:
-        """What of `cause` this rule is about, in words; None when it is about something else."""
+        """The part of `cause` that this rule matches, as text. None if the rule does not match."""
         if self.errors is not None:
             found = next(
                 (error for error in cause.errors if any(_is_called(error, name) for name in self.errors)), None
@@ -42,7 +42,7 @@ class RetryRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """max_attempts counts the first one. Delays are seconds; jitter is the share by which a delay may vary."""
+    """max_attempts includes the first attempt. Delays are seconds. jitter is the fraction by which a delay varies."""
 
     max_attempts: int = 4
     backoff: str = "exponential"
@@ -52,7 +52,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: list[RetryRule] = []
 
     def delay(self, attempts_spent: int, random: Callable[[], float]) -> float:
-        """Seconds to wait after `attempts_spent` tries (1 or more); `random` gives numbers in [0, 1)."""
+        """Seconds to wait after `attempts_spent` attempts (1 or more). `random` returns numbers in [0, 1)."""
         plain = min(self.cap, self.base * _factor(self.backoff, attempts_spent))
         return max(0.0, plain * (1.0 + self.jitter * (2.0 * random() - 1.0)))
 
@@ -62,7 +62,7 @@ _UNKNOWN = Cause()
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What follows a failed attempt: another one after `delay` seconds, or (None) the end, and why."""
+    """What follows a failed attempt: the next attempt after `delay` seconds. None ends the run, for `reason`."""
 
     delay: float | None
     reason: str = ""
@@ -78,11 +78,11 @@ def after_failure(
     wanted: bool = True,
     retry_after: float | None = None,
 ) -> Verdict:
-    """Whether a failed attempt is followed by another one.
+    """Decide whether a failed attempt is followed by another one.
 
-    A task that raised GiveUp, or whose payload does not fit it, has the last word, and so has one that raised Retry,
-    while there are tries left. Otherwise the first rule that matches decides, and without one `wanted`: what the
-    executor makes of such failures. Of all delays that are asked for, the longest counts.
+    A task that raised GiveUp, or whose payload is invalid, is not retried. A task that raised Retry is retried while it
+    has attempts left. Otherwise the first rule that matches decides. Without such a rule `wanted` decides, which the
+    executor sets. If several delays are asked for, the longest one counts.
     """
     cause = cause or _UNKNOWN
     if not wanted and any(name in cause.errors for name in _GIVEN_UP):
@@ -106,7 +106,7 @@ def after_failure(
 
 
 def _is_called(error: str, name: str) -> bool:
-    """Whether a class goes by this name: as it is, or without its module."""
+    """Whether the class has this name, with or without its module."""
     return error == name.removeprefix("builtins.") or error.rpartition(".")[2] == name
 
 

@@ -1,4 +1,4 @@
-"""A job as clients see it, from its definition. One place for the server and for a box in a test."""
+"""Shows a job to clients. The server and the test box of the SDK share this code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
@@ -26,7 +26,7 @@ def show_job(
     created_at: datetime,
     updated_at: datetime,
 ) -> JobView:
-    """The definition with what has become of it so far."""
+    """The view of a job: its definition and its current status."""
     spec, schedule = definition.spec, definition.schedule
     setup = spec.setup or RunSetup()
     return JobView(
@@ -46,7 +46,6 @@ def show_job(
         max_retries=spec.retry.max_attempts - 1,
         retry=_retry_view(spec.retry),
         timeout=spec.timeout,
-        run_timeout=spec.run_timeout,
         kill_grace=setup.kill_grace,
         env=setup.env or {},
         limits=setup.limits,
@@ -67,6 +66,7 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        **plain_values(spec),
     )
 
 

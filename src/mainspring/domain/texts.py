@@ -1,4 +1,4 @@
-"""Text that people choose: what may be stored, and shown on a terminal without surprises."""
+"""Checks texts that users choose: PostgreSQL must be able to store them, and a terminal must be able to show them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _SHOWN = 60
 
 
 def check_line(text: str, field: str) -> None:
-    """Refuse `text` unless it is one line without control characters: names, keys, labels."""
-    # isprintable() is quick and says no to a few good ones too (the joiners in emoji), so it is not the last word.
+    """Raise InvalidInput unless `text` is one line without control characters. For names, keys and labels."""
+    # isprintable() is fast, but it also rejects some valid characters, such as the joiners in emoji.
     if not text.isprintable() and _CONTROL.search(text):
         raise InvalidInput(
-            f"{field} holds a control character or half a surrogate pair",
+            f"{field} contains a control character or half a surrogate pair",
             field=field,
             expected="one line of plain text",
         )
 
 
 def check_prose(text: str, field: str) -> None:
-    """Refuse `text` unless PostgreSQL can store it: descriptions and commands, which may have many lines."""
+    """Raise InvalidInput unless PostgreSQL can store `text`. For descriptions and commands with several lines."""
     if not text.isprintable() and _UNSTORABLE.search(text):
         raise InvalidInput(
-            f"{field} holds the character NUL or half a surrogate pair", field=field, expected="plain text"
+            f"{field} contains the character NUL or half a surrogate pair", field=field, expected="plain text"
         )
 
 
 def shown(value: object) -> str:
-    """`value` as it may stand in a message: quoted, and cut when it is long."""
+    """`value` for use in a message: quoted, and shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,14 +1,17 @@
-"""The only place that says what may follow what. SQL guards, API errors, the diagram in the docs and the tests
-come from here.
+"""The states of runs and jobs, and the transitions between them. The state diagram in the docs is generated from it.
 
-A run that backs off is stored as QUEUED with a `ready_at` ahead, and *called* SCHEDULED until that moment: so no
-statement is needed to promote it, and the name can never be out of date.
+SQL takes the numbers of the states from here (store/queries.py). The statement `end_runs` takes the transitions that it
+may make from here. Every other statement that writes runs declares its transitions. tests/store/test_moves.py compares
+them with this table, and with what the statement does to a run in each state. `job_may_follow` checks changes of jobs.
+
+A run that waits for its next attempt is stored as QUEUED with a `ready_at` in the future. It is shown as SCHEDULED
+until then. No statement has to change its state at that time.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 
 
 class RunState(StrEnum):
@@ -52,6 +55,14 @@ class StoredJobStatus(IntEnum):
     COMPLETED = 4
 
 
+class Follows(IntFlag):
+    """The bits in `runs.follows`: what follows the end of a run. The column is null if nothing follows."""
+
+    EDGES = 1
+    LIMIT = 2
+    NOTICE = 4
+
+
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})
 LIVE = frozenset(StoredState) - ENDED
 
@@ -70,6 +81,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.RUNNING: "claimed by a worker",
         _S.HELD: "a limit is full",
         _S.FAILED: "its run_timeout passed while it waited",
+        _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
@@ -79,7 +91,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.CANCELLED: "its worker confirmed that it is gone",
     },
 }
-BIRTH_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
+INITIAL_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
 
 _J = StoredJobStatus
 JOB_TRANSITIONS: dict[StoredJobStatus, dict[StoredJobStatus, str]] = {
@@ -99,7 +111,7 @@ def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
 
 
 def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunState:
-    """The state's name as users see it."""
+    """The state as users see it."""
     if state == StoredState.QUEUED and ready_at is not None and ready_at > now:
         return RunState.SCHEDULED
     return RunState(StoredState(state).name)
@@ -108,7 +120,7 @@ def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunStat
 def mermaid() -> str:
     """The state diagram for the docs."""
     lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {state.name}" for state in sorted(BIRTH_STATES)]
+    lines += [f"    [*] --> {state.name}" for state in sorted(INITIAL_STATES)]
     for before, following in TRANSITIONS.items():
         lines += [f"    {before.name} --> {after.name}: {why}" for after, why in following.items()]
     lines += [f"    {state.name} --> [*]" for state in sorted(ENDED)]

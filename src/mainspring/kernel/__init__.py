@@ -1,1 +1,1 @@
-"""The lowest layer: clocks, ids, settings, logging and background loops. It imports no other layer."""
+"""The lowest layer: clocks, ids, settings, logging and periodic tasks. It imports no other layer."""

@@ -1,4 +1,4 @@
-"""Several servers at one database: which of them to use, and which next. Pure: no I/O."""
+"""Chooses between several servers of one database: which one to use, and which one next. No I/O."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from hashlib import blake2b
 
 
 def split_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of `http://a:8700,http://b:8700`, each once and without a slash at its end."""
+    """The addresses in `http://a:8700,http://b:8700`, without duplicates and without trailing slashes."""
     pieces = (piece.strip().rstrip("/") for piece in text.split(","))
     return tuple(dict.fromkeys(piece for piece in pieces if piece))
 
 
 def in_preferred_order(addresses: Iterable[str], name: str) -> tuple[str, ...]:
-    """The order in which whoever has this name prefers them (rendezvous hashing): of many names, each address is the
-    first choice of as many; when one is away those that preferred it spread over the others, and nobody else moves."""
+    """The addresses in the order of preference of the client `name` (rendezvous hashing). Over many clients, each
+    address is the first choice equally often. If one server fails, its clients spread over the others, and all other
+    clients stay."""
 
     def rank(address: str) -> bytes:
         return blake2b(f"{name}\n{address}".encode("utf-8", "replace"), digest_size=8).digest()
@@ -23,9 +24,9 @@ def in_preferred_order(addresses: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 class ServerRotation:
-    """One address is in use until it fails; then the next one is, and after the last the first again.
+    """Uses one address until it fails, then the next one. The first address follows the last.
 
-    Threads may share one: two that fail together at one address move on once.
+    Threads can share a rotation. If two threads fail at the same address, it moves on only once.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -35,16 +36,16 @@ class ServerRotation:
 
     @property
     def untried(self) -> bool:
-        """Whether the one in use has not failed since somebody last answered: there is no need to wait for it."""
+        """Whether the current address has not failed since the last answer. It can be tried without a delay."""
         return self.current not in self._failed
 
     @property
     def better(self) -> tuple[str, ...]:
-        """Those that come before the one in use."""
+        """The addresses that are preferred to the current one."""
         return self._addresses[: self._addresses.index(self.current)]
 
     def go_to(self, address: str) -> bool:
-        """Use this one from now on, if it is a better one."""
+        """Switch to this address if it is preferred to the current one."""
         if address not in self.better:
             return False
         self.current = address
@@ -55,7 +56,7 @@ class ServerRotation:
             self._failed = frozenset()
 
     def failed(self, address: str) -> bool:
-        """It did not answer, is late, or is in trouble; True when another one is in use from now on."""
+        """Record that the address did not answer or reported a failure. True if the rotation moved on."""
         self._failed |= {address}
         if address != self.current or len(self._addresses) == 1:
             return False

@@ -1,4 +1,4 @@
-"""Settings and the arithmetic of time. One place, so that the numbers that must agree stand next to each other."""
+"""Settings and timeouts. They are in one place because they depend on each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_QUEUE = "default"
 SHARD_COUNT = 128
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-MAX_SHELL_PAYLOAD_BYTES = 120 * 1024  # it is a variable of the command, for which the kernel takes 128 KiB
+MAX_SHELL_PAYLOAD_BYTES = 120 * 1024  # passed as an environment variable, which Linux limits to 128 KiB
 MAX_RESULT_BYTES = 64 * 1024
 MAX_BATCH = 10_000
 MAX_BODY_BYTES = 64 * 1024 * 1024  # of a batch
@@ -23,19 +23,19 @@ MAX_HELLO_BYTES = 2 * 1024 * 1024
 MAX_SHIPMENT_BYTES = 4 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
 MAX_LOG_CHUNK = 1024 * 1024
-DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # of one attempt, unless limits.output says otherwise
+DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # per attempt, unless the job sets limits.output
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things may be silent. beat < kill < rescue, or a run could live twice.
+    """Timeouts in seconds. beat < kill < rescue must hold, otherwise two attempts of a run could overlap.
 
-    A worker beats every `beat`; without an acknowledgement for `kill` its runs are killed; after `rescue` without a
-    recorded beat the rescuer gives them to others. The difference between kill and rescue pays for the kill itself
-    and for `beat_slack`, the age up to which a recorded beat is not recorded again. While servers say that only the
-    database is away, ordinary runs live on until `cut_off_grace` after the last acknowledgement. A worker that is away
-    from the server it prefers asks after about `homing` whether that one is back, then in pauses that double up to
-    `homing_longest`.
+    A worker sends a beat every `beat`. Without an acknowledgement for `kill` its runs are killed. Without a recorded
+    beat for `rescue` the rescuer gives its runs to other workers. The time between kill and rescue covers the kill
+    itself and `beat_slack`: a beat is not recorded again if the recorded one is younger than that. While servers report
+    that only the database is unavailable, ordinary runs continue until `cut_off_grace` after the last acknowledgement.
+    A worker that does not use its preferred server checks it after `preferred_server_check`, then at intervals that
+    double up to `preferred_server_check_longest`.
     """
 
     beat: float = 2.0

@@ -1,4 +1,4 @@
-"""The garbage collector, told what not to look at."""
+"""Settings of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import gc
 
 
 def pause_garbage_collection() -> None:
-    """Nothing that is loaded at a start is garbage: look for none until `spare_the_collector` is called.
+    """Disable the collector until `freeze_garbage_collection` is called, because a start produces no garbage.
 
-    A start of the server costs 0.06 s of CPU less, a tenth.
+    A start of the server takes 0.06 s of CPU less, which is a tenth.
     """
     gc.disable()
 
 
 def freeze_garbage_collection() -> None:
-    """What is loaded now stays, and a thousand rows in hand are not garbage. Call it once a process is up.
+    """Exclude all present objects from collection and collect less often. Call it when a process is up.
 
-    A no-op run costs the worker 7.4 µs with this and 8.8 µs without.
+    A no-op run takes 7.4 µs of the worker with this and 8.8 µs without.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 by hand over asyncio and httptools, for small requests on a warm connection.
+"""A small HTTP/1.1 client over asyncio and httptools, for small requests on a keep-alive connection.
 
-Measured with both ends in one process: 0.04 ms a round trip here and 0.85 ms with httpx. The worker's exchange, which
-stands in the way of every run, and the benches, which must not be slower than what they measure, use this.
+With both ends in one process a round trip takes 0.04 ms, and 0.85 ms with httpx. The worker's exchange uses this client
+because it is on the path of every run. The benchmarks use it because they must be faster than what they measure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import httptools
 
 
 class HttpServer:
-    """Where to connect, and how a request begins there. Raises ValueError when `url` is no address of a server."""
+    """The address of a server and the heads of its requests. Raises ValueError if `url` is not a server's address."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -28,7 +28,7 @@ class HttpServer:
         self._host_header = parts.netloc.rpartition("@")[2]
 
     def post(self, path: str, token: str) -> bytes:
-        """The head of a POST of JSON, up to the number that Content-Length needs."""
+        """The head of a POST request with JSON, up to the value of Content-Length."""
         return (
             f"POST {self._path}{path} HTTP/1.1\r\nHost: {self._host_header}\r\n"
             f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
@@ -36,7 +36,7 @@ class HttpServer:
         ).encode("ascii")
 
     def get(self, path: str) -> bytes:
-        """The head of a GET, up to the number that Content-Length needs. It shows no token."""
+        """The head of a GET request, up to the value of Content-Length. It contains no token."""
         return f"GET {self._path}{path} HTTP/1.1\r\nHost: {self._host_header}\r\nContent-Length: ".encode("ascii")
 
     async def connect(self) -> HttpConnection:
@@ -46,7 +46,7 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One keep-alive connection with at most one request under way."""
+    """One keep-alive connection with at most one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -57,13 +57,14 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """The last answer came whole, and the server has not hung up since."""
+        """Whether the last response was complete and the connection is still open."""
         return self._at_rest and self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, head: bytes, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer; if it is cut short, the connection is not used again.
+        """Send a request and return status and body of the response. After an incomplete one the connection is
+        unusable.
 
-        `head` ends where the number of Content-Length begins. Raises OSError or httptools.HttpParserError.
+        `head` ends before the value of Content-Length. Raises OSError or httptools.HttpParserError.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection was closed")
@@ -74,7 +75,7 @@ class HttpConnection(asyncio.Protocol):
         return await self._answer
 
     def close(self, why: str = "the connection was closed") -> None:
-        """Hang up; a request that is under way raises an OSError that says why."""
+        """Close the connection. A pending request raises an OSError with this reason."""
         self._at_rest = False
         self._fail(ConnectionAbortedError(why))
         if self._transport is not None:
@@ -95,7 +96,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._at_rest = False
-        self._fail(error or ConnectionResetError("the server closed the connection without an answer"))
+        self._fail(error or ConnectionResetError("the server closed the connection without a response"))
 
     # -- httptools
 

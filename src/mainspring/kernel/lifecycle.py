@@ -1,6 +1,6 @@
-"""The life of a loop: every duty is a small class with `run_once()`; this runs it until told to stop.
+"""Runs the periodic tasks of a process until it stops. A periodic task is a small class with `run_once()`.
 
-Tests call `run_once()` themselves, so nothing in here needs to be slept through.
+Tests call `run_once()` directly, so they need no sleeps.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from mainspring.kernel.logs import get_logger
 log = get_logger("lifecycle")
 
 
-class Duty(Protocol):
-    """One thing that a process does again and again."""
+class PeriodicTask(Protocol):
+    """A task that a process repeats every `interval` seconds."""
 
     name: str
     interval: float
 
     async def run_once(self) -> object:
-        """Do it once and say what was done (something falsy for nothing)."""
+        """Run the task once and return what was done. The result is falsy if there was nothing to do."""
 
 
 class Loops:
-    """Runs duties side by side; an error in one is logged, backed off and tried again, never fatal."""
+    """Runs periodic tasks concurrently. An error is logged and the task is repeated after a backoff."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
-    def start(self, *duties: Duty) -> None:
-        for duty in duties:
-            self._tasks.append(asyncio.create_task(self._run(duty), name=duty.name))
+    def start(self, *tasks: PeriodicTask) -> None:
+        for task in tasks:
+            self._tasks.append(asyncio.create_task(self._run(task), name=task.name))
 
     def start_task(self, name: str, body: Callable[[], Awaitable[None]]) -> None:
-        """A long-lived coroutine that waits by itself (a listener, the wheel's driver)."""
+        """Run a long-lived coroutine that does its own waiting, such as a listener. It is restarted after an error."""
 
         async def guarded() -> None:
             failures = 0
@@ -47,7 +47,7 @@ class Loops:
                     return
                 except asyncio.CancelledError:
                     raise
-                except Exception as error:  # noqa: BLE001 - the loop must outlive any single failure
+                except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                     failures += 1
                     log.warning("task failed", task=name, error=repr(error), failures=failures)
                     await self._pause(backoff(failures))
@@ -63,18 +63,18 @@ class Loops:
                 await task
         self._tasks.clear()
 
-    async def _run(self, duty: Duty) -> None:
+    async def _run(self, task: PeriodicTask) -> None:
         failures = 0
         while not self._stopping.is_set():
             try:
-                await duty.run_once()
+                await task.run_once()
                 failures = 0
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the loop must outlive any single failure
+            except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                 failures += 1
-                log.warning("duty failed", duty=duty.name, error=repr(error), failures=failures)
-            await self._pause(duty.interval if failures == 0 else backoff(failures, floor=duty.interval))
+                log.warning("periodic task failed", task=task.name, error=repr(error), failures=failures)
+            await self._pause(task.interval if failures == 0 else backoff(failures, floor=task.interval))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -82,5 +82,5 @@ class Loops:
 
 
 def backoff(failures: int, *, floor: float = 0.1, cap: float = 2.0) -> float:
-    """Seconds to wait after the nth failure in a row."""
+    """Seconds to wait after the nth consecutive failure."""
     return min(cap, max(floor, 0.1 * (1 << min(failures, 10))))

@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line for machines, coloured key=value for a terminal.
+"""Structured logs: one JSON object per line, or coloured key=value pairs on a terminal.
 
-The lines are structlog's, and on a terminal structlog makes them. Elsewhere it is not loaded: it brings rich and
-pygments along, 60 ms of CPU at every start, of which a JSON object needs nothing.
+The format is that of structlog. structlog itself is only loaded on a terminal, because it imports rich and pygments,
+which takes 60 ms of CPU at every start.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ _writing = threading.Lock()
 
 
 class Logger:
-    """Says what happened, in one line with its fields. An `exc_info` field brings the traceback along."""
+    """Logs events as one line with fields. The field `exc_info` adds the traceback of an exception."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def debug(self, event: str, **fields: Any) -> None:
-        self._say(logging.DEBUG, "debug", event, fields)
+        self._write_line(logging.DEBUG, "debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        self._say(logging.INFO, "info", event, fields)
+        self._write_line(logging.INFO, "info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        self._say(logging.WARNING, "warning", event, fields)
+        self._write_line(logging.WARNING, "warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._say(logging.ERROR, "error", event, fields)
+        self._write_line(logging.ERROR, "error", event, fields)
 
-    def _say(self, number: int, level: str, event: str, fields: Fields) -> None:
+    def _write_line(self, number: int, level: str, event: str, fields: Fields) -> None:
         if number < _sink.threshold:
             return
-        said = {"module": self._name, **fields, "event": event}
+        line = {"module": self._name, **fields, "event": event}
         for field, value in (_bound.get() or {}).items():
-            said.setdefault(field, value)
-        said["level"] = level
-        said["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        with suppress(OSError, ValueError):  # a full disk, a reader that is gone: the work goes on without its words
-            _sink.write(_rendered(said))
+            line.setdefault(field, value)
+        line["level"] = level
+        line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        with suppress(OSError, ValueError):  # a full disk or a closed pipe must not stop the process
+            _sink.write(_render(line))
 
 
 def configure_logs(*, role: str, json: bool | None = None, level: str = "info") -> None:
-    """Set up logging for a process; `json` defaults to 'not on a terminal'."""
+    """Set up logging for a process. The default of `json` is True unless stderr is a terminal."""
     global _sink
     as_json = (not sys.stderr.isatty()) if json is None else json
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -65,7 +65,7 @@ def configure_logs(*, role: str, json: bool | None = None, level: str = "info") 
 
 
 def bind_log_context(**fields: str) -> None:
-    """Put these fields on every line that this task, and what it starts, logs from now on."""
+    """Add these fields to every line that this asyncio task and the tasks it starts will log."""
     _bound.set({**(_bound.get() or {}), **fields})
 
 
@@ -73,11 +73,11 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
-def _rendered(said: Fields) -> str:
+def _render(line: Fields) -> str:
     try:
-        return _sink.render(dict(said))
-    except Exception:  # noqa: BLE001 - a value may be anybody's object, and saying what happened must not fail for it
-        return _sink.render({field: _plain(field, value) for field, value in said.items()})
+        return _sink.render(dict(line))
+    except Exception:  # noqa: BLE001 - a value can be any object, and logging must not fail because of it
+        return _sink.render({field: _plain(field, value) for field, value in line.items()})
 
 
 def _plain(field: str, value: Any) -> Any:
@@ -89,25 +89,25 @@ def _plain(field: str, value: Any) -> Any:
         return f"<{type(value).__name__}>"
 
 
-def _as_json(said: Fields) -> str:
-    error = said.pop("exc_info", None)
+def _as_json(line: Fields) -> str:
+    error = line.pop("exc_info", None)
     if isinstance(error, BaseException):
-        said["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
-    return json.dumps(said, default=repr)
+        line["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
+    return json.dumps(line, default=repr)
 
 
 def _console() -> Callable[[Fields], str]:
-    from structlog.dev import ConsoleRenderer, plain_traceback  # only where somebody looks: see above
+    from structlog.dev import ConsoleRenderer, plain_traceback  # only on a terminal: see above
 
-    # Plain tracebacks: the pretty ones print local variables, and those hold tokens.
+    # Plain tracebacks: the pretty ones print local variables, which can contain tokens.
     renderer = ConsoleRenderer(exception_formatter=plain_traceback)
-    return lambda said: renderer(None, "", said)
+    return lambda line: renderer(None, "", line)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """Where lines go: the stream that was stderr when logging was set up. Loggers outlive it where a command is called
-    from within another program, which may have closed it: then the words go to the process's own, if it has one."""
+    """The destination of log lines: the stream that was stderr when logging was set up. A program that calls a command
+    in-process can close that stream later. The lines then go to the stderr of the process, if there is one."""
 
     stream: TextIO | None
     render: Callable[[Fields], str]

@@ -1,6 +1,6 @@
-"""What a process counts about itself; `/metrics` shows it together with what the database knows.
+"""The counters of a process. `/metrics` shows them together with figures from the database.
 
-Counted in batches (`inc(n)`): a counter costs half a microsecond, which would be felt on the path of every job.
+Events are counted in batches (`inc(n)`), because a call takes half a microsecond, which is too much for every job.
 """
 
 from __future__ import annotations
@@ -12,32 +12,37 @@ REGISTRY = CollectorRegistry()
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 submitted = Counter("mainspring_jobs_submitted_total", "Jobs accepted by this process", registry=REGISTRY)
-fired = Counter("mainspring_runs_fired_total", "Runs born from schedules by this node", registry=REGISTRY)
+fired = Counter("mainspring_runs_fired_total", "Runs created from schedules by this node", registry=REGISTRY)
 claimed = Counter("mainspring_runs_claimed_total", "Runs given to workers by this process", registry=REGISTRY)
 outcomes = Counter(
     "mainspring_outcomes_total", "Outcomes taken from workers by this process", ["status"], registry=REGISTRY
 )
-retries = Counter("mainspring_retries_total", "Failed tries that were followed by another", registry=REGISTRY)
-dead = Counter("mainspring_runs_dead_total", "Runs that failed for good", registry=REGISTRY)
-fenced = Counter("mainspring_outcomes_fenced_total", "Outcomes refused: the run had changed hands", registry=REGISTRY)
+retries = Counter("mainspring_retries_total", "Failed attempts that were followed by another", registry=REGISTRY)
+dead = Counter("mainspring_runs_dead_total", "Runs that failed after their last attempt", registry=REGISTRY)
+fenced = Counter(
+    "mainspring_outcomes_fenced_total", "Outcomes rejected because the fence had changed", registry=REGISTRY
+)
 rescued = Counter("mainspring_runs_rescued_total", "Runs taken from lost workers by this process", registry=REGISTRY)
 redelivered = Counter(
-    "mainspring_runs_redelivered_total", "Claims handed out again after a lost answer", registry=REGISTRY
+    "mainspring_runs_redelivered_total", "Claims delivered again after a lost response", registry=REGISTRY
 )
 
 fire_lag = Histogram(
-    "mainspring_fire_lag_seconds", "From the due moment to the fire", buckets=_SECONDS, registry=REGISTRY
+    "mainspring_fire_lag_seconds", "From the due time to the fire", buckets=_SECONDS, registry=REGISTRY
 )
 start_latency = Histogram(
-    "mainspring_start_latency_seconds", "From ready to claimed, the oldest of each claim", buckets=_SECONDS,
+    "mainspring_start_latency_seconds", "From ready to claimed, for the oldest run of each claim", buckets=_SECONDS,
     registry=REGISTRY,
 )  # fmt: skip
 exchange_seconds = Histogram(
-    "mainspring_exchange_seconds", "Time an exchange spends working, not waiting", buckets=_SECONDS, registry=REGISTRY
+    "mainspring_exchange_seconds",
+    "Time that an exchange spends working, without waiting",
+    buckets=_SECONDS,
+    registry=REGISTRY,
 )
-waiting = Gauge("mainspring_workers_waiting", "Workers that wait at this server in a long poll", registry=REGISTRY)
-leases_held = Gauge("mainspring_leases_held", "Shards this node owns", registry=REGISTRY)
-lease_epoch = Gauge("mainspring_lease_epoch", "The highest epoch among the shards this node owns", registry=REGISTRY)
+waiting = Gauge("mainspring_workers_waiting", "Workers that wait in a long poll at this server", registry=REGISTRY)
+leases_held = Gauge("mainspring_leases_held", "Shards that this node owns", registry=REGISTRY)
+lease_epoch = Gauge("mainspring_lease_epoch", "Highest epoch of the shards that this node owns", registry=REGISTRY)
 loop_lag = Gauge("mainspring_loop_lag_seconds", "How late the event loop is, smoothed", registry=REGISTRY)
 loop_stalls = Counter(
     "mainspring_loop_stalls_total", "Times that the event loop stood still for over 250 ms", registry=REGISTRY

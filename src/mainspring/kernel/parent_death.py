@@ -1,4 +1,4 @@
-"""Children that do not outlive us, even when we are killed with -9."""
+"""Ends child processes with their parent, even if the parent is killed with -9."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def die_with_parent(signal_number: Signals) -> Callable[[], None] | None:
-    """A `preexec_fn`: the kernel sends the child this signal when the thread that started it ends (Linux; else None).
+    """A `preexec_fn` that lets the kernel send this signal to the child when its parent ends. Linux only, else None.
 
-    subprocess changes user and group before it calls `preexec_fn`; the other order would not work, because a change
-    of credentials clears the setting. "Parent" is the starting thread, not the process: start children from a thread
-    that lives as long as they should, which means the main one.
+    subprocess changes user and group before it calls `preexec_fn`. This order is necessary, because a change of
+    credentials clears the setting. The "parent" is the thread that starts the child, not the process. Start children
+    from the main thread.
     """
     if _libc is None:
         return None
@@ -26,7 +26,7 @@ def die_with_parent(signal_number: Signals) -> Callable[[], None] | None:
 
     def ask_the_kernel() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # the parent ended before the setting was made
             os._exit(1)
 
     return ask_the_kernel

@@ -1,4 +1,4 @@
-"""A server's parts, put together once: what the process runs and what the tests drive are the same."""
+"""Builds a server from its parts. The server process and the tests use the same assembly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
-from mainspring.kernel.lifecycle import Duty, Loops
+from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
@@ -25,7 +25,7 @@ from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
-from mainspring.operations.lifecycle.report import Random
+from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -38,7 +38,7 @@ from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
-from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_duties
+from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
@@ -57,23 +57,23 @@ class Assembly:
     monitor: LoopMonitor
     node: SchedulerNode | None
     pulse: Pulse
-    duties: list[Duty]
+    periodic_tasks: list[PeriodicTask]
 
     def front(self) -> LoadShedder:
         """The app as it is served: with too much to do it refuses what can wait."""
         return LoadShedder(self.app, self.monitor)
 
     async def start(self, loops: Loops) -> None:
-        """Begin everything that runs by itself."""
+        """Start all background tasks."""
         self.monitor.start()
-        loops.start(*self.duties)
+        loops.start(*self.periodic_tasks)
         loops.start_task("signals_out", self.signals.send_forever)
         loops.start_task("signals_in", self.signals.listen_forever)
         if self.node is not None:
             await self.node.start(loops)
 
-    def let_go(self) -> None:
-        """Send away those who wait here, parked workers and followers of logs: they would hold up the end."""
+    def release_waiters(self) -> None:
+        """End all requests that wait here: long polls and followed logs. They would delay the shutdown."""
         self.long_polls.close()
         self.services.logs.watch.close()
 
@@ -84,8 +84,8 @@ class Assembly:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the database alone from here on."""
-        self.let_go()
+        """Close everything that uses the database."""
+        self.release_waiters()
         self.monitor.stop()
         await self.services.exchanger.close()
         await self.pulse.close()
@@ -103,14 +103,14 @@ async def assemble(
     chance: Random = random.random,
     log_files: LogFiles | None = None,
 ) -> Assembly:
-    """Put a server together on a migrated database. Nothing runs yet; see `Assembly.start`. Without `log_files` what
-    runs print is kept in memory."""
+    """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
+    kept in memory."""
     log_files = log_files or LogFiles.in_memory()
     store = await open_store(database_url)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
-    keeper = ClockSync(store, clock, database_clock)
-    await keeper.run_once()
+    clock_sync = ClockSync(store, clock, database_clock)
+    await clock_sync.run_once()
     await lanes.refresh()
     signatures = SignatureRegistry(store)
     await signatures.run_once()
@@ -139,8 +139,8 @@ async def assemble(
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
-    book = TokenRegistry(store, clock)
-    signals.on_tokens_changed(book.forget)
+    token_registry = TokenRegistry(store, clock)
+    signals.on_tokens_changed(token_registry.forget)
     signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
@@ -148,17 +148,17 @@ async def assemble(
         lanes=lanes,
         long_polls=long_polls,
         services=services,
-        app=create_app(services, book, pulse, hosts_for(host, allow_hosts)),
+        app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
         monitor=LoopMonitor(),
         node=node,
         pulse=pulse,
-        duties=[
-            keeper,
+        periodic_tasks=[
+            clock_sync,
             pulse,
             ReadyPoll(exchanger, timing.ready_poll),
             signatures,
             log_watch,
             log_merger,
-            *upkeep_duties(store, signals, clock, timing, log_files),
+            *upkeep_tasks(store, signals, clock, timing, log_files),
         ],
     )

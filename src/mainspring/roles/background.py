@@ -1,4 +1,4 @@
-"""What every process with a database does on the side."""
+"""The periodic tasks of every process that uses the database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
-from mainspring.kernel.lifecycle import Duty
+from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.signals import Signals
 from mainspring.store.log_files import LogFiles
@@ -21,9 +21,9 @@ HISTORY_DAYS = int(os.environ.get("MAINSPRING_HISTORY_DAYS", "30"))
 
 
 class ClockSync:
-    """Keeps the offset to the database's clock fresh."""
+    """Updates the offset to the database's clock."""
 
-    name = "clock_keeper"
+    name = "clock_sync"
     interval = 1.0
 
     def __init__(self, store: Store, clock: Clock, database_clock: DatabaseClock) -> None:
@@ -39,7 +39,7 @@ class ClockSync:
 
 
 class ReadyPoll:
-    """Backs up the hints: once a second a look for all workers parked at this server."""
+    """Looks for runs for all waiting workers of this server once a second, in case a notification was lost."""
 
     name = "ready_poll"
 
@@ -51,9 +51,9 @@ class ReadyPoll:
         return await self._exchanger.poll()
 
 
-def upkeep_duties(
+def upkeep_tasks(
     store: Store, signals: Signals, clock: Clock, timing: Timing, log_files: LogFiles | None = None
-) -> list[Duty]:
+) -> list[PeriodicTask]:
     return [
         RunRescuer(store, signals, clock, timing, random.random),
         BeatSweeper(store),

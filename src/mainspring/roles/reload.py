@@ -1,4 +1,4 @@
-"""`--reload`, for development: runs a worker as a child, and starts it anew when the application's files change."""
+"""`--reload`, for development: runs a worker as a child process and restarts it when the application's files change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from watchfiles import Change, PythonFilter, awatch
 
 from mainspring.kernel.parent_death import die_with_parent
 
-# What the command line ends with when the application cannot be loaded, or an option is wrong.
+# The exit codes for an application that cannot be loaded and for a wrong option.
 CANNOT_START = 2
 _DRAIN = 2.0
 _LAST_MOMENTS = 4.0
@@ -25,7 +25,7 @@ _STDERR = 2
 
 
 class Reloader:
-    """Keeps one child alive. One that ends by itself with 0 (drained, or told to stop) is not started again."""
+    """Keeps one child process running. A child that exits with 0 (drained, or asked to stop) is not restarted."""
 
     def __init__(self, argv: Sequence[str], folder: Path) -> None:
         self._argv = tuple(argv)
@@ -35,38 +35,39 @@ class Reloader:
         self._changed = asyncio.Event()
 
     async def run(self) -> int:
-        """Until SIGTERM, SIGINT, or the child's own end; gives the exit code."""
+        """Run until SIGTERM, SIGINT or the end of the child. Returns the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told, number)
+            loop.add_signal_handler(number, self._on_signal, number)
         watching = asyncio.create_task(self._watch())
         say(f"watching the Python files in {self._folder}")
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
-                code = await self._one_life()
+                code = await self._run_child()
                 if self._stopping.is_set() or code == 0:
                     return code or 0
                 if code is not None:
-                    await self._until_worth_a_try(code)
+                    await self._wait_before_restart(code)
             return 0
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await self._end_child()
 
-    async def _one_life(self) -> int | None:
-        """The exit code of a child that ended by itself or was told to; None when files changed."""
+    async def _run_child(self) -> int | None:
+        """Run the child once. Returns its exit code, or None if files have changed."""
         self._child = await asyncio.create_subprocess_exec(
             *self._argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=_STDERR,
-            # Bytecode is matched with its source by size and whole second: "old" made "new" at once stays "old".
+            # Python compares bytecode with its source by size and whole seconds. A quick change of the same size would
+            # not be noticed.
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            start_new_session=True,  # Ctrl-C reaches us alone, and we end the child in our own way
+            start_new_session=True,  # Ctrl-C goes only to this process, which then ends the child
             preexec_fn=die_with_parent(signal.SIGTERM),
         )
-        if self._stopping.is_set():  # told to stop while it was being started
+        if self._stopping.is_set():  # the stop was requested during the start
             self._child.send_signal(signal.SIGTERM)
         ended = asyncio.create_task(self._child.wait())
         changed = asyncio.create_task(self._changed.wait())
@@ -77,22 +78,22 @@ class Reloader:
             return None
         return await ended
 
-    async def _until_worth_a_try(self, code: int) -> None:
-        """An application that cannot be loaded waits for a change; what has crashed is started again in any case."""
+    async def _wait_before_restart(self, code: int) -> None:
+        """Wait for a file change if the application cannot be loaded. Wait only briefly after a crash."""
         if code == CANNOT_START:
-            say("the worker cannot start; waiting for a change")
+            say("the worker cannot start; waiting for a file change")
             changed = asyncio.create_task(self._changed.wait())
             told = asyncio.create_task(self._stopping.wait())
             await asyncio.wait({changed, told}, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             told.cancel()
         else:
-            say(f"the worker ended with {code}; starting it again")
+            say(f"the worker ended with exit code {code}; restarting it")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _PAUSE)
 
     async def _end_child(self) -> None:
-        """A short drain; then it is told to stop its runs at once; then it is killed."""
+        """Drain the child for a short time, then ask it to stop its runs at once, then kill it."""
         child = self._child
         if child is None:
             return
@@ -106,10 +107,10 @@ class Reloader:
 
     async def _watch(self) -> None:
         async for changes in awatch(self._folder, watch_filter=PythonFilter(), step=_QUIET_MS):
-            say("reloading: " + _words(changes, self._folder))
+            say("reloading: " + _describe(changes, self._folder))
             self._changed.set()
 
-    def _told(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         self._stopping.set()
         if self._child is not None and self._child.returncode is None:
             with suppress(ProcessLookupError):
@@ -121,12 +122,14 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _words(changes: Iterable[tuple[Change, str]], folder: Path) -> str:
+def _describe(changes: Iterable[tuple[Change, str]], folder: Path) -> str:
     """ "tasks.py modified, new.py added and 3 more"."""
-    named = [f"{_beside(Path(path), folder)} {change.name}" for change, path in sorted(changes, key=lambda c: c[1])]
+    named = [
+        f"{_relative_path(Path(path), folder)} {change.name}" for change, path in sorted(changes, key=lambda c: c[1])
+    ]
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     return ", ".join(named[:_SHOWN]) + more
 
 
-def _beside(path: Path, folder: Path) -> Path:
+def _relative_path(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path

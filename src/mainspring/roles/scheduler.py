@@ -1,4 +1,4 @@
-"""A scheduler by itself: leases, fire and upkeep, without the API."""
+"""The scheduler process: leases, fires and upkeep, without the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
-from mainspring.roles.background import ClockSync, upkeep_duties
+from mainspring.roles.background import ClockSync, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.migrate import migrate_at_start
 from mainspring.store.pool import open_store
@@ -34,15 +34,15 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)
     loops = Loops()
     signals = Signals(store)
-    keeper = ClockSync(store, clock, database_clock)
-    await keeper.run_once()
+    clock_sync = ClockSync(store, clock, database_clock)
+    await clock_sync.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     pulse = Pulse(options.database_url)
     pulse.on_away(store.cut)
-    loops.start(keeper, pulse, *upkeep_duties(store, signals, clock, timing))
+    loops.start(clock_sync, pulse, *upkeep_tasks(store, signals, clock, timing))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))

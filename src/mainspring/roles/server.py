@@ -1,4 +1,4 @@
-"""The server: the API, and (unless told otherwise) a scheduler node, in one process."""
+"""The server process: the API and, unless disabled, a scheduler node."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def run_server(options: ServerOptions) -> int:
     )
     log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=assembly.let_go).serve()
+        await _Server(config, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
@@ -84,7 +84,7 @@ async def run_server(options: ServerOptions) -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with a word to those who wait in it when it is told to stop: they would hold it up."""
+    """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
     def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
         super().__init__(config)
@@ -94,4 +94,4 @@ class _Server(uvicorn.Server):
         self._on_exit()
         super().handle_exit(sig, frame)
         with suppress(ValueError):
-            self._captured_signals.remove(signal.Signals(sig))  # it has been obeyed; do not raise it again at the end
+            self._captured_signals.remove(signal.Signals(sig))  # the signal is handled; uvicorn must not raise it again

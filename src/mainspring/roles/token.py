@@ -1,4 +1,4 @@
-"""The admin token: made at the first start, kept in the data folder (0600), its hash in the database."""
+"""The admin token. The first start creates it in the data folder (mode 0600) and stores its hash in the database."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ log = get_logger("token")
 
 
 async def ensure_admin_token(database_url: str, folder: Path, *, only_first: bool = False) -> str | None:
-    """The admin token of `folder`, made if it is missing and made known to the database; made anew if it was revoked.
+    """The admin token of `folder`. It is created if it is missing, and replaced if it was revoked.
 
-    `only_first`: make one only if the database has no admin at all (a server that joins others); None if not made.
+    `only_first`: create one only if the database has no admin token at all, for a server that joins others. Returns
+    None if none was created.
     """
     file = folder / TOKEN_FILE_NAME
     connection = await connect(database_url, application="token")
     try:
         async with connection.transaction():
-            await tokens.take_turn(connection)  # of servers that start together, one is the first
+            await tokens.take_turn(connection)  # several servers can start at the same time
             if only_first and not file.exists() and await tokens.has_admin(connection):
                 return None
             token = _read_or_make(file)
@@ -33,8 +34,8 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
                 return token
             if only_first and await tokens.has_admin(connection):
                 return None
-            # Whoever can start us has the database: to refuse would only send them to remove the file.
-            log.warning("the admin token of this folder was revoked; making a new one", file=str(file))
+            # Who can start a server has access to the database. Refusing would only make them remove the file.
+            log.warning("the admin token of this folder was revoked; creating a new one", file=str(file))
             _make(file)
             token = _read_or_make(file)
             await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
@@ -44,8 +45,8 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
 
 
 def _make(file: Path) -> None:
-    """The file comes to be with the token in it: another server may read it at any moment, and an empty one would be
-    a token that everybody can guess."""
+    """Create the file together with its content. Another server can read it at any time, and an empty file would be an
+    empty token, which everybody can guess."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{uuid7()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -61,5 +62,5 @@ def _read_or_make(file: Path) -> str:
         _make(file)
     token = file.read_text(encoding="utf-8").strip()
     if not token:
-        raise InvalidInput(f"{file} is empty; remove it, and the next start makes a new token.", field="data")
+        raise InvalidInput(f"{file} is empty. Remove it. The next start creates a new token.", field="data")
     return token

@@ -1,4 +1,4 @@
-"""`mainspring up`: everything on one machine. PostgreSQL, one server and one worker, kept alive until Ctrl-C."""
+"""`mainspring up`: runs PostgreSQL, one server and one worker on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEALTH_PATIENCE = 60.0
 _HEALTH_ANSWER = 2.0
 _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
-# A worker drains for itself first; we step in only when it has overstayed its own graces.
+# A worker drains by itself first. It is killed only if it exceeds its own graces.
 _WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 5.0
 _FROM_HERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -67,14 +67,14 @@ class UpOptions:
 
     @property
     def url(self) -> str:
-        """Where a client on this machine finds the server."""
+        """The server's address for clients on this machine."""
         host = _FROM_HERE.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 async def run_up(options: UpOptions) -> int:
-    """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in that order; returns the exit code."""
-    AddressGuard.from_text(options.http_allow)  # said here, rather than by a worker that starts again and again
+    """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
+    AddressGuard.from_text(options.http_allow)  # reports a mistake here instead of in a worker that restarts forever
     postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
@@ -103,7 +103,8 @@ async def _serve_until(
     supervisor: Supervisor,
     console: Console,
 ) -> None:
-    """Start everything and wait for the wish to stop, which also cuts a start short; raises what spoiled the start."""
+    """Start everything and wait for the stop event. The event also interrupts the start. Raises the error of a failed
+    start."""
     starting = asyncio.create_task(_start(options, postgres, supervisor, console))
     asked = asyncio.create_task(stop_asked.wait())
     try:
@@ -140,7 +141,8 @@ async def _start(
 
 
 def server_program(options: UpOptions, database_url: str) -> Program:
-    """The database's URL goes by environment: an argument would show its password to everybody who runs `ps`."""
+    """The server. The database URL is passed in the environment, because `ps` shows arguments, and with them the
+    password, to every user."""
     argv = [sys.executable, "-m", "mainspring", "server", "--host", options.host, "--port", str(options.port)]
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
     if options.log_store is not None:
@@ -149,7 +151,7 @@ def server_program(options: UpOptions, database_url: str) -> Program:
 
 
 def worker_program(options: UpOptions) -> Program:
-    """A worker runs other people's code, so the database's URL is not in its environment at all."""
+    """The worker. It runs code of other people, so its environment does not contain the database URL."""
     argv = [sys.executable, "-m", "mainspring", "worker", "--server", options.url]
     argv += ["--token-file", str(options.token_file), "--log-level", options.log_level]
     chosen = {
@@ -164,13 +166,13 @@ def worker_program(options: UpOptions) -> Program:
     if options.reload:
         argv.append("--reload")
     environment = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
-    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_leave=True)
+    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_exit=True)
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Say that the port is taken before anything is started, rather than in a child's traceback."""
+    """Raise an error if the port is in use, before anything is started."""
     if not 1 <= port <= 65535:
-        raise InvalidInput(f"Port {port} does not exist; choose one from 1 to 65535 with --port.", field="port")
+        raise InvalidInput(f"Port {port} does not exist. Choose one from 1 to 65535 with --port.", field="port")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -181,17 +183,18 @@ def require_free_port(host: str, port: int) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"Port {port} on {host} is taken by another process. Stop it, or choose another with --port.",
+                f"Port {port} on {host} is in use by another process. Stop it, or choose another port with --port.",
                 code="port_taken",
                 field="port",
             ) from error
         raise InvalidInput(
-            f"Cannot listen on {host} port {port}: {error}. Choose others with --host and --port.", field="host"
+            f"Cannot listen on {host} port {port}: {error}. Choose another address with --host and --port.",
+            field="host",
         ) from error
 
 
 async def _until_port_is_free(options: UpOptions) -> None:
-    """A file left by an `up` that was killed means that its server may still be ending; else there is no waiting."""
+    """Wait for the server of a killed `up` to end. The file that it left shows that there was one."""
     left_behind = (options.folder / SERVER_FILE_NAME).exists()
     loop = asyncio.get_running_loop()
     give_up = loop.time() + (_PORT_PATIENCE if left_behind else 0.0)
@@ -205,7 +208,7 @@ async def _until_port_is_free(options: UpOptions) -> None:
 
 
 def write_server_file(options: UpOptions) -> None:
-    """Leave word of our address for the CLI; complete or not at all, for a reader may come at any moment."""
+    """Write the server's address for the CLI. The file appears atomically, because it can be read at any time."""
     path = options.folder / SERVER_FILE_NAME
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
@@ -225,7 +228,7 @@ async def _until_healthy(url: str) -> None:
                 await asyncio.sleep(_HEALTH_POLL)
     except TimeoutError as error:
         raise Unavailable(
-            f"The server did not answer at {url} within {_HEALTH_PATIENCE:.0f} s. Its messages above say why."
+            f"The server did not answer at {url} within {_HEALTH_PATIENCE:.0f} s. See its messages above."
         ) from error
 
 
@@ -243,7 +246,7 @@ async def _is_healthy(server: HttpServer) -> bool:
 
 @contextmanager
 def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.Event]:
-    """The first signal sets the event; Ctrl-C after that ends everything at once."""
+    """The first signal sets the event. A second Ctrl-C kills everything at once."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -257,7 +260,7 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
             supervisor.kill()
 
     heard = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup a closed terminal is no reason to stop
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # with nohup, a closed terminal does not stop the process
         heard.append(signal.SIGHUP)
     for number in heard:
         loop.add_signal_handler(number, on_signal, number)
@@ -272,7 +275,7 @@ def _welcome(options: UpOptions, database_url: str) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
-    # Ours has no password: who may open its socket is a matter of the data folder's rights.
+    # The embedded PostgreSQL has no password. The permissions of the data folder protect its socket.
     database = "your own (--database-url)" if options.database_url else database_url
     return [
         f"Mainspring is up at {options.url}",

@@ -1,4 +1,4 @@
-"""The worker process: reads the application, offers its tasks and shell commands, and runs until told to stop."""
+"""The worker process: loads the application, offers its tasks and shell commands, and runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHIPPING_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """server: one address, or several with commas. queues: None for those of the application."""
+    """server: one address, or several separated by commas. queues: None for those of the application."""
 
     server: str
     token: str = field(repr=False)
@@ -54,10 +54,10 @@ class WorkerOptions:
 
 
 def serve_worker(options: WorkerOptions) -> int:
-    """`run_worker` on a loop of its own; gives the exit code.
+    """Run `run_worker` on a new event loop; returns the exit code.
 
-    What calls sys.exit() in a part of a task that has an asyncio task of its own stops the loop. The task that waits
-    for that part hears of it and its run fails; the worker, and what else it runs, goes on.
+    If code of a task calls sys.exit() in its own asyncio task, the loop stops. The run of that task fails; the worker
+    and its other runs go on.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         loop = runner.get_loop()
@@ -68,14 +68,14 @@ def serve_worker(options: WorkerOptions) -> int:
             except SystemExit as leaving:
                 if serving.done():
                     raise
-                log.warning("a part of a task called sys.exit(); the worker goes on", code=leaving.code)
+                log.warning("a subtask of a task called sys.exit(); the worker goes on", code=leaving.code)
 
 
 async def run_worker(options: WorkerOptions) -> int:
-    """Run until SIGTERM or SIGINT and the drain that follows; gives the exit code."""
+    """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
     configure_logs(role="worker", level=options.log_level)
     app = load_app(options.app) if options.app else Mainspring()
-    app.adopt(options.server, options.token)  # a task that submits jobs does so where this worker gets its own
+    app.adopt(options.server, options.token)  # tasks submit jobs to the server of this worker
     timing = options.timing
     watchdog = WatchdogClient()
     progress = ProgressReports()
@@ -96,7 +96,7 @@ async def run_worker(options: WorkerOptions) -> int:
         sandbox=options.sandbox,
     )
     worker = Worker(
-        # Two beats: so one exchange may start every beat, and no more than two wait for one server.
+        # Two beats: an exchange may start every beat, and at most two wait for one server.
         ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping),
         watchdog,
         executors,
@@ -105,7 +105,7 @@ async def run_worker(options: WorkerOptions) -> int:
         slots=options.slots,
         weights=options.weights,
         labels=options.labels,
-        limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
+        task_limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
         progress=progress,
         version=__version__,
         signatures=declared(app.tasks.values()),
@@ -117,11 +117,11 @@ async def run_worker(options: WorkerOptions) -> int:
         loop.add_signal_handler(number, worker.stop)
     schedules = asyncio.create_task(_ensure_schedules(options, app))
     freeze_garbage_collection()
-    loop.call_soon(warm_up, executors)  # in the loop's next turn: the first thing that `run` does is start the watchdog
+    loop.call_soon(warm_up, executors)  # in the next turn of the loop: `run` starts the watchdog first
     try:
         with captured_streams(shipper.open):
             if not await worker.run():
-                log.warning("a task would not end; leaving without it")
+                log.warning("a task does not end; exiting without it")
                 os._exit(0)
     finally:
         shut_down(executors)
@@ -133,15 +133,15 @@ async def run_worker(options: WorkerOptions) -> int:
 
 
 def servers_in_order(servers: str, name: str | None, pid: int) -> str:
-    """As the worker of this process prefers them. Not by its name alone: a whole pool may go by one name."""
+    """The servers in the order that this process prefers. It depends on the pid too: a pool may share one name."""
     return ",".join(in_preferred_order(split_addresses(servers), f"{name}/{socket.gethostname()}/{pid}"))
 
 
 async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
-    """Beside the work and again until it is done: neither waits for the other."""
+    """Runs beside the work and repeats until it succeeds; neither waits for the other."""
     if not app.schedules:
         return
-    # Here, because a worker has no other need of httpx and of the intake of jobs: 0.1 s of CPU.
+    # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 

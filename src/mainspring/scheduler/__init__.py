@@ -1,1 +1,1 @@
-"""Deciding when: shard leases, the timing wheel, the due-scan and the fire."""
+"""Fires due jobs: shard leases, the timing wheel, the due-scan and the fire."""

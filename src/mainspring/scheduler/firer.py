@@ -1,7 +1,7 @@
-"""The fire: due jobs become runs, in batches, by compare-and-set under our leases.
+"""The firer: turns due jobs into runs, in batches, by compare-and-set under this node's leases.
 
-A job that makes its batch fail is found by bisection and set aside for a while, so that one poison job never stops
-the others of its shard.
+A job that makes its batch fail is found by bisection and set aside for a minute. So one bad job never blocks the others
+of its shard.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.fire import fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
 from mainspring.store import fires
@@ -29,7 +30,7 @@ from mainspring.store.pool import AWAY, Store
 log = get_logger("firer")
 
 BATCH = 500
-_FLIGHTS = 2  # batches under way at once: one is prepared here while PostgreSQL works on the other
+_MAX_BATCHES = 2  # in progress at once: one is prepared here while PostgreSQL executes the other
 _SET_ASIDE = 60.0
 Fire = Callable[[Sequence[DueJob]], Awaitable[int]]
 
@@ -58,7 +59,7 @@ class Firer:
         self._aside: dict[JobKey, float] = {}
 
     def in_flight(self, key: JobKey) -> bool:
-        """Being fired, or set aside for having failed."""
+        """Whether the job is being fired, or was set aside after a failure."""
         if key in self._firing:
             return True
         until = self._aside.get(key)
@@ -70,13 +71,13 @@ class Firer:
         return False
 
     async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire everything in `due`; returns how many runs were born."""
-        # All of them at once: a due-scan in the middle of a storm must not bring back what waits here for its batch.
+        """Fire all jobs in `due`. Return how many runs were created."""
+        # All jobs are marked first, so that a concurrent due-scan does not load jobs that wait here for their batch.
         self._firing.update(job.key for job in due)
         try:
             batches = iter([due[start : start + BATCH] for start in range(0, len(due), BATCH)])
-            flights = min(_FLIGHTS, -(-len(due) // BATCH))
-            ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(flights)), return_exceptions=True)
+            tasks = min(_MAX_BATCHES, -(-len(due) // BATCH))
+            ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(tasks)), return_exceptions=True)
         finally:
             self._firing.difference_update(job.key for job in due)
         for created in ended:
@@ -115,7 +116,7 @@ class Firer:
         try:
             return await fire(batch)
         except AWAY:
-            raise  # the database is away; the due-scan brings everything back
+            raise  # the database is unavailable; the next due-scan loads the jobs again
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 self._set_aside(batch[0], error)
@@ -144,13 +145,9 @@ class Firer:
         if not planned:
             return 0
         due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
+        overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            if all(job.overlap == Overlap.ALLOW for job, _ in planned):
-                fired = await fires.fire_recurring(connection, self._node_id, leases, due)
-            else:
-                async with connection.transaction():
-                    await fires.lock_due(connection, self._node_id, leases, due)
-                    fired = await fires.fire_recurring(connection, self._node_id, leases, due)
+            fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
         self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)
@@ -158,7 +155,7 @@ class Firer:
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
         planned = []
-        # What falls due together is mostly of a few kinds, and a plan takes 60 µs: worked out once for each kind.
+        # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
         plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
         for job in batch:
             kind = (job.schedule_text, job.spec_text, job.next_fire_at)
@@ -166,7 +163,7 @@ class Firer:
                 if kind not in plans:
                     plans[kind] = _plan(job, now)
                 planned.append((job, plans[kind]))
-            except Exception as error:  # noqa: BLE001 - whatever its definition does to us, the others must fire
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others must fire
                 self._set_aside(job, error)
         return planned
 
@@ -179,8 +176,8 @@ class Firer:
         return {shard: held[shard] for shard in sorted({job.shard for job in batch}) if shard in held}
 
     def _rearm(self, job: DueJob, plan: FirePlan, now: datetime) -> None:
-        """The next fire may lie inside the window, before the next scan. Only of jobs that fired: one that was paused
-        or deleted would come round for ever."""
+        """Put the job back into the wheel if its next fire is inside the window, before the next scan. This is only
+        done for jobs that fired. A paused or deleted job would otherwise return for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(
@@ -191,7 +188,7 @@ class Firer:
 
 
 def _run_id(job: DueJob) -> UUID:
-    """A one-time job with an id of ours keeps it as its run's id."""
+    """The run of a one-time job with a generated id has the same id."""
     return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
 
 

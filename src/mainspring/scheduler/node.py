@@ -1,4 +1,4 @@
-"""A scheduler node: leases, wheel, due-scan and fire, put together. The same in a server and by itself."""
+"""A scheduler node: leases, timing wheel, due-scan and fire. Servers and scheduler processes both contain one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SchedulerNode:
         await self._thread.stop()
 
     async def _drive(self) -> None:
-        """Turn the wheel: fire what is due, sleep until the next may be."""
+        """Advance the timing wheel: fire what is due, then sleep until the next job can be due."""
         while True:
             due = self._wheel.advance(self._clock.timestamp())
             if due:

@@ -1,7 +1,7 @@
-"""A hierarchical timing wheel: add, cancel and tick in constant time, however many jobs wait.
+"""A hierarchical timing wheel: add, cancel and tick take constant time, whatever the number of jobs.
 
-Level 0 has 256 slots of one tick; each slot of a higher level covers a whole turn of the level below and is emptied
-into it when its turn comes. A key is never handed out before its moment, and at most one tick after it.
+Level 0 has 256 slots of one tick. Each slot of a higher level covers a full turn of the level below and is emptied into
+it when its turn begins. A key is never returned before its due time, and at most one tick after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEVELS = 4
 
 
 class TimingWheel(Generic[K, V]):
-    """Times are seconds on any clock that rises, such as the database's."""
+    """Keys and values by due time. Times are seconds of any monotonic clock, such as the database's."""
 
     def __init__(self, now: float, tick: float = 0.004) -> None:
         self._tick = tick
@@ -40,7 +40,7 @@ class TimingWheel(Generic[K, V]):
         return None if entry is None else entry[0]
 
     def add(self, key: K, value: V, due: float) -> None:
-        """Put `key` in, or move it, to be handed out at `due`."""
+        """Add `key`, or move it if it is present, to be returned at `due`."""
         self.cancel(key)
         self._place(key, value, math.ceil(due / self._tick))
 
@@ -52,7 +52,7 @@ class TimingWheel(Generic[K, V]):
         return True
 
     def advance(self, now: float) -> list[V]:
-        """Everything due by `now`, in order of its moment."""
+        """Remove and return everything that is due at `now`, in the order of the due times."""
         target = math.floor(now / self._tick)
         due: list[tuple[int, V]] = []
         self._take(self._overdue, due)
@@ -69,15 +69,15 @@ class TimingWheel(Generic[K, V]):
         return [value for _, value in due]
 
     def wait(self, now: float, longest: float) -> float:
-        """Seconds until something may be due, at most `longest`."""
+        """Seconds until something can be due, at most `longest`."""
         if self._overdue:
             return 0.0
         level = self._levels[0]
-        # Counted from the tick of the last advance, which may lie behind `now`; a whole turn always meets its end.
+        # Counted from the tick of the last advance, which can be before `now`. A full turn always contains its end.
         reach = min(math.ceil((now + longest) / self._tick) - self._current, _SLOTS)
         for ahead in range(1, reach + 1):
             tick = self._current + ahead
-            if level[tick & _MASK] or tick & _MASK == 0:  # a turn's end may bring something down from above
+            if level[tick & _MASK] or tick & _MASK == 0:  # at the end of a turn a higher level can be emptied
                 return max(0.0, min(longest, tick * self._tick - now))
         return longest
 
@@ -95,7 +95,7 @@ class TimingWheel(Generic[K, V]):
         self._entries[key] = (value, tick, slot)
 
     def _cascade(self) -> None:
-        """Where a level's turn ends, empty the next slot of the level above into the lower ones."""
+        """At the end of a level's turn, empty the next slot of the level above into the lower levels."""
         for level in range(1, _LEVELS):
             if self._current & ((1 << (_BITS * level)) - 1):
                 return

@@ -1,1 +1,1 @@
-"""The Python SDK: tasks and schedules of an application, and clients of a server. It speaks HTTP, never SQL."""
+"""The Python SDK: tasks and schedules of an application, and clients of a server. It uses HTTP, never SQL."""

@@ -1,4 +1,5 @@
-"""Errors that only the SDK raises. All others are those of mainspring.domain.errors, read from the server's answer."""
+"""Errors that only the SDK raises. The others are those of mainspring.domain.errors, read from the server's
+response."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from mainspring.wire.runs import RunView
 
 
 class BadPayload(MainspringError):
-    """The payload does not fit the task's parameters; trying again would not help, so the run fails at once."""
+    """The payload does not match the task's parameters. A retry would not help, so the run fails at once."""
 
     code = "bad_payload"
 
 
 class RunFailed(MainspringError):
-    """The run ended without success. `status` is FAILED, CANCELLED or SKIPPED; `run` is the run, if there was one."""
+    """The run ended without success. `status` is FAILED, CANCELLED or SKIPPED. `run` is the run, if there was one."""
 
     code = "run_failed"
 
@@ -28,9 +29,9 @@ class RunFailed(MainspringError):
 
 
 class Retry(Exception):
-    """Raised by a task that wants to be tried again, whatever the job's retry rules say; tries left still count.
+    """Raised by a task to request a retry, whatever the job's retry rules are. max_attempts still applies.
 
-    raise Retry("rate limited", after=30)     # not before 30 seconds have passed
+    raise Retry("rate limited", after=30)     # retry after 30 seconds or later
     """
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
@@ -39,15 +40,15 @@ class Retry(Exception):
 
 
 class GiveUp(Exception):
-    """Raised by a task for which trying again would not help: the run fails at once and becomes a dead letter."""
+    """Raised by a task if a retry would not help. The run fails at once and becomes a dead letter."""
 
 
 def in_seconds(delay: float | timedelta) -> float:
-    """A plain float, whatever kind of number it is (numpy's, a Decimal): from 0 up to the longest delay there is."""
+    """The delay as a float from 0 to the longest delay. Accepts any kind of number, such as numpy's or a Decimal."""
     try:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     except OverflowError:
         seconds = math.inf
     if math.isnan(seconds):
-        raise ValueError("after: a number of seconds is needed, not nan")
+        raise ValueError("after must be a number of seconds, not nan")
     return min(max(0.0, seconds), LONGEST_DELAY)

@@ -1,4 +1,4 @@
-"""The fixture `mainspring_box` for pytest. Loaded with every pytest run, so it imports nothing before it is used."""
+"""The pytest fixture `mainspring_box`. Every pytest run loads this module, so imports happen inside the fixture."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mainspring_box() -> Iterator[Callable[..., Box]]:
-    """`mainspring_box(app, start="2026-01-01T00:00:00Z")` gives a `mainspring.testing.Box`, closed after the test.
+    """`mainspring_box(app, start="2026-01-01T00:00:00Z")` returns a `mainspring.testing.Box`. It is closed after the
+    test.
 
-    It takes what `mainspring.testing.run` takes.
+    The arguments are those of `mainspring.testing.run`.
     """
     with ExitStack() as boxes:
 

@@ -1,4 +1,4 @@
-"""Fire: the compare-and-set that turns due jobs into runs, under a lease."""
+"""Fire: the compare-and-set under a lease that turns due jobs into runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mainspring.kernel.ids import TenantId, uuid7_batch
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
+from mainspring.store.runs import EndedRow
 
 _SQL = load("fire")
 
@@ -40,10 +41,12 @@ class DueJob(msgspec.Struct, frozen=True):
 
 
 class ManualRun(msgspec.Struct, frozen=True):
-    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive."""
+    """The result of a manual run: the lane in which it waits, or that an earlier run of its job was still alive.
+    `follows` is what follows the end of a skipped run."""
 
     lane_id: int
     skipped: bool
+    follows: int | None
 
 
 _due_scan = RowQuery(DueJob, _SQL["due_scan"])
@@ -51,7 +54,7 @@ _run_now = RowQuery(ManualRun, _SQL["run_now"])
 
 
 class DueOnce(msgspec.Struct, frozen=True):
-    """A one-time job that is due, as the due-scan saw it, and the id its run will have."""
+    """A due one-time job, as the due-scan saw it, and the id of its run."""
 
     tenant_id: int
     job_id: str
@@ -61,7 +64,7 @@ class DueOnce(msgspec.Struct, frozen=True):
 
 
 class DueAgain(msgspec.Struct, frozen=True):
-    """A recurring job that is due, as the due-scan saw it, and what shall become of its fires."""
+    """A due recurring job, as the due-scan saw it, and the plan for its fires."""
 
     tenant_id: int
     job_id: str
@@ -71,10 +74,12 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What became of a batch: how many runs each lane got, and which jobs fired, by their place in the batch."""
+    """The result of a batch: how many runs each lane got, which jobs fired, by their index in the batch, and the
+    skipped runs that something follows."""
 
     created: dict[int, int]
     moved: list[int]
+    skipped: list[EndedRow] = []
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
@@ -89,7 +94,7 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
 ) -> dict[int, int]:
-    """Fire one-time jobs; answers how many runs each lane got."""
+    """Fire one-time jobs. Return how many runs each lane got."""
     rows = await connection.fetch(
         _SQL["fire_one_time"],
         node_id,
@@ -101,7 +106,7 @@ async def fire_one_time(
         [job.next_fire_at for job in due],
         [job.run_id for job in due],
     )
-    return {row["lane_id"]: row["born"] for row in rows}
+    return {row["lane_id"]: row["created"] for row in rows}
 
 
 async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:
@@ -118,7 +123,7 @@ async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, i
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
 ) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed is left alone."""
+    """Fire recurring jobs as planned. A job that has changed does not fire."""
     moments = [moment for job in due for moment in job.plan.runs]
     gaps = [gap for job in due for gap in job.plan.missed]
     row = await connection.fetchrow(
@@ -144,11 +149,11 @@ async def fire_recurring(
     created: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         created[lane_id] = created.get(lane_id, 0) + 1
-    return Fired(created, [position - 1 for position in row["moved"] or ()])
+    return Fired(created, [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """First and last subscript (from 1) of each job's part in a list in which all parts stand end to end."""
+    """First and last subscript (from 1) of each job's part in one concatenated list."""
     last = list(accumulate(counts))
     return [end - count + 1 for end, count in zip(last, counts, strict=True)], last
 
@@ -156,5 +161,5 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 async def run_now(
     connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str
 ) -> ManualRun | None:
-    """None when the job is cancelled or gone. The caller holds the job's lock."""
+    """Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     return await _run_now.first(connection, tenant, job_id, run_id, trigger)

@@ -1,8 +1,8 @@
-"""Where the bytes of logs lie: a folder, S3, Google Cloud Storage or Azure, through obstore.
+"""Stores the bytes of logs in a folder, S3, Google Cloud Storage or Azure, through obstore.
 
-A chunk is an object `{tenant}/{run}/{attempt}-{fence}/{offset}`: whoever writes under a fence can never touch what was
-written under another one, and a chunk that is sent twice is the same object. Chunks that were merged are an object
-`.../{offset}-{end}`, which no chunk that comes late can overwrite. How much of it all counts is in the table run_logs.
+A chunk is an object `{tenant}/{run}/{attempt}-{fence}/{offset}`. A writer with one fence cannot change objects of
+another fence, and a chunk that is sent twice is the same object. Merged chunks are an object `.../{offset}-{end}`,
+which no late chunk can overwrite. The table run_logs contains the valid length of each log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = re.compile(r"(\d{15})(?:-(\d{15}))?")
 
 
 class Stored(NamedTuple):
-    """One object of a log: the bytes from `offset` on. A chunk as it came, or several that were merged."""
+    """One object of a log: the bytes from `offset` on. It is a single chunk, or several merged ones."""
 
     offset: int
     size: int
@@ -64,11 +64,11 @@ class LogFiles:
 
     @classmethod
     def in_memory(cls) -> LogFiles:
-        """Kept by this process and gone with it."""
+        """A store in the memory of this process."""
         return cls(MemoryStore(), "memory")
 
     async def check(self) -> None:
-        """Write and remove something of our own; raises InvalidInput when that cannot be done."""
+        """Write and remove a test object. Raises InvalidInput if that fails."""
         probe = f"probe-{uuid7()}"
         try:
             await obstore.put_async(self._objects, probe, b"mainspring", use_multipart=False)
@@ -77,16 +77,16 @@ class LogFiles:
             raise _unusable(self.where, error) from error
 
     async def close(self) -> None:
-        """Call it last. The threads of obstore let go of what they were given a moment after they have answered, and an
-        interpreter that ends meanwhile is aborted: 29 of 150 that ended right after an answer, none after 20 ms."""
+        """Call it last. obstore's threads release Python objects shortly after an operation has returned. An
+        interpreter that ends before that is aborted: 29 of 150 ended so without a pause, none after 20 ms."""
         await asyncio.sleep(_A_MOMENT)
 
     async def put(self, folder: str, offset: int, data: bytes) -> None:
-        """Store a chunk, whole or not at all."""
+        """Store a chunk atomically."""
         await self._put(f"{folder}/{Stored(offset, len(data)).name}", data)
 
     async def put_merged(self, folder: str, offset: int, data: bytes) -> Stored:
-        """Store what several chunks hold. When this returns they may be removed: it outlives a power cut."""
+        """Store the bytes of several chunks durably. The chunks can be removed when this returns."""
         stored = Stored(offset, len(data), merged=True)
         path = f"{folder}/{stored.name}"
         await self._put(path, data)
@@ -95,22 +95,22 @@ class LogFiles:
             try:
                 await asyncio.to_thread(_flush, Path(self._objects.prefix, path))
             except OSError as error:
-                raise self._away(error) from error
+                raise self._unavailable(error) from error
         return stored
 
     async def get(self, folder: str, offset: int) -> bytes | None:
-        """The chunk that begins at `offset`; None when there is none."""
+        """The chunk that begins at `offset`, or None."""
         try:
             found = await obstore.get_async(self._objects, f"{folder}/{offset:015d}")
             return bytes(await found.bytes_async())
         except FileNotFoundError:
             return None
         except _FAILURES as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     async def read(self, folder: str, stored: Stored, start: int, stop: int) -> bytes | None:
-        """The log's bytes from `start` to `stop` out of one object; None when it is gone. Fewer, when it is a chunk
-        that was put again meanwhile and is shorter now."""
+        """The log's bytes from `start` to `stop` from one object. None if the object no longer exists. Returns fewer
+        bytes if the chunk was replaced by a shorter one."""
         if not stored.merged:
             data = await self.get(folder, stored.offset)
             return None if data is None else data[start - stored.offset : stop - stored.offset]
@@ -122,10 +122,10 @@ class LogFiles:
         except FileNotFoundError:
             return None
         except _FAILURES as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     async def objects(self, folder: str) -> list[Stored]:
-        """What is there of one log, in order. It may be more than counts, and objects may hold the same bytes."""
+        """The objects of one log, in order. They can contain more than the valid length, and can overlap."""
         found = [_stored(path.rpartition("/")[2], size) async for path, size in self._under(folder)]
         return sorted(stored for stored in found if stored is not None)
 
@@ -133,7 +133,7 @@ class LogFiles:
         await self._remove([f"{folder}/{stored.name}" for stored in objects])
 
     async def delete(self, folder: str) -> int:
-        """Remove everything under `folder`; returns how many objects that were."""
+        """Remove all objects under `folder`. Returns their number."""
         paths = [path async for path, _ in self._under(folder)]
         await self._remove(paths)
         return len(paths)
@@ -142,7 +142,7 @@ class LogFiles:
         try:
             await obstore.put_async(self._objects, path, data, use_multipart=False)
         except _FAILURES as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     async def _remove(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), _DELETED_AT_ONCE):
@@ -150,16 +150,18 @@ class LogFiles:
             try:
                 try:
                     await obstore.delete_async(self._objects, batch)
-                except FileNotFoundError:  # another server removes as well, and a folder stops at what is gone already
+                except (
+                    FileNotFoundError
+                ):  # another server removes it too, and a local folder stops at the first missing file
                     for path in batch:
                         with suppress(FileNotFoundError):
                             await obstore.delete_async(self._objects, path)
             except _FAILURES as error:
-                raise self._away(error) from error
+                raise self._unavailable(error) from error
 
-    def _away(self, error: Exception) -> Unavailable:
-        """Why is for the log of this process alone, since it names paths, buckets and addresses; and now and then is
-        enough, since everybody tries again."""
+    def _unavailable(self, error: Exception) -> Unavailable:
+        """The cause is only logged here, because it contains paths, buckets and addresses. It is logged at intervals,
+        because every client repeats its request."""
         now = time.monotonic()
         if now - self._told_at >= _TELL_EVERY:
             self._told_at = now
@@ -174,11 +176,11 @@ class LogFiles:
                 for found in page:
                     yield found["path"], found["size"]
         except _FAILURES as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
 
 def _stored(name: str, size: int) -> Stored | None:
-    """What an object's name says; None for what is none of ours, or not as long as its name says."""
+    """Read an object's name. None if it is not an object of a log, or does not have the size in its name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -193,8 +195,8 @@ def folder_of(tenant: int, run_id: object, attempt: int, fence: int) -> str:
 
 
 def open_log_files(where: str | Path) -> LogFiles:
-    """The store at a folder's path or a URL; raises InvalidInput when it is neither. Credentials of a cloud come from
-    the environment, as its own tools read them."""
+    """Open the store at a path or URL. Raises InvalidInput if it is neither. Cloud credentials come from the usual
+    environment variables."""
     text = str(where)
     parts = urlsplit(text) if "://" in text else None
     try:
@@ -207,18 +209,18 @@ def open_log_files(where: str | Path) -> LogFiles:
             return LogFiles(from_url(text, retry_config=patience), text)
     except (*_FAILURES, ValueError) as error:
         raise _unusable(text, error) from error
-    raise InvalidInput(f"{text!r} is no log store", field="log_store", expected=_EXPECTED)
+    raise InvalidInput(f"{text!r} is not a log store", field="log_store", expected=_EXPECTED)
 
 
 def _folder(path: Path) -> LocalStore:
-    """Output may hold secrets, so a folder that we make is for our eyes only."""
+    """Create the folder with access for its owner only, because output can contain secrets."""
     path = path.absolute()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return LocalStore(path, automatic_cleanup=True)
 
 
 def _flush(path: Path) -> None:
-    """A file and its name, to the disk."""
+    """Flush a file and its directory entry to disk."""
     for place in (path, path.parent):
         descriptor = os.open(place, os.O_RDONLY)
         try:
@@ -230,7 +232,7 @@ def _flush(path: Path) -> None:
 def _unusable(where: str, error: Exception) -> InvalidInput:
     return InvalidInput(
         f"the log store {where} cannot be used: {_first_line(error)}", code="log_store_unusable", field="log_store",
-        expected=_EXPECTED, hint="check its address, its rights and the credentials in the environment",
+        expected=_EXPECTED, hint="check its address, its permissions and the credentials in the environment",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Day partitions of run_history and attempts: created a week ahead, so that no report ever waits for one.
+"""Day partitions of run_history and attempts. They are created a week ahead, so that no report has to wait for one.
 
-A partition is made as a table of its own and then attached: `CREATE TABLE ... PARTITION OF` takes a lock that queues
-behind a long reader and blocks every report behind itself; ATTACH takes one that does not.
+A partition is created as a separate table and then attached. `CREATE TABLE ... PARTITION OF` takes a lock that waits
+for long readers and blocks every report meanwhile. The lock of ATTACH does not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mainspring.store.pool import Connection
 PARTITIONED = ("run_history", "attempts")
 DAYS_AHEAD = 7
 
-# Every server prunes, and two may do so in the same moment: the day is gone, or half gone, and the other goes on.
-_ANOTHER_IS_AT_IT = (
+# Every server prunes, and two can do so at the same time. These errors mean that another one is dropping the partition.
+_CONCURRENT_PRUNE_ERRORS = (
     asyncpg.UndefinedTableError,
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.DeadlockDetectedError,
@@ -32,7 +32,7 @@ order by pending desc, c.relname
 
 
 async def ensure_ahead(connection: Connection) -> list[str]:
-    """Create and attach the partitions of today and the week ahead; returns those that were missing."""
+    """Create and attach the partitions of today and the week ahead. Returns the names of those that were missing."""
     today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
     existing = {
         row["relname"]
@@ -45,7 +45,7 @@ async def ensure_ahead(connection: Connection) -> list[str]:
     }
     made = []
     for parent in PARTITIONED:
-        # From yesterday: a clock that is set back over midnight must find its day.
+        # From yesterday on, because the clock can be set back over midnight.
         for offset in range(-1, DAYS_AHEAD + 1):
             day = today + timedelta(days=offset)
             name = f"{parent}_{day:%Y%m%d}"
@@ -60,7 +60,9 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
     high = low + timedelta(days=1)
     bounds = f"ended_at >= '{low.isoformat()}' and ended_at < '{high.isoformat()}'"
     async with connection.transaction():
-        await connection.execute("set local lock_timeout = 0")  # the other one makes what we want; a start waits for it
+        await connection.execute(
+            "set local lock_timeout = 0"
+        )  # wait for another server that creates the same partition
         await connection.execute("select pg_advisory_xact_lock(hashtext($1))", f"mainspring.{parent}")
         await connection.execute("set local lock_timeout = '2s'")
         if await connection.fetchval("select to_regclass($1)", f"mainspring.{name}") is not None:
@@ -68,7 +70,7 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
         await connection.execute(
             f"create table mainspring.{name} (like mainspring.{parent} including defaults including constraints)"
         )
-        # The check proves the bounds to ATTACH, which otherwise would scan; it is dropped once it has served.
+        # With this constraint ATTACH needs no scan of the table. It is dropped afterwards.
         await connection.execute(f"alter table mainspring.{name} add constraint bounds check ({bounds})")
         await connection.execute(
             f"alter table mainspring.{parent} attach partition mainspring.{name} "
@@ -78,10 +80,10 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
 
 
 async def drop_older(connection: Connection, days: int) -> list[str]:
-    """Detach (concurrently, so that reports go on) and drop the days that ended more than `days` days ago.
+    """Detach and drop the partitions that ended more than `days` days ago. Concurrent detaching does not block reports.
 
-    What an earlier call could not finish is finished: a detach that waits for a long reader goes first, because
-    PostgreSQL refuses another one beside it, and a day that was detached and not dropped is dropped.
+    The work of an interrupted call is completed. A pending detach is finalized first, because PostgreSQL allows only
+    one. A partition that was detached but not dropped is dropped.
     """
     today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
     oldest = today - timedelta(days=days)
@@ -98,9 +100,9 @@ async def drop_older(connection: Connection, days: int) -> list[str]:
                 async with connection.transaction():
                     await connection.execute("set local lock_timeout = '2s'")
                     await connection.execute(f"drop table mainspring.{name}")
-            except asyncpg.LockNotAvailableError:  # a kind of ObjectNotInPrerequisiteStateError, and a reader's doing
+            except asyncpg.LockNotAvailableError:  # a subclass of ObjectNotInPrerequisiteStateError, caused by a reader
                 raise
-            except _ANOTHER_IS_AT_IT:
+            except _CONCURRENT_PRUNE_ERRORS:
                 continue
             dropped.append(name)
     return dropped

@@ -1,4 +1,4 @@
-"""Connections. Two pools: `hot` for the path of every job, whose plans must never leave their index, and `reads`."""
+"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, and `reads`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import asyncpg
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Record = asyncpg.Record
 
-# A table that is empty one second and holds 100,000 rows the next makes the planner's statistics worthless: a cached
-# plan that walks the table turned 80,000 reports/s into 9,000. These settings leave only index paths to choose from.
+# A table can be empty in one second and have 100,000 rows in the next, so the planner's statistics are useless. A
+# cached plan with a sequential scan turned 80,000 reports/s into 9,000. With these settings the planner only uses
+# indexes.
 HOT_SETTINGS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -22,13 +23,13 @@ HOT_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "30s",
     "lock_timeout": "10s",
-    # A process that is stopped between two statements holds its locks, among them those of the leases it fires under:
-    # no longer than the others need to take over in time.
+    # A process that is stopped between two statements holds its locks, including those of its leases. The timeout
+    # releases them soon enough for the other nodes to take over.
     "idle_in_transaction_session_timeout": "2s",
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 
-# What tells "PostgreSQL is away or shutting down" from "this statement is wrong".
+# The errors that mean "PostgreSQL is unavailable or shutting down", as opposed to "this statement is wrong".
 AWAY = (
     OSError,
     TimeoutError,
@@ -44,7 +45,7 @@ AWAY = (
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The database as the product sees it."""
+    """The connection pools of one database."""
 
     url: str
     hot: asyncpg.Pool
@@ -52,10 +53,10 @@ class Store:
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
 
     def cut(self) -> None:
-        """End every connection at once, also those in use: nobody answers on them any more. The pools open new ones.
+        """Terminate every connection, also those in use. The pools open new ones.
 
-        A connection can be dead without a word (a firewall that forgot it, a failover behind a virtual address). What
-        waits on it would wait for `command_timeout`, and a node that holds its leases would not fire meanwhile.
+        A connection can be dead without an error, for example after a failover behind a virtual address. A statement on
+        it would wait for `command_timeout`, and a node would not fire during that time although it holds its leases.
         """
         for connection in tuple(self.connections):
             connection.terminate()
@@ -68,7 +69,7 @@ class Store:
 async def connect(
     url: str, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
 ) -> asyncpg.Connection:
-    """One connection outside the pools (leases, LISTEN, migrations)."""
+    """One connection outside the pools, for leases, LISTEN and migrations."""
     return await asyncpg.connect(
         url, server_settings={"application_name": f"mainspring {application}", **(settings or {})}, timeout=timeout
     )
@@ -90,11 +91,11 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **settings},
             init=note,
-            reset=_keep,
+            reset=_skip_reset,
         )
 
     return Store(url, await pool(hot, HOT_SETTINGS, "hot"), await pool(reads, READ_SETTINGS, "reads"), connections)
 
 
-async def _keep(_connection: Any) -> None:
-    """No reset query when a connection goes back: we never change its session, and it costs a round trip."""
+async def _skip_reset(_connection: Any) -> None:
+    """Run no reset query when a connection is released. Sessions are never changed, and it would cost a round trip."""

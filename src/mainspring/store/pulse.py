@@ -1,5 +1,5 @@
-"""Whether PostgreSQL answers: asked four times a second on a connection of its own, so that a request that would hang
-can be answered `503` within two seconds instead, and connections that have died without a word are given up.
+"""Checks four times a second, on a separate connection, whether PostgreSQL answers. If it does not, requests get `503`
+within two seconds instead of hanging, and dead connections are closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainspring.store.pool import AWAY, connect
 
 log = get_logger("pulse")
 
-_PATIENCE = 1.5  # with the interval it stays below the two seconds that are promised
+_PATIENCE = 1.5  # together with the interval less than the two seconds that are documented
 _SLICES = 6  # see `_answered`
 
 
@@ -31,11 +31,11 @@ class Pulse:
         self.away = False
 
     def on_away(self, listener: Callable[[], None]) -> None:
-        """Called at each beat while PostgreSQL does not answer."""
+        """Register a callback. It is called after each check without an answer."""
         self._listeners.append(listener)
 
     async def run_once(self) -> bool:
-        """Ask once; returns whether PostgreSQL answered."""
+        """Check once. Returns whether PostgreSQL answered."""
         try:
             await _answered(self._ask())
         except (*AWAY, asyncpg.PostgresError) as error:
@@ -68,8 +68,8 @@ class Pulse:
 
 
 async def _answered(asking: Coroutine[Any, Any, None]) -> None:
-    """Wait for it, or raise TimeoutError after a patience that is counted in slices of our own waking time: a machine
-    that stood still for two seconds has heard nothing from PostgreSQL, and that says nothing about PostgreSQL."""
+    """Wait for the answer, or raise TimeoutError. The timeout is counted in several short waits: if this process was
+    suspended for two seconds, only one of them has passed, and PostgreSQL is not reported as unavailable."""
     task = asyncio.create_task(asking)
     try:
         for _ in range(_SLICES):
@@ -79,4 +79,4 @@ async def _answered(asking: Coroutine[Any, Any, None]) -> None:
         raise TimeoutError
     finally:
         task.cancel()
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # we have heard enough
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its result is not needed

@@ -1,22 +1,30 @@
-"""Named SQL: `-- name: x` starts a query in sql/*.sql; the comment lines after it say why, and what guards it.
+"""Named SQL. `-- name: x` starts a query in sql/*.sql. The comment lines after it say why it is written so, and what
+guards it.
 
-`{{NAME}}` in a query is a constant: the numbers of states come from domain/transitions.py, never from memory.
-`{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. Fragments may hold constants and
-other fragments.
+`{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/. The constants of
+`mainspring.submit` about the fields of a job come from store/submit_fields.py.
+`{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the
+parameters of `-- fragment: name(x, y)`, which its text calls `{{x}}` and `{{y}}`. A fragment may use constants and
+other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes the resulting statements.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 
-from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.domain.fairness import AGING_STEP
+from mainspring.domain.job import Delivery, Overlap, Priority
+from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
+from mainspring.store import submit_fields
 
-_HEADING = re.compile(r"^-- (name|fragment): (\w+)\s*$")
-_INSERT = re.compile(r"\{\{(\w+)\}\}")
+_NAME = re.compile(r"^-- name: (\w+)\s*$")
+_FRAGMENT = re.compile(r"^-- fragment: (\w+(?:\([\w, ]+\))?)\s*$")
+_INSERT = re.compile(r"\{\{(\w+)(?:\(([^(){}]*)\))?\}\}")
 
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
@@ -26,43 +34,70 @@ CONSTANTS: dict[str, str] = {
     "WORKERS_ENDED": f"{WorkerState.LOST:d}, {WorkerState.STOPPED:d}",
     "DEFAULT_TENANT": str(DEFAULT_TENANT),
     "EVERY_TENANT": str(EVERY_TENANT),
+    "CRITICAL": str(int(Priority.CRITICAL)),
+    "OVERLAP_SKIP": str(int(Overlap.SKIP)),
+    "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
+    "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
+    # (before, after) of every end that is not a success.
+    "ENDS": ", ".join(
+        f"({int(before)}, {int(after)})"
+        for before, following in TRANSITIONS.items()
+        for after in following
+        if after in ENDED and after is not StoredState.SUCCESS
+    ),
+    **submit_fields.CONSTANTS,
 }
 
 
 @lru_cache(maxsize=32)
 def load(file: str) -> dict[str, str]:
     """All queries of sql/<file>.sql by name, with constants and fragments filled in."""
-    return {name: render(text) for name, text in _read(file, "name").items()}
+    return {name: render(text) for name, text in _read(file, _NAME).items()}
 
 
-def render(text: str) -> str:
-    """SQL with constants and fragments filled in; a name that is unknown is an error."""
-    return _INSERT.sub(lambda found: _value(found.group(1)), text)
+def render(text: str, arguments: Mapping[str, str] | None = None) -> str:
+    """SQL with constants and fragments filled in. An unknown name is an error."""
+    known = {**CONSTANTS, **(arguments or {})}
+
+    def fill(found: re.Match[str]) -> str:
+        name, given = found.groups()
+        if given is None and name in known:
+            return known[name]
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        return _fragment(name, given, known).replace("\n", "\n" + " " * (len(line) - len(line.lstrip())))
+
+    return _INSERT.sub(fill, text)
 
 
-def _value(name: str) -> str:
-    if name in CONSTANTS:
-        return CONSTANTS[name]
-    fragments = _fragments()
-    if name not in fragments:
+def _fragment(name: str, given: str | None, known: Mapping[str, str]) -> str:
+    if name not in _fragments():
         raise ValueError(f"{{{{{name}}}}} is neither a constant nor a fragment of sql/fragments.sql")
-    return render(fragments[name])
+    parameters, text = _fragments()[name]
+    values = [] if given is None else [value.strip() for value in given.split(",")]
+    if len(values) != len(parameters):
+        raise ValueError(f"{{{{{name}}}}} takes ({', '.join(parameters)}), not ({given or ''})")
+    return render(text, {**known, **dict(zip(parameters, values, strict=True))})
 
 
 @lru_cache(maxsize=1)
-def _fragments() -> dict[str, str]:
-    return _read("fragments", "fragment")
+def _fragments() -> dict[str, tuple[list[str], str]]:
+    """Parameters and text of each fragment."""
+    found = {}
+    for heading, text in _read("fragments", _FRAGMENT).items():
+        name, _, parameters = heading.rstrip(")").partition("(")
+        found[name] = ([word.strip() for word in parameters.split(",") if word], text)
+    return found
 
 
-def _read(file: str, kind: str) -> dict[str, str]:
+def _read(file: str, heading: re.Pattern[str]) -> dict[str, str]:
     text = (files("mainspring.store") / "sql" / f"{file}.sql").read_text(encoding="utf-8")
     parts: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.splitlines():
-        if (found := _HEADING.match(line)) and found.group(1) == kind:
-            name = found.group(2)
+        if found := heading.match(line):
+            name = found.group(1)
             if name in parts:
-                raise ValueError(f"{file}.sql has two parts called {name}")
+                raise ValueError(f"{file}.sql has two queries or fragments called {name}")
             current = parts.setdefault(name, [])
         elif current is not None and not line.startswith("--"):
             current.append(line)

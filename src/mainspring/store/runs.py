@@ -1,24 +1,27 @@
-"""Live runs: born, claimed, reported, cancelled."""
+"""Live runs: create, claim, report, cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
+from operator import attrgetter
 from uuid import UUID
 
 import msgspec
 
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("runs")
-_ready_at = itemgetter("ready_at")
+_ready_at = attrgetter("ready_at")
+
+EndedRow = tuple[UUID, int | None]  # run_id and follows; records without conversion, for the hot path
 
 
 class NewRuns:
-    """Columns of runs to be inserted; columns rather than rows because that is how they travel."""
+    """The columns of runs to insert. The statement takes one array per column."""
 
     __slots__ = ("job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
 
@@ -30,6 +33,74 @@ class NewRuns:
         self.names: list[str | None] = []
         self.payloads: list[str | None] = []
         self.specs: list[str | None] = []
+
+
+class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
+    """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout."""
+
+    run_id: UUID
+    fence: int
+    attempt: int
+    max_attempts: int
+    lane_id: int
+    job_id: str | None
+    scheduled_for: datetime
+    ready_at: datetime
+    exclusive: bool
+    name: str | None
+    payload_text: str | None
+    spec_text: str | None
+    time_left: float | None
+
+
+class HeldRun(msgspec.Struct, frozen=True):
+    """A locked RUNNING run, with the columns that decide what follows its attempt."""
+
+    run_id: UUID
+    fence: int
+    attempt: int
+    max_attempts: int
+    cancel_requested_at: datetime | None
+    claimed_at: datetime | None
+    worker_id: UUID
+    spec_text: str | None
+    time_left: float | None
+
+
+class LockedRun(msgspec.Struct, frozen=True):
+    """A locked run that has not ended."""
+
+    run_id: UUID
+    state: int
+    fence: int
+
+
+class OverdueRun(msgspec.Struct, frozen=True):
+    """A locked waiting run whose time is over. `because`: the field of its job that sets this time."""
+
+    run_id: UUID
+    fence: int
+    attempt: int
+    state: int
+    because: str
+    spec_text: str | None
+
+
+class RequeuedRun(msgspec.Struct, frozen=True):
+    run_id: UUID
+    lane_id: int
+
+
+_claim_from_lane = RowQuery(ClaimedRun, _SQL["claim_from_lane"])
+_claim_from_lanes = RowQuery(ClaimedRun, _SQL["claim_from_lanes"])
+_claim_fairly = RowQuery(ClaimedRun, _SQL["claim_fairly"])
+_redeliver = RowQuery(ClaimedRun, _SQL["redeliver"])
+_lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
+_runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
+_lock_run = RowQuery(LockedRun, _SQL["lock_run"])
+_lock_runs_of_job = RowQuery(LockedRun, _SQL["lock_runs_of_job"])
+_overdue = RowQuery(OverdueRun, _SQL["overdue"])
+_requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -47,7 +118,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """A run that goes back into its lane after `delay` seconds; `given_back` is 1 when no attempt was spent."""
+    """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used."""
 
     run_id: UUID
     fence: int
@@ -91,7 +162,7 @@ async def insert_plain(
     run_ids: Sequence[str],
     payloads: Sequence[str | None],
 ) -> None:
-    """Insert runs of one lane that have nothing but a payload."""
+    """Insert runs of one lane that have only a payload."""
     await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, run_ids, payloads)
 
 
@@ -101,15 +172,15 @@ async def claim(
     limit: int,
     worker_id: UUID,
     seq: int,
-) -> list[Record]:
-    """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). One lane's come longest waiting first."""
+) -> list[ClaimedRun]:
+    """Claim up to `limit` runs. `lanes` are (lane, priority, lower bound). Runs of one lane come oldest first."""
     if len(lanes) == 1:
         lane_id, _, bound = lanes[0]
-        rows: list[Record] = await connection.fetch(_SQL["claim_from_lane"], lane_id, limit, worker_id, seq, bound)
-        rows.sort(key=_ready_at)  # an update by ctid answers in the order of the table's pages
-        return rows
-    merged: list[Record] = await connection.fetch(
-        _SQL["claim_from_lanes"],
+        claimed = await _claim_from_lane.fetch(connection, lane_id, limit, worker_id, seq, bound)
+        claimed.sort(key=_ready_at)  # an update by ctid returns rows in the order of the table's pages
+        return claimed
+    return await _claim_from_lanes.fetch(
+        connection,
         [lane[0] for lane in lanes],
         limit,
         worker_id,
@@ -117,7 +188,6 @@ async def claim(
         [lane[2] for lane in lanes],
         [lane[1] for lane in lanes],
     )
-    return merged
 
 
 async def claim_fairly(
@@ -128,11 +198,11 @@ async def claim_fairly(
     limit: int,
     worker_id: UUID,
     seq: int,
-) -> list[Record]:
-    """Claim up to `limit` runs of several tenants; `lanes` are (lane, priority, lower bound), `tenants` whose each is,
-    and `starts` where a tenant stands (see domain/fairness.py). They come in no order."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["claim_fairly"],
+) -> list[ClaimedRun]:
+    """Claim up to `limit` runs of several tenants, in no particular order. `lanes` are (lane, priority, lower bound).
+    `tenants` are the tenants of the lanes. `starts` are their virtual times (see domain/fairness.py)."""
+    return await _claim_fairly.fetch(
+        connection,
         [lane[0] for lane in lanes],
         limit,
         worker_id,
@@ -142,20 +212,18 @@ async def claim_fairly(
         tenants,
         [starts[tenant] for tenant in tenants],
     )
-    return rows
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:
-    """Which of (lane, lower bound) have runs to claim at this moment."""
+    """Which of these (lane, lower bound) have runs to claim now."""
     rows = await connection.fetch(_SQL["ready_lanes"], [lane[0] for lane in lanes], [lane[1] for lane in lanes])
     return [row["lane_id"] for row in rows]
 
 
 async def redeliver(
     connection: Connection, worker_id: UUID, seq: int, held: Sequence[UUID], limit: int
-) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["redeliver"], worker_id, seq, held, limit)
-    return rows
+) -> list[ClaimedRun]:
+    return await _redeliver.fetch(connection, worker_id, seq, held, limit)
 
 
 async def report_successes(
@@ -166,9 +234,9 @@ async def report_successes(
     held_ms: Sequence[float],
     ran_ms: Sequence[float],
     results: Sequence[str | None],
-) -> list[Record]:
-    """Move succeeded runs to history; answers those that matched run, fence and incarnation."""
-    rows: list[Record] = await connection.fetch(
+) -> list[EndedRow]:
+    """Move succeeded runs to the history. Return those that matched run, fence and incarnation."""
+    rows: list[EndedRow] = await connection.fetch(
         _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id
     )
     return rows
@@ -176,29 +244,27 @@ async def report_successes(
 
 async def lock_reported(
     connection: Connection, worker_id: UUID, run_ids: Sequence[UUID], fences: Sequence[int]
-) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["lock_reported"], run_ids, fences, worker_id)
-    return rows
+) -> list[HeldRun]:
+    return await _lock_reported.fetch(connection, run_ids, fences, worker_id)
 
 
-async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Record]:
-    """Put runs back; answers (run_id, lane_id, ready_at) of those that matched."""
+async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[RequeuedRun]:
+    """Put runs back into their lanes. Return those that matched."""
     ordered = sorted(items, key=lambda item: item.run_id)
-    rows: list[Record] = await connection.fetch(
-        _SQL["requeue"],
+    return await _requeue.fetch(
+        connection,
         [item.run_id for item in ordered],
         [item.fence for item in ordered],
         [item.delay for item in ordered],
         [item.given_back for item in ordered],
         [item.error for item in ordered],
     )
-    return rows
 
 
-async def end(connection: Connection, endings: Sequence[Ending]) -> set[UUID]:
-    """Move runs to history with an end other than SUCCESS; answers those that matched."""
+async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRow]:
+    """Move runs to the history with an end other than SUCCESS. Return those that matched."""
     ordered = sorted(endings, key=lambda item: item.run_id)
-    rows = await connection.fetch(
+    rows: list[EndedRow] = await connection.fetch(
         _SQL["end_runs"],
         [item.run_id for item in ordered],
         [item.fence for item in ordered],
@@ -209,20 +275,20 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> set[UUID]:
         [item.before for item in ordered],
         [item.held_ms for item in ordered],
     )
-    return {row["run_id"] for row in rows}
+    return rows
 
 
-async def record_attempts(connection: Connection, tries: Sequence[PastAttempt]) -> None:
+async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt]) -> None:
     await connection.execute(
         _SQL["insert_attempts"],
-        [item.run_id for item in tries],
-        [item.attempt for item in tries],
-        [item.fence for item in tries],
-        [item.worker_id for item in tries],
-        [item.started_at for item in tries],
-        [item.outcome for item in tries],
-        [item.error for item in tries],
-        [item.delay for item in tries],
+        [item.run_id for item in attempts],
+        [item.attempt for item in attempts],
+        [item.fence for item in attempts],
+        [item.worker_id for item in attempts],
+        [item.started_at for item in attempts],
+        [item.outcome for item in attempts],
+        [item.error for item in attempts],
+        [item.delay for item in attempts],
     )
 
 
@@ -241,28 +307,23 @@ async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
     return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
 
 
-async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Record | None:
-    row: Record | None = await connection.fetchrow(_SQL["lock_run"], tenant, run_id)
-    return row
+async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LockedRun | None:
+    return await _lock_run.first(connection, tenant, run_id)
 
 
-async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["lock_runs_of_job"], tenant, job_id)
-    return rows
+async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[LockedRun]:
+    return await _lock_runs_of_job.fetch(connection, tenant, job_id)
 
 
 async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
-    """The worker that must stop the run; None when it changed hands or was asked before."""
+    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before."""
     worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence)
     return worker_id
 
 
-async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[Record]:
-    rows: list[Record] = await connection.fetch(_SQL["runs_held_by"], worker_id, limit)
-    return rows
+async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[HeldRun]:
+    return await _runs_held_by.fetch(connection, worker_id, limit)
 
 
-async def overdue(connection: Connection, limit: int) -> list[Record]:
-    """Runs that wait, and whose time is over, locked."""
-    rows: list[Record] = await connection.fetch(_SQL["overdue"], limit)
-    return rows
+async def overdue(connection: Connection, limit: int) -> list[OverdueRun]:
+    return await _overdue.fetch(connection, limit)

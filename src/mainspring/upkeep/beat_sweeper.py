@@ -1,4 +1,4 @@
-"""Empties the beat table that nobody writes to, and forgets workers that ended long ago."""
+"""Truncates the beat table that is not in use, and deletes workers that ended long ago."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class BeatSweeper:
         self._store = store
 
     async def run_once(self) -> int:
-        """Truncate what has been quiet; returns how many of the two tables were emptied."""
+        """Truncate the beat table that is not written to. Returns how many of the two tables were truncated."""
         emptied = 0
         async with self._store.reads.acquire() as connection:
             for table in (0, 1):
                 try:
                     emptied += await workers.truncate_beats(connection, table)
                 except asyncpg.LockNotAvailableError:
-                    continue  # somebody reads it; next time
+                    continue  # a reader holds a lock; the next sweep repeats it
             await workers.prune(connection)
         return emptied

@@ -1,8 +1,8 @@
-"""Ends runs whose run_timeout passes while they wait. Of running ones, the worker keeps the time."""
+"""Ends waiting runs whose time is over. While a run is running, its worker watches the time."""
 
 from __future__ import annotations
 
-from mainspring.operations.lifecycle.report import expire
+from mainspring.operations.lifecycle.expire import expire
 from mainspring.store import runs
 from mainspring.store.pool import Store
 
@@ -17,7 +17,7 @@ class DeadlineSweeper:
         self._store = store
 
     async def run_once(self) -> int:
-        """End what is overdue; returns how many runs that were."""
+        """End overdue runs. Return how many."""
         ended = 0
         while True:
             async with self._store.reads.acquire() as connection, connection.transaction():

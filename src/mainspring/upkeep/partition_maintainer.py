@@ -1,4 +1,4 @@
-"""Keeps a week of history partitions ahead, and drops those past the retention, with the logs of their runs."""
+"""Creates history partitions a week ahead, and drops those that are older than the retention, with their logs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from mainspring.store import dead_letters, jobs, logs, partitions
 from mainspring.store.log_files import LogFiles, folder_of
 from mainspring.store.pool import Store
 
-log = get_logger("partition_keeper")
+log = get_logger("partition_maintainer")
 
 _LOGS_AT_ONCE = 200
 
 
 class PartitionMaintainer:
-    name = "partition_keeper"
-    interval = 60.0  # of waking time: a laptop may have slept for longer than the week that is kept ahead
+    name = "partition_maintainer"
+    interval = 60.0  # short, because a laptop can sleep for longer than the week of partitions ahead
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def run_once(self) -> list[str]:
-        """Create what is missing; returns the names."""
+        """Create the missing partitions and return their names."""
         async with self._store.reads.acquire() as connection:
             made = await partitions.ensure_ahead(connection)
         if made:
-            log.info("partitions made", names=made)
+            log.info("partitions created", names=made)
         return made
 
 
@@ -38,7 +38,7 @@ class HistoryPruner:
         self._log_files = log_files
 
     async def run_once(self) -> list[str]:
-        """Drop partitions older than the retention, and the keys and ids that point there; returns the partitions."""
+        """Drop partitions older than the retention, and the keys and ids that refer to them. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
             dropped = await partitions.drop_older(connection, self._days)
             await jobs.prune(connection, self._days)
@@ -50,7 +50,7 @@ class HistoryPruner:
         return dropped
 
     async def _prune_logs(self, files: LogFiles) -> int:
-        """The objects first: a row that is left behind by a crash leads back to them, an object to nothing."""
+        """Delete the objects before their rows. After a crash the remaining rows still lead to the objects."""
         count = 0
         while True:
             async with self._store.reads.acquire() as connection:

@@ -1,1 +1,1 @@
-"""The HTTP v1 messages: typed structs that are model, validation, OpenAPI and wire at once."""
+"""The messages of the HTTP API v1. One typed struct is the model, the validation and the OpenAPI schema."""

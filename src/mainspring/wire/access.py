@@ -29,9 +29,9 @@ class TenantList(msgspec.Struct):
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/tokens`. role: admin or worker. tenants: "own", or "all" for a worker token whose workers
-    take runs of every tenant. tenant: whose it is to be, by name, when the operator makes it for others. expires_in: a
-    duration; without it the token is valid until it is revoked."""
+    """The body of `POST /v1/tokens`. role: admin or worker. tenants: "own", or "all" for a token of shared workers,
+    which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for another
+    one. expires_in: a duration; without it the token is valid until it is revoked."""
 
     role: str
     name: Name
@@ -41,7 +41,7 @@ class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TokenView(msgspec.Struct):
-    """A token without its secret. tenants: "own" or "all"; tenant: the name of its own, None where that is all."""
+    """A token without its secret. tenants: "own" or "all". tenant: the name of its tenant; None if tenants is "all"."""
 
     token_id: str
     name: str
@@ -58,12 +58,12 @@ class TokenList(msgspec.Struct):
 
 
 class TokenMade(TokenView):
-    """A new token; `token` is the secret, which is shown this once."""
+    """A new token. `token` is the secret, which is not shown again."""
 
     token: str
 
 
 class TenantMade(TenantView):
-    """A new tenant with its first admin token, whose secret is shown this once."""
+    """A new tenant with its first admin token. The secret is not shown again."""
 
     admin_token: TokenMade

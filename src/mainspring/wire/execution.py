@@ -1,7 +1,7 @@
-"""How a run is executed: what a job says about it, and what its worker is told. The same structs in both places.
+"""How a run is executed. The same structs are stored with the job and sent to the worker.
 
 Newer servers store fields here that older servers and workers do not know and must ignore. Requests forbid unknown
-fields and have structs of their own.
+fields and have their own structs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 
 class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the processes of one attempt may use, all of them together. Bytes and seconds; None is no limit of the
-    job's own (the worker may have one)."""
+    """Limits for all processes of one attempt together, in bytes and seconds. None: the job sets no limit; the worker
+    can still have one."""
 
     memory: int | None = None
     cpu: float | None = None
@@ -23,8 +23,8 @@ class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the answer to an HTTP call is a success. `status` holds numbers and classes such as "2xx"; `json` is a
-    JSONPath that must find something, equal to `equals` when that is given."""
+    """When the response to an HTTP call is a success. `status` contains numbers and classes such as "2xx". `json` is a
+    JSONPath that must match a value. The value must equal `equals` if that is given."""
 
     status: list[int | str] = []
     json: str | None = None
@@ -32,7 +32,8 @@ class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The task `http`. A `body` that is no string is sent as JSON; the method is POST with a body and GET without."""
+    """The call of the task `http`. A string `body` is sent as text, any other as JSON. The default method is POST with
+    a body and GET without."""
 
     url: str
     method: str = ""
@@ -43,17 +44,17 @@ class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SuccessRuleIn(SuccessRule, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """As it is given in a request."""
+    """The same in a request, where unknown fields are forbidden."""
 
 
 class HttpCallIn(HttpCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """As it is given in a request."""
+    """The same in a request, where unknown fields are forbidden."""
 
     success: SuccessRuleIn | None = None
 
 
 class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of a definition that only executors look at; absent when the job says nothing about it."""
+    """The part of a job definition that only executors read. Absent if the job sets none of it."""
 
     env: dict[str, str] | None = None
     limits: ResourceLimits | None = None
@@ -63,8 +64,8 @@ class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why an attempt failed, for the retry rules: the error's class with its bases ("ValueError",
-    "app.billing.CardDeclined"), a process's exit code (minus the signal when one killed it), an HTTP status."""
+    """Why an attempt failed, for the retry rules. errors: the class of the error and its base classes ("ValueError",
+    "app.billing.CardDeclined"). exit_code: of the process; the negative signal number if a signal killed it."""
 
     errors: list[str] = []
     exit_code: int | None = None

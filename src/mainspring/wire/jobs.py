@@ -1,4 +1,4 @@
-"""Messages about jobs: what a client sends to create or change one, and what it gets to see."""
+"""Messages about jobs: requests to create or change one, and the view of a job."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
+from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.fields import PlainValues
 
 Seconds = float | int
 DurationIn = str | int | float
@@ -31,8 +33,8 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What follows a failure of a certain kind. One of error (a class name), exit_code and http_status (a number, or
-    "5xx") says which; `then` is "retry" or "give_up"; `after` is the least delay of the retry."""
+    """What follows a failure of a certain kind. Exactly one of error (a class name), exit_code and http_status (a
+    number or "5xx") is given. then: "retry" or "give_up". after: the shortest delay of the retry."""
 
     error: str | list[str] | None = None
     exit_code: int | list[int] | None = None
@@ -42,7 +44,7 @@ class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How failed attempts are repeated."""
+    """How failed attempts are retried."""
 
     max_attempts: int | None = None
     backoff: str | None = None
@@ -63,15 +65,16 @@ class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What to do about fires that became due while nobody could fire them."""
+    """What happens to fires that became due while no server could fire them."""
 
     policy: str | None = None
     grace: DurationIn | None = None
     cap: int | None = None
 
 
+@with_plain_fields("given", after="timeout")
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/jobs`: the full form and the short forms side by side."""
+    """The body of `POST /v1/jobs`. It has the fields of the full form and of the short forms."""
 
     job_id: ChosenJobId | None = None
     name: Name | None = None
@@ -88,7 +91,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
-    run_timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
@@ -112,9 +114,10 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     circuit_breaker: Any = None
 
 
+@with_plain_fields("changed", after="timeout")
 class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default: what
-    the job's task declares, or else ours."""
+    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields. null resets a field to its default, which is
+    the option that the task declares, or else the default of Mainspring."""
 
     name: Name | UnsetType | None = UNSET
     task: Name | UnsetType = UNSET
@@ -130,7 +133,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     queue: Name | UnsetType | None = UNSET
     priority: str | int | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
-    run_timeout: DurationIn | UnsetType | None = UNSET
     kill_grace: DurationIn | UnsetType | None = UNSET
     env: dict[str, str] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
@@ -158,7 +160,7 @@ class JobCreated(msgspec.Struct):
 
 
 class BatchCreated(msgspec.Struct):
-    """Answer to `POST /v1/jobs:batch`; job_ids stand in the order of the request."""
+    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request."""
 
     accepted: int
     job_ids: list[str]
@@ -187,7 +189,8 @@ class MisfireView(msgspec.Struct):
     cap: int
 
 
-class JobView(msgspec.Struct):
+@with_plain_fields("value", after="http")
+class JobView(PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds."""
 
     job_id: str
@@ -221,7 +224,6 @@ class JobView(msgspec.Struct):
     created_at: datetime
     updated_at: datetime
     http: HttpCall | None = None
-    run_timeout: float | None = None
     kill_grace: float | None = None
     env: dict[str, str] = {}
     limits: ResourceLimits | None = None
@@ -235,14 +237,14 @@ class JobList(msgspec.Struct):
 
 
 class Upcoming(msgspec.Struct):
-    """The next fire times of a job, were it neither paused nor changed."""
+    """The next fire times of a job, if it is neither paused nor changed."""
 
     job_id: str
     fires: list[datetime]
 
 
 class MissedRange(msgspec.Struct):
-    """Fires that were not run, as one range."""
+    """A range of fires that were not run."""
 
     first: datetime
     last: datetime

@@ -1,4 +1,4 @@
-"""Output of attempts: on its way from a worker to the store, and to whoever follows it."""
+"""Messages about the output of attempts: from a worker to the log store, and to clients that follow a log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Meta
 
 
 class LogChunk(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The bytes of one attempt's output from `offset` on (base64 in JSON). A chunk is repeated as it was until it is
-    acknowledged, so one that arrives twice changes nothing."""
+    """The bytes of one attempt's output from `offset` on (base64 in JSON). The worker repeats a chunk unchanged until
+    it is acknowledged. A chunk that arrives twice has no further effect."""
 
     run_id: UUID
     fence: int
@@ -30,8 +30,9 @@ class LogShipment(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LogReceipt(msgspec.Struct, omit_defaults=True):
-    """stored: how many chunks are kept, now or from before. fenced: refused, the run has changed hands; gaps: refused,
-    the chunks do not begin where the log ends. The worker drops what it has of both."""
+    """stored: how many chunks are stored, including repeated ones. fenced: runs whose chunks are rejected because the
+    fence has changed. gaps: runs whose chunks are rejected because they do not start where the log ends. The worker
+    discards its output of both."""
 
     stored: int = 0
     fenced: list[UUID] = []
@@ -39,19 +40,19 @@ class LogReceipt(msgspec.Struct, omit_defaults=True):
 
 
 class LogOutput(msgspec.Struct):
-    """Event `output` of a log that is followed; `truncated` has the same form, and its text is the visible mark."""
+    """Event `output` of a followed log. Event `truncated` has the same form; its text is the visible mark."""
 
     attempt: int
     text: str
 
 
 class LogAttempt(msgspec.Struct):
-    """Event `attempt`: a further attempt begins."""
+    """Event `attempt`: the next attempt begins."""
 
     attempt: int
 
 
 class LogEnd(msgspec.Struct):
-    """Event `end`: the run has ended, or the attempt that was asked for; nothing follows."""
+    """Event `end`: the run, or the requested attempt, has ended. No event follows."""
 
     status: str

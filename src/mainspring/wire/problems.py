@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what every refused request is answered with."""
+"""Problem documents (RFC 9457). Every error response is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
 class FieldProblem(msgspec.Struct, omit_defaults=True):
-    """One thing that is wrong with the input. `field` is a path such as `schedule.cron` or `jobs[3].payload`."""
+    """One problem of the input. `field` is a path such as `schedule.cron` or `jobs[3].payload`."""
 
     field: str
     code: str

@@ -1,4 +1,4 @@
-"""Messages about runs, queues, workers and dead letters: what clients see."""
+"""Messages to clients about runs, queues, workers and dead letters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 
 class ProgressView(msgspec.Struct):
-    """How far a running attempt says it has come: a share from 0 to 1, and words."""
+    """The progress that a running attempt reports: a fraction from 0 to 1, and a message."""
 
     fraction: float | None
     message: str | None
 
 
 class RunView(msgspec.Struct):
-    """A run as clients see it; durations in seconds."""
+    """A run as clients see it. Durations are in seconds."""
 
     run_id: str
     job_id: str
@@ -51,7 +51,7 @@ class RunList(msgspec.Struct):
 
 
 class JobStatus(msgspec.Struct):
-    """Answer to `GET /v1/jobs/{id}/status`."""
+    """The response to `GET /v1/jobs/{id}/status`."""
 
     job_id: str
     status: str
@@ -59,7 +59,7 @@ class JobStatus(msgspec.Struct):
 
 
 class Why(msgspec.Struct):
-    """Answer to `GET /v1/runs/{id}/why`: one sentence."""
+    """The response to `GET /v1/runs/{id}/why`: one sentence."""
 
     run_id: str
     status: str
@@ -67,8 +67,8 @@ class Why(msgspec.Struct):
 
 
 class TimelineEntry(msgspec.Struct):
-    """One step in the life of a run. Besides the states of runs there are SUBMITTED, FIRED, RETURNED and LOST (ends of
-    attempts that were followed by another one) and CANCEL_REQUESTED. `duration` is that of the attempt that ends."""
+    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
+    (ends of attempts that another attempt followed), and CANCEL_REQUESTED. `duration` is that of the ended attempt."""
 
     at: datetime
     state: str
@@ -82,7 +82,8 @@ class TimelineEntry(msgspec.Struct):
 
 
 class QueueView(msgspec.Struct):
-    """What waits, what runs, the age of the oldest, and runs ended per second over the last minute."""
+    """A queue: waiting and running runs, the age of the oldest waiting run, and the runs that ended per second over the
+    last minute."""
 
     name: str
     depth: int
@@ -98,7 +99,7 @@ class QueueList(msgspec.Struct):
 
 
 class WorkerView(msgspec.Struct):
-    """A worker. shared: it takes runs of every tenant, and `running` counts those of all."""
+    """A worker. shared: it takes runs of every tenant, and `running` counts the runs of all tenants."""
 
     worker_id: str
     name: str
@@ -119,7 +120,7 @@ class WorkerList(msgspec.Struct):
 
 
 class AttemptView(msgspec.Struct):
-    """One try of a run and how it ended: FAILED, LOST with its worker, or RETURNED unstarted."""
+    """One attempt of a run and its outcome: FAILED, LOST with its worker, or RETURNED unstarted."""
 
     attempt: int
     outcome: str
@@ -131,7 +132,7 @@ class AttemptView(msgspec.Struct):
 
 
 class DeadLetterView(msgspec.Struct):
-    """A run that failed for good, with what is needed to understand it. `tries` only where one is asked for."""
+    """A run that failed after its last attempt. `tries` is only present when a single dead letter is requested."""
 
     run_id: str
     job_id: str
@@ -154,15 +155,16 @@ class DeadLetterList(msgspec.Struct):
 
 
 class ReplayRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/dead-letters/{id}:replay` and `/v1/runs/{id}:retry`; it may be empty. A payload given here
-    takes the place of the run's own."""
+    """The body of `POST /v1/dead-letters/{id}:replay` and `/v1/runs/{id}:retry`. It may be empty. A payload replaces
+    that of the run."""
 
     payload: msgspec.Raw = msgspec.Raw()
 
 
 class DeadLetterChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/dead-letters:replay` and `:discard`: which ones. Something must be named, or `all` be
-    true. since and until are about the moment of death; limit is 100,000 unless it is less; payload is for replays."""
+    """The body of `POST /v1/dead-letters:replay` and `:discard`: which dead letters. At least one filter must be given,
+    or `all` must be true. since and until are compared with `died_at`. limit is at most 100,000. payload is only for
+    replays."""
 
     job: str | None = None
     task: str | None = None
@@ -176,8 +178,8 @@ class DeadLetterChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 
 
 class Replayed(msgspec.Struct):
-    """run_ids: the new runs, the first 1,000 of them. left: how many stay dead letters, by reason. more: the limit was
-    reached before the end."""
+    """run_ids: the first 1,000 new runs. left: how many were not replayed, by reason. more: the limit was reached, and
+    further dead letters match."""
 
     replayed: int
     run_ids: list[str]

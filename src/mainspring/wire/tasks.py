@@ -1,4 +1,4 @@
-"""Messages about tasks: what the workers offer, what each takes, and what each declares about its jobs."""
+"""Messages about tasks: which tasks the workers offer, their parameters, and the default options of their jobs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 import msgspec
 
+from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.jobs import DurationIn, Name, ResourceLimitsIn, RetryIn
 
-# Options travel inside the schema that declares the task's parameters: a server that does not know the word ignores it.
+# Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
 
 
+@with_plain_fields("given", after="timeout")
 class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a task declares about its jobs. It holds where the request that makes a job says nothing."""
+    """The default options that a task declares for its jobs. A field in the request for a job takes precedence."""
 
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
-    run_timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     retry: RetryIn | None = None
     delivery: str | None = None
@@ -28,8 +29,8 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TaskView(msgspec.Struct):
-    """A task that live workers offer. payload_schema: the JSON Schema that payloads are checked by; None: anything.
-    options: what holds for its jobs where the request says nothing; durations are in seconds, sizes in bytes."""
+    """A task that live workers offer. payload_schema: the JSON Schema of its payloads; None accepts any payload.
+    options: the default options of its jobs; durations are in seconds, sizes in bytes."""
 
     task: str
     queues: list[str]

@@ -1,17 +1,11 @@
-"""The worker: a process that runs attempts. It speaks the exchange over HTTP and never touches SQL.
+"""The worker: exchanges with a server, runs what it is given, reports what became of it.
 
-link          sends an exchange and brings the answer
-ledger        what this incarnation holds and has not yet reported; no I/O
-appetite      how many runs to hold beyond the slots; no I/O
-pace          when the next exchange starts; no I/O
-lease         until when runs may go on; no I/O
-lease_enforcer  acts on it: stops exclusive runs, says when all must end, tells the watchdog
-attempt       one run in our hands, its ending, and the seam that executors fill
-runner        slots: starts what is queued, times it out, stops it
-executors/    one file per kind: Python functions, shell
-watchdog/     a process of its own, the root of all that runs start; kills it when we cannot
-watchdog_link our end of it; keeper_line that of one of its supervisors
-ward          one command and everything it starts
-work_folders  a fresh folder for each attempt
-worker        the loop that ties them together, and the drain
+worker          the main loop: starts exchanges, acts on the answers, drains
+lease           until when runs may go on; no I/O
+lease_enforcer  stops runs when the lease ends, and tells the watchdog the deadline
+exchange/       composes exchanges, sends them, decides when the next one starts
+execution/      slots and attempts: start, time out, stop, end
+executors/      one package for each kind of task: python, process, shell, http
+output/         logs and progress of runs on their way to a server
+processes/      commands under the watchdog, which kills them if the worker dies
 """

@@ -1,10 +1,10 @@
-"""Acts on the lease: stops the exclusive runs when it is time, says when all must end, and keeps the watchdog told."""
+"""Acts on the lease: stops exclusive runs in time, says when all runs must end, and tells the watchdog the deadline."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.runner import Runner
@@ -18,7 +18,10 @@ log = get_logger("worker")
 
 
 class LeaseEnforcer:
-    def __init__(self, runner: Runner, watchdog: WatchdogClient, timing: Timing) -> None:
+    def __init__(
+        self, runner: Runner, watchdog: WatchdogClient, timing: Timing, clock: LoopClock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._runner = runner
         self._watchdog = watchdog
         self._timing = timing
@@ -29,20 +32,20 @@ class LeaseEnforcer:
 
     @property
     def store_away(self) -> bool:
-        """The newest exchange that a server answered was answered `store_down`."""
+        """The latest answer of a server was `store_down`."""
         return self._store_down_since is not None
 
     @property
     def next_look(self) -> float:
-        """When `heed` will have something to do, should nothing be heard until then."""
+        """When `enforce` has something to do if no answer arrives before."""
         return self._lease.end if self._cut_off else self._lease.exclusive_end
 
-    def heed(self, now: float) -> str | None:
-        """Do what is due; a reason when the lease has passed, and with it the time of all that runs here."""
+    def enforce(self, now: float) -> str | None:
+        """Do what is due. Returns a reason if the lease has ended and all runs must end."""
         if now >= self._lease.end:
             if self._runner.holding:
                 return f"no acknowledgement for {self._lease.silence(now):.1f} s"
-            self.reset()  # nothing to kill; outcomes are kept, for a server that comes back may still want them
+            self.reset()  # nothing to kill; outcomes are kept, because a server may still accept them later
         elif now >= self._lease.exclusive_end and not self._cut_off:
             self._stop_exclusive()
         return None
@@ -53,7 +56,7 @@ class LeaseEnforcer:
         self._cut_off = False
 
     def hear_store_down(self, sent: float, now: float) -> None:
-        """A server answered that only the database is away."""
+        """A server answered that only its database is unreachable."""
         self._lease.hear_store_down(sent)
         self._store_down_sent = max(self._store_down_sent, sent)
         if self._store_down_since is None:
@@ -62,18 +65,18 @@ class LeaseEnforcer:
             log.warning("the server says that the database is away", runs=self._runner.holding, grace=grace)
 
     def store_answers(self, sent: float, now: float) -> None:
-        """A server answered something else. It is no news if a later exchange was answered `store_down` before it."""
+        """A server gave another answer. It is ignored if a later exchange was already answered `store_down`."""
         if self._store_down_since is not None and sent > self._store_down_sent:
             log.info("the database is back", away_for=round(now - self._store_down_since, 1))
             self._store_down_since = None
 
     def reset(self) -> None:
-        """Nothing is held any more."""
+        """The worker holds nothing any more."""
         self._lease, self._cut_off = Lease(self._timing), False
         self.guard()
 
     def guard(self) -> None:
-        """Tell the watchdog until when we may go without acting."""
+        """Tell the watchdog when to kill this worker if it does not act."""
         lease, deadline = self._lease, _NEVER
         if self._runner.holding:
             exclusive = lease.end > lease.exclusive_end and self._runner.holds_exclusive()
@@ -81,19 +84,19 @@ class LeaseEnforcer:
         self._watchdog.set_deadline(None if deadline == _NEVER else deadline)
 
     def _stop_exclusive(self) -> None:
-        """They did start, so they are reported as failed when the database is back. Were they dropped instead, a
-        recovery would find them missing from the inventory and hand them to us a second time."""
+        """They have started, so they are reported as failed when the database is back. If they were dropped instead, a
+        recovery would miss them in the inventory and hand them out a second time."""
         self._cut_off = True
         stopped = self._runner.cut_off()
         if stopped:
             log.warning("database away: stopping exclusive runs", runs=stopped, others=self._runner.holding - stopped)
             self.guard()
-            asyncio.get_running_loop().call_later(self._lease.moment, self._see_them_gone, self._lease)
+            self._clock.call_later(self._lease.moment, self._check_stopped, self._lease)
 
-    def _see_them_gone(self, lease: Lease) -> None:
+    def _check_stopped(self, lease: Lease) -> None:
         if lease is not self._lease or not self._cut_off:
-            return  # acknowledged meanwhile, or over anyway
+            return  # acknowledged meanwhile, or the lease is over
         if self._runner.holds_exclusive(unkillable=True):
-            log.error("an exclusive run does not stop: ending the process", runs=self._runner.holding)
+            log.error("an exclusive run does not stop: ending the worker process", runs=self._runner.holding)
             os._exit(EXIT_FENCED)
         self.guard()

@@ -1,8 +1,8 @@
-"""The worker: ties link, ledger and runner together, keeps the lease, and leaves in good order.
+"""The main loop of the worker: starts exchanges, acts on the answers, keeps the lease, and drains.
 
-When the lease has passed, the runs in our hands are about to be given to others, so they end here: process groups by
-SIGKILL, and coroutines and threads, which nobody can end from outside, with the whole process. While only the database
-is away, lease_keeper.py ends the exclusive ones first and the others live on for a while. The watchdog does the same a
+When the lease has ended, the server is about to give the runs to others, so they end here: processes by SIGKILL, and
+coroutines and threads, which cannot be ended from outside, together with the worker's process. While only the database
+is away, lease_enforcer.py stops exclusive runs first, and the others go on for a while. The watchdog does the same a
 moment later for a worker that is stopped or stuck.
 """
 
@@ -11,19 +11,22 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
+from mainspring.worker.drain import Drain
+from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming
-from mainspring.worker.exchange.held_runs import Flight, HeldRuns
+from mainspring.worker.exchange.flight import Flight
+from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.exchange.preferred_server import PreferredServer
 from mainspring.worker.exchange.prefetch import WINDOW
 from mainspring.worker.exchange.queue_weights import QueueWeights
@@ -34,10 +37,9 @@ from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
-_TIDY_EVERY = 0.25
-# A run that waits here for longer than this, beyond what the pace of completions justifies, goes back to the server.
-_MOST_WAITING = 0.5
-_LAST_BREATH = 1.0
+_HOUSEKEEPING_EVERY = 0.25
+# A prefetched run that waits longer than this, and is not covered by the rate of completions, goes back to the server.
+_LONGEST_WAIT = 0.5
 _FAREWELL = 2.0
 _WAIT_MARGIN_MS = 200
 
@@ -56,24 +58,28 @@ class Worker:
         slots: int,
         weights: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
-        limits: Mapping[str, int] | None = None,
+        task_limits: Mapping[str, int] | None = None,
         progress: ProgressReports | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
         timing: Timing = DEFAULT_TIMING,
         chance: Callable[[], float] = random.random,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`weights` divide the slots among the queues; `limits` say of which tasks only so many may run at a time."""
+        """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
+        time."""
+        self._clock = clock
+        self._now = clock.monotonic
         self._server_client = server_client
-        self._preferred_server = PreferredServer(server_client, timing, chance)
+        self._preferred_server = PreferredServer(server_client, timing, chance, clock)
         self._watchdog = watchdog
         self._timing = timing
-        self._limits = dict(limits or {})
+        self._task_limits = dict(task_limits or {})
         self._queue_weights = None if weights is None else QueueWeights(slots, weights)
         self._progress = progress or ProgressReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            limits=self._limits,
+            task_limits=self._task_limits, clock=clock,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
@@ -81,117 +87,107 @@ class Worker:
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
-        self._lease = LeaseEnforcer(self._runner, watchdog, timing)
-        self._talks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("inf")
+        self._lease = LeaseEnforcer(self._runner, watchdog, timing, clock)
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._timer = EarliestTimer(clock, self._consider, longest=timing.beat)
         self._considering = False
         self._draining: asyncio.Task[None] | None = None
         self._leaving = False
-        self._hurry = asyncio.Event()
+        self._drain = Drain(self._runner, timing, clock)
         self._left = asyncio.Event()
 
     @property
     def worker_id(self) -> UUID:
-        """Of the present incarnation."""
+        """The id of the present incarnation."""
         return self._held_runs.worker_id
 
     async def run(self) -> bool:
-        """Serve until `stop` has been called and everything is finished or handed back. False when runs were left
-        behind that only the end of the process ends."""
+        """Serve until `stop` is called and every run has ended or gone back to the server. False if runs are left that
+        only the end of the process ends."""
         self._watchdog.start()
         self._progress.open(self._consider_soon)
         log.info("worker starts", name=self._hello.name, queues=self._hello.queues, slots=self._hello.slots)
-        tidying = asyncio.create_task(self._keep_tidy())
+        housekeeping = asyncio.create_task(self._keep_house())
         preferred_server_check = asyncio.create_task(self._preferred_server.run())
         leaving = asyncio.create_task(self._left.wait())
         try:
             self._consider()
-            await asyncio.wait({tidying, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({housekeeping, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
-                tidying.result()  # raises: better to end and be started again than to limp
+                housekeeping.result()  # raises: a worker that ends and is started again is better than a broken one
         finally:
             self._left.set()
-            for task in (tidying, preferred_server_check, leaving, *self._talks):
+            for task in (housekeeping, preferred_server_check, leaving, *self._exchanges):
                 task.cancel()
-            await asyncio.gather(tidying, preferred_server_check, leaving, *self._talks, return_exceptions=True)
+            await asyncio.gather(
+                housekeeping, preferred_server_check, leaving, *self._exchanges, return_exceptions=True
+            )
             self._server_client.close()
             self._watchdog.stop()
         return not self._runner.active
 
     def stop(self) -> None:
-        """Drain: take no more, hand back what has not started, let the rest finish. A second call ends it at once."""
+        """Drain: take no more runs, return the unstarted ones, let the others finish. A second call ends them at
+        once."""
         if self._draining is None:
-            self._draining = asyncio.create_task(self._drain())
+            self._draining = asyncio.create_task(self._leave())
         else:
-            self._hurry.set()
+            self._drain.hurry()
 
     # -- exchanges
 
     def _consider(self) -> None:
-        """Start an exchange if it is time for one, and see to it that we look again when it will be."""
+        """Start an exchange if it is time for one, and set the timer for the next."""
         self._considering = False
         if self._left.is_set():
             return
-        now = time.monotonic()
-        if (reason := self._lease.heed(now)) is not None:
+        now = self._now()
+        if (reason := self._lease.enforce(now)) is not None:
             self._fence_off(reason)
         at = self._next_start(now)
         if at <= now:
             self._start_exchange(now)
             at = self._next_start(now)
-        self._look_again_at(min(at, self._lease.next_look), now)
+        self._timer.set(min(at, self._lease.next_look), now)
 
     def _next_start(self, now: float) -> float:
-        hungry, news = self._draining is None, self._progress.due()
+        wants_runs, news = self._draining is None, self._progress.due()
         if self._forecasting:
             covered = self._runner.unstarted
             news = min(news, self._held_runs.forecast.ask_at(self._runner.active, now, covered))
         several = self._server_client.servers > 1
         return self._exchange_timing.next_start(
-            self._held_runs, self._runner.holding, now, hungry=hungry, news=news, several=several
+            self._held_runs, self._runner.holding, now, wants_runs=wants_runs, news=news, several=several
         )
 
     @property
     def _forecasting(self) -> bool:
-        """Slots that are divided are not overbooked; and who has asked already gets what there is."""
+        """Slots that are divided by weight are not overbooked, and an exchange in flight that asks for runs is
+        enough."""
         return self._draining is None and self._queue_weights is None and not self._held_runs.asked
 
     def _consider_soon(self) -> None:
-        """Once for all that happens in this turn of the loop."""
+        """Call `_consider` once for everything that happens in this turn of the loop."""
         if not self._considering:
             self._considering = True
             asyncio.get_running_loop().call_soon(self._consider)
 
-    def _look_again_at(self, at: float, now: float) -> None:
-        if now < self._timer_at <= at:
-            return  # it looks earlier than needed, which costs less than setting the timer anew each time
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        delay = min(at - now, self._timing.beat)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._time_to_look)
-
-    def _time_to_look(self) -> None:
-        self._timer, self._timer_at = None, float("inf")
-        self._consider()
-
     def _start_exchange(self, now: float) -> None:
-        if self._preferred_server.wish is not None and not self._held_runs.flights:
+        if self._preferred_server.target is not None and not self._held_runs.flights:
             self._preferred_server.move()
             self._held_runs.rejected_outcomes.doubt()
         late = self._server_client.late
         if late:
-            self._held_runs.rejected_outcomes.doubt()  # this one goes to another server
+            self._held_runs.rejected_outcomes.doubt()  # this exchange goes to another server
         flight = self._held_runs.compose(
             now,
             holding=self._runner.holding,
             soon=self._held_runs.forecast.soon(self._runner.active, now) if self._forecasting else 0,
-            hands=self._runner.hands(),
-            # While an answer is late, one is needed soon: a long poll elsewhere would outlast the lease.
+            attempts=self._runner.held(),
+            # While one answer is late, another is needed soon: a long poll at the next server would outlast the lease.
             wait_ms=0 if late else self._wait_ms,
             draining=self._draining is not None,
-            # Who says that he has stopped has nothing in his hands.
+            # A worker that reports itself stopped holds no exclusive run.
             stopping=self._leaving and not self._runner.holds_exclusive(),
         )
         flight.request.unstarted = self._runner.unstarted
@@ -200,11 +196,11 @@ class Worker:
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
         self._exchange_timing.started(now)
-        talk = asyncio.create_task(self._talk(self._held_runs, flight))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
+        exchange = asyncio.create_task(self._exchange(self._held_runs, flight))
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._exchanges.discard)
 
-    async def _talk(self, held_runs: HeldRuns, flight: Flight) -> None:
+    async def _exchange(self, held_runs: HeldRuns, flight: Flight) -> None:
         try:
             reply = await self._server_client.exchange(flight.request)
         except (AnswerLost, Refused) as error:
@@ -212,7 +208,7 @@ class Worker:
                 self._exchange_failed(flight, error)
         except IncarnationLost as error:
             if held_runs is self._held_runs:
-                self._lease.store_answers(flight.sent, time.monotonic())
+                self._lease.store_answers(flight.sent, self._now())
                 self._fence_off(str(error))
         except Exception as error:
             if held_runs is self._held_runs:
@@ -224,7 +220,7 @@ class Worker:
         self._consider()
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
-        now = time.monotonic()
+        now = self._now()
         if isinstance(error, Refused) and error.contents:
             if self._find_rejected(flight, error, now):
                 return
@@ -243,37 +239,39 @@ class Worker:
         else:
             self._exchange_timing.failed(now, elsewhere=self._server_client.untried)
             failures = self._exchange_timing.failures
-            if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage must not fill the log
+            if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage does not fill the log
                 log.warning("no answer from the server", error=str(error), failures=failures)
 
     def _find_rejected(self, flight: Flight, error: Refused, now: float) -> bool:
-        """Find out what in this exchange the server will not take, and do without it. False when it is nothing in
-        particular: the server refuses us."""
-        verdict = self._held_runs.refused(flight, error.problem, now)
-        if verdict.accepted:
-            self._put_progress_back(verdict.returned.words)
+        """Find the entry that makes the server reject the exchange, and go on without it. False if the contents are not
+        the cause: the server refuses this worker."""
+        rejection = self._held_runs.refused(flight, error.problem, now)
+        if rejection.not_contents:
+            self._put_progress_back(rejection.returned.progress)
             return False
         self._lease.store_answers(flight.sent, now)
-        rejected = verdict.rejected
+        rejected = rejection.rejected
         if rejected is None:
-            log.warning("an exchange was refused; looking for what it is", error=str(error), parts=len(flight.carries))
+            log.warning(
+                "an exchange was rejected; searching for the cause", error=str(error), parts=len(flight.carries)
+            )
         elif isinstance(rejected, Progress):
-            log.warning("a word of progress was refused; it is dropped", run=str(rejected.run_id), error=str(error))
+            log.warning("a progress report was rejected; it is dropped", run=str(rejected.run_id), error=str(error))
             if (attempt := self._held_runs.held.get((rejected.run_id.int, rejected.fence))) is not None:
                 self._progress.refused(attempt, now)
-        elif verdict.let_go:
+        elif rejection.let_go:
             log.error(
-                "not even a plain outcome is taken; the run is given to others when this worker ends",
+                "an outcome was rejected even without its result; the run is given to others when this worker ends",
                 run=str(rejected.run_id), error=str(error),
             )  # fmt: skip
         else:
-            log.error("an outcome was refused; reporting that", run=str(rejected.run_id), error=str(error))
+            log.error("an outcome was rejected; reporting the rejection", run=str(rejected.run_id), error=str(error))
         return True
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
-        now = time.monotonic()
+        now = self._now()
         if now >= flight.sent + self._timing.kill:
-            # We were stopped for so long that what this answer brings may be somebody else's by now.
+            # The process was suspended for so long that the runs of this answer may belong to others by now.
             self._held_runs.lost(flight, now)
             self._put_progress_back(() if flight.trial else flight.request.progress)
             return
@@ -287,12 +285,12 @@ class Worker:
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
-            log.warning("a report was refused: the run has changed hands", run=str(run_id))
+            log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
         self._take(landing.taken)
         for attempt in landing.stop:
             self._runner.stop(attempt, Stop.CANCEL)
         if reply.recall:
-            self._give_back(reply.recall, now)
+            self._return_recalled(reply.recall, now)
         if reply.drain and self._draining is None:
             log.info("told to drain")
             self.stop()
@@ -304,23 +302,23 @@ class Worker:
             return
         if self._draining is None:
             self._runner.take(attempts)
-        else:  # claimed for an exchange from before the drain
+        else:  # claimed by an exchange from before the drain
             self._runner.queue.extend(attempts)
             self._runner.return_unstarted()
         self._lease.guard()
 
-    def _give_back(self, wanted: int, now: float) -> None:
-        """Others are idle: hand back what they could start before us, and ask for no more than we can start."""
+    def _return_recalled(self, wanted: int, now: float) -> None:
+        """Other workers are idle: return runs that they can start sooner, and stop prefetching."""
         self._held_runs.observe_rate(now)
         keep = 0 if self._runner.stuck_for(now) > WINDOW else self._held_runs.prefetch.prefetch
         returned = self._runner.return_unstarted(keep=max(keep, self._runner.unstarted - wanted))
         if returned:
-            self._held_runs.prefetch.rest()
-            log.info("gave runs back to idle workers", runs=returned)
+            self._held_runs.prefetch.reset()
+            log.info("returned runs for idle workers", runs=returned)
 
-    def _put_progress_back(self, words: Iterable[Progress]) -> None:
+    def _put_progress_back(self, reports: Iterable[Progress]) -> None:
         held = self._held_runs.held
-        keys = [(word.run_id.int, word.fence) for word in words]
+        keys = [(report.run_id.int, report.fence) for report in reports]
         self._progress.put_back(held[key] for key in keys if key in held)
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
@@ -328,7 +326,7 @@ class Worker:
             self._progress.forget(attempt)
         if attempt.fenced:
             return
-        self._held_runs.record(attempt, ending, time.monotonic())
+        self._held_runs.record(attempt, ending, self._now())
         if ending.status == "FAILED":
             order = attempt.order
             error = (ending.error or "").partition("\n")[0]
@@ -340,78 +338,60 @@ class Worker:
     # -- the lease
 
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
-        now = time.monotonic()
-        held_runs = HeldRuns(uuid7(), self._hello, now, shares=self._queue_weights, limits=self._limits)
+        now = self._now()
+        held_runs = HeldRuns(
+            uuid7(), self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
+        )
         return held_runs, ExchangeTiming(self._timing.beat, now)
 
     def _fence_off(self, reason: str) -> None:
-        """This incarnation is over: kill what it runs, forget what it held, and begin anew."""
+        """This incarnation is over: kill its runs, forget what it held, and start a new one."""
         log.error("lease lost: killing all runs", reason=reason, runs=self._runner.holding)
         if not self._runner.fence_off():
             os._exit(EXIT_FENCED)
-        for talk in self._talks:
-            if talk is not asyncio.current_task():
-                talk.cancel()
+        for exchange in self._exchanges:
+            if exchange is not asyncio.current_task():
+                exchange.cancel()
         self._held_runs, self._exchange_timing = self._new_incarnation()
         self._lease.reset()
         if self._draining is not None:
             self._left.set()
 
-    async def _keep_tidy(self) -> None:
-        """What need not be exact: hand back runs that wait here in vain, and keep the watchdog's deadline right."""
+    async def _keep_house(self) -> None:
+        """Housekeeping: return prefetched runs that wait too long, and keep the deadline of the watchdog up to date."""
         while True:
-            await asyncio.sleep(_TIDY_EVERY)
-            now = time.monotonic()
-            if self._runner.longest_wait(now) > _MOST_WAITING:
+            await self._clock.sleep(_HOUSEKEEPING_EVERY)
+            now = self._now()
+            if self._runner.longest_wait(now) > _LONGEST_WAIT:
                 self._held_runs.observe_rate(now)
                 returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)
                 if returned:
-                    log.info("handed back runs that waited for a slot", runs=returned)
+                    log.info("returned runs that waited for a slot", runs=returned)
             self._lease.guard()
 
     # -- leaving
 
-    async def _drain(self) -> None:
+    async def _leave(self) -> None:
         try:
             returned = self._runner.return_unstarted()
             log.info("draining", returned=returned, running=self._runner.holding)
-            self._exchange_timing.hurry(time.monotonic())
+            self._exchange_timing.hurry(self._now())
             self._consider()
-            await self._end_runs()
+            await self._drain.end_runs()
             await self._say_farewell()
             log.info("worker stopped")
         finally:
             self._left.set()
 
-    async def _end_runs(self) -> None:
-        if await self._quiet_within(self._timing.drain_grace):
-            return
-        log.warning("stopping what still runs", runs=self._runner.holding)
-        self._runner.stop_all(Stop.DRAIN)
-        if not await self._quiet_within(self._timing.kill_grace + 0.5):
-            self._runner.kill_all()
-            self._hurry.clear()
-            await self._quiet_within(_LAST_BREATH)
-        self._runner.abandon_all("worker stopped")
-
     async def _say_farewell(self) -> None:
-        """Report what is left, and that we are gone."""
+        """Report the remaining outcomes, and that this worker has stopped."""
         if not self._held_runs.known and not self._held_runs.pending:
             return
         self._leaving = True
-        self._exchange_timing.hurry(time.monotonic())
+        self._exchange_timing.hurry(self._now())
         self._consider()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with self._clock.timeout(_FAREWELL):
                 await self._left.wait()
         if left := self._held_runs.unreported:
             log.warning("outcomes could not be reported; the runs will be rescued", outcomes=left)
-
-    async def _quiet_within(self, seconds: float) -> bool:
-        """True when all runs have ended within `seconds`; False after them, or when we are told to hurry."""
-        quiet = asyncio.create_task(self._runner.wait_quiet())
-        hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({quiet, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in (quiet, hurry):
-            task.cancel()
-        return quiet.done() and not quiet.cancelled()

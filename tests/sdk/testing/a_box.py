@@ -1,4 +1,4 @@
-"""A box that begins with the year 2026."""
+"""Boxes for tests. They start at the beginning of 2026."""
 
 from __future__ import annotations
 

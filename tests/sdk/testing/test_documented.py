@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md and docs/exactly-once.md are run, not only read."""
+"""The examples of docs/testing.md and docs/exactly-once.md run and pass."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_the_charge_of_the_exactly_once_page_is_made_once(tmp_path: Path, monkey
     with mainspring.testing.run(app) as box:
         charge = app.tasks["charge"]
         assert charge.submit(account="a1", cents=1000).result() is True
-        charge.submit(account="a1", cents=-5)  # the ledger refuses it, again and again
+        charge.submit(account="a1", cents=-5)  # the database rejects it in every attempt
         box.settle()
         [dead] = box.dead_letters
         assert dead.attempt == 6
         again = box.client.replay(dead.run_id, {"account": "a1", "cents": 7})
         assert box.client.handle(dead.job_id, again.run_id).result() is True
-        assert mainspring.exactly_once(ledger, again) is False  # whoever comes after finds it done
+        assert mainspring.exactly_once(ledger, again) is False  # a later attempt finds the record
     assert ledger.execute("select * from charges").fetchall() == [("a1", 1000), ("a1", 7)]
 
 

@@ -1,4 +1,4 @@
-"""A box answers as a server does: the same calls to both, and the answers side by side."""
+"""A box answers like a server: the same calls are sent to both, and the results are compared."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def server(assembly: Assembly) -> AsyncIterator[AsyncClient]:
 
 
 def plain(answer: Any) -> Any:
-    """Without what differs from one server to the next."""
+    """The value without what differs between servers."""
     found = msgspec.to_builtins(answer)
     return {name: value for name, value in found.items() if name not in OF_THE_MOMENT}
 
@@ -56,7 +56,7 @@ JOBS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", JOBS, ids=range(len(JOBS)))
 async def test_a_job_looks_the_same(server: AsyncClient, fields: Any) -> None:
     with mainspring.testing.run(Mainspring()) as box:
-        # The client makes a key where none is given, and that is another one each time.
+        # Without a given key the client generates a new one each time.
         theirs, ours = [await face.submit(**fields, idempotency_key="k") for face in (server, box.async_client)]
         assert plain(await box.async_client.job(ours.job_id)) == plain(await server.job(theirs.job_id))
         run, runs_run = await theirs.run(), await ours.run()

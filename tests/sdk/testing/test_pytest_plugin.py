@@ -1,4 +1,4 @@
-"""The fixture, in a pytest of its own: as a user of the package has it."""
+"""The fixture in a separate pytest process, as users of the package run it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_box_with_settings(mainspring_box):
 
 
 def run_pytest(folder: Path) -> str:
-    """What a pytest of its own says about the tests in `folder`; it has our plugin and no other."""
+    """Run the tests in `folder` in a separate pytest process with only our plugin."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, str(folder)]
     alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, env=alone, cwd=folder, capture_output=True, text=True, timeout=120)

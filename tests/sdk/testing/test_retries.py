@@ -1,4 +1,4 @@
-"""Tries in a box: backoff on its clock, rules, giving up, dead letters and their replay."""
+"""Retries in a box: backoff on its clock, rules, GiveUp, dead letters and their replay."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_run_without_tries_left_is_a_dead_letter_and_can_be_replayed() -> None
         assert box.dead_letters == []
         with pytest.raises(Conflict, match="was repeated as run"):
             box.client.replay(dead.run_id)
-    assert len(set(keys)) == 1  # what exactly_once goes by
+    assert len(set(keys)) == 1  # exactly_once uses this key
 
 
 def test_what_ended_without_success_is_repeated_as_far_as_its_job_allows() -> None:

@@ -1,4 +1,4 @@
-"""Runs in a box end as they would on a worker: results, retries, dead letters, overlap, keys, priorities."""
+"""Runs in a box behave as on a worker: results, retries, dead letters, overlap, keys, priorities."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_what_a_task_logs_and_how_far_it_came_is_kept() -> None:
         task.submit().result()
         [run] = box.runs
         assert box.client.logs(run.run_id).startswith("page 1\n")
-        with pytest.raises(NotSupportedYet, match="not followed"):
+        with pytest.raises(NotSupportedYet, match="cannot be followed"):
             list(box.client.follow_logs(run.run_id))
     assert run.logs[0] == "page 1"
     assert run.logs[1].startswith("a clean-up failed: ValueError")
@@ -255,7 +255,7 @@ def test_a_task_that_nobody_offers_waits_for_ever() -> None:
         handle = box.client.submit(task="elsewhere")
         box.advance("1d")
         assert box.runs[0].reason == "no worker offers task elsewhere"
-        with pytest.raises(TimeoutError, match="nothing is left to happen"):
+        with pytest.raises(TimeoutError, match="nothing will happen"):
             handle.result()
         with pytest.raises(TimeoutError, match="no worker offers task elsewhere"):
             handle.result(timeout=5)
@@ -266,7 +266,7 @@ def test_settle_says_what_does_not_end_in_time() -> None:
     app, task = app_that(always("no"), retry={"base": "20h", "cap": "1d", "max_attempts": 4})
     with boxed(app) as box:
         task.submit()
-        with pytest.raises(TimeoutError, match="still alive"):
+        with pytest.raises(TimeoutError, match="still live"):
             box.settle(within="10h")
 
 
@@ -326,7 +326,7 @@ def test_a_task_cannot_be_awaited_by_a_plain_call_in_an_async_test() -> None:
     async def scenario() -> None:
         with boxed(app) as box:
             await task.submit_async()
-            with pytest.raises(RuntimeError, match="a loop is running here"):
+            with pytest.raises(RuntimeError, match="an event loop is running here"):
                 box.run_pending()
 
     asyncio.run(scenario())

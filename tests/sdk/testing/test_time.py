@@ -1,4 +1,4 @@
-"""The box's clock: schedules fire at their exact times, however fast the test goes."""
+"""The clock of a box: schedules fire at their exact times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def noted(app: Mainspring, name: str = "note") -> list[datetime]:
-    """Registers a task that notes the moments it stands for."""
+    """Register a task that records its scheduled times."""
     moments: list[datetime] = []
 
     @app.task(name)

@@ -1,4 +1,4 @@
-"""/v1/exchange: the one call a worker makes. The reply is encoded here, once, from structs."""
+"""/v1/exchange: the call through which a worker reports and claims runs. The reply is encoded here, from structs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
     return_dto=None,
     status_code=200,
     tags=["workers"],
-    summary="A worker's one call",
+    summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
     request_max_body_size=MAX_EXCHANGE_BYTES,
 )

@@ -1,1 +1,1 @@
-"""When a job is due: schedules, cron, and what happens to fires that are late."""
+"""When a job is due: schedules, cron expressions and misfires."""

@@ -1,13 +1,13 @@
-"""The next fire of a cron expression in a zone. cronsim reads the calendar, on a plain wall clock; the steps across a
-change of the zone's offset are taken here.
+"""The next fire time of a cron expression in a time zone. cronsim computes fire times on a wall clock without offset
+changes. This module handles the changes of the zone's offset.
 
-The rule is Debian cron's. A job at a fixed time (five fields, neither minute nor hour begins with `*`) runs once: in
-the hour that is left out right after it, in the hour that comes twice the first time. All others follow real time:
-what is left out is not run, what comes twice is run twice.
+The rule is that of Debian's cron. A job with a fixed time (five fields, and neither minute nor hour begins with `*`)
+runs once. If its wall time is skipped, it runs right after the change. If its wall time occurs twice, it runs the first
+time. All other jobs follow real time: they do not run at skipped wall times, and run twice at repeated ones.
 
-cronsim knows that rule too, but steps whole hours of real time. Where clocks move by half an hour (Lord Howe) that
-lost fires, such as 02:30 of `30 * * * *` and 03:00 of `0 */3 * * *`, and where they move at midnight it fired
-`* 0 * * SUN` at 01:00. On wall clocks it is right, and twice as fast.
+cronsim implements this rule too, but in steps of whole hours. Where clocks move by half an hour (Lord Howe) it lost
+fires, such as 02:30 of `30 * * * *` and 03:00 of `0 */3 * * *`. Where they move at midnight it fired `* 0 * * SUN` at
+01:00. On wall clocks without changes it is correct, and twice as fast.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cronsim import CronSim
 
 _EPOCH = datetime(1970, 1, 1)
 _NONE = timedelta(0)
-_RANGE_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/0*[1-9][0-9]*(?!\w)")  # 5-5/2 is 5; cronsim reads it as 5/2
+_RANGE_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/0*[1-9][0-9]*(?!\w)")  # 5-5/2 means 5; cronsim reads it as 5/2
 _DAY = 86400
-_GIVE_UP_AFTER = 50 * 366 * _DAY  # as cronsim does: what has not come in 50 years never will
+_GIVE_UP_AFTER = 50 * 366 * _DAY  # the same limit as cronsim: no fire within 50 years means that there is none
 
 
 class WallClock(CronSim):
-    """A cron expression, read once, that yields its fires on a clock that never jumps. Raises CronSimError."""
+    """A parsed cron expression that yields fire times on a clock without offset changes. Raises CronSimError."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(_RANGE_OF_ONE.sub(r"\1", expression), _EPOCH)
@@ -36,17 +36,17 @@ class WallClock(CronSim):
         self.fixed_time = len(fields) == 5 and not fields[0].startswith("*") and not fields[1].startswith("*")
 
     def after(self, wall: datetime) -> Iterator[datetime]:
-        """The fires strictly after `wall`, for as long as one comes within 50 years."""
-        twin = object.__new__(CronSim)
-        twin.__dict__.update(self.__dict__, dt=wall)
-        return twin
+        """The fire times strictly after `wall`. Ends when none follows within 50 years."""
+        copy = object.__new__(CronSim)
+        copy.__dict__.update(self.__dict__, dt=wall)
+        return copy
 
 
-wall_clock = lru_cache(maxsize=2048)(WallClock)  # one weighs up to 15 KB
+wall_clock = lru_cache(maxsize=2048)(WallClock)  # each takes up to 15 KB
 
 
 def next_cron_fire(expression: str, zone: ZoneInfo | None, after: datetime) -> datetime | None:
-    """The first fire strictly after `after`, in UTC; `zone` None is UTC."""
+    """The first fire time strictly after `after`, in UTC. `zone` None means UTC."""
     clock = wall_clock(expression)
     start = int(after.replace(microsecond=0).timestamp())
     if zone is None:
@@ -61,9 +61,9 @@ def _next_at_fixed_time(clock: WallClock, zone: ZoneInfo, start: int) -> int | N
         here = wall.replace(tzinfo=zone)
         moment, other = int(here.timestamp()), int(here.replace(fold=1).timestamp())
         if other < moment:
-            # A wall time that is left out: its two readings lie on the two sides of the change.
+            # A skipped wall time: with fold 0 and fold 1 it is on the two sides of the change.
             moment = _change(zone, other, moment)
-        if moment > start:  # not so in the second of two equal hours
+        if moment > start:  # false in the second of two equal hours
             return moment
     return None
 
@@ -78,21 +78,21 @@ def _next_in_real_time(clock: WallClock, zone: ZoneInfo, start: int) -> int | No
         moment = _seconds(wall) - offset
         look = min(moment, start + _DAY)
         if _offset(zone, look) != offset:
-            # The offset changes before that fire: from the change on, the new one counts.
+            # The offset changes before that fire. Continue from the change with the new offset.
             start = _change(zone, start, look) - 1
             offset = _offset(zone, start + 1)
         elif look == moment:
             return moment
         else:
-            # No wall time up to that fire matches, so changes on the way do not matter: look again from close by
-            # (two days, for an offset may change by a whole one).
+            # No wall time before that fire matches, so changes before it do not matter. Continue from two days before
+            # it, because an offset can change by a whole day.
             start = max(look, moment - 2 * _DAY)
             offset = _offset(zone, start)
     return None
 
 
 def _change(zone: ZoneInfo, before: int, after: int) -> int:
-    """The first second of the offset that holds at `after`, which another one preceded at `before`."""
+    """The first second with the offset of `after`. The offset at `before` is a different one."""
     offset = _offset(zone, after)
     while after - before > 1:
         middle = (before + after) // 2

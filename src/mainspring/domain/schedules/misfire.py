@@ -1,8 +1,8 @@
-"""What to do about fires that are late: decided here, from the definition and the time, and nowhere else.
+"""Decides what happens to late fires, from the job's definition and the current time.
 
-A fire no later than ON_TIME is simply run. Older ones became due while nobody could fire them, and the policy says:
-skip (record them as missed), once (run the latest of them, record the others), all (run each, newest `cap` of them,
-none older than `grace`). Fires that are not run are ranges with a count: runs + missed = fires, always.
+A fire that is at most ON_TIME late is run. Older ones became due while no node could fire them. The policy decides:
+`skip` records them as missed, `once` runs the latest and records the others, `all` runs the newest `cap` of them that
+are not older than `grace`. Fires that are not run are recorded as ranges with a count: runs + missed = fires, always.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from mainspring.domain.schedules.schedule import Schedule, fires
 
 POLICIES = ("skip", "once", "all")
-ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: what a take-over may cost is not a misfire
-CHUNK = 5000  # fires looked at in one go; a longer backlog is dealt with chunk by chunk, so no loop is held up
+ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
+CHUNK = 5000  # fires planned in one step; a longer backlog takes several steps, so that it blocks no event loop
 
 
 class MisfirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """grace: seconds after which a late fire is not run any more (None: late is better than never)."""
+    """grace: how many seconds late a fire may be to be run. None: any."""
 
     policy: str = "once"
     grace: float | None = None
@@ -45,7 +45,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class FirePlan(msgspec.Struct, frozen=True):
-    """What one look at a due job leads to. `through` is the last fire dealt with, `next_fire` the one after it."""
+    """The runs and missed fires of a due job. `through` is the last fire that is handled, `next_fire` the next one."""
 
     runs: list[datetime]
     missed: list[Missed]
@@ -54,7 +54,7 @@ class FirePlan(msgspec.Struct, frozen=True):
 
 
 def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy) -> FirePlan:
-    """Plan all fires in [due, now]; `due` is the stored next fire and must not lie ahead of `now`."""
+    """Plan all fires in [due, now]. `due` is the stored next fire and must not be after `now`."""
     chunk = [due]
     following: datetime | None = None
     for moment in islice(fires(schedule, due), CHUNK):
@@ -66,8 +66,8 @@ def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: Misfir
     on_time = [moment for moment in chunk if now - moment <= ON_TIME]
     late = chunk[: len(chunk) - len(on_time)]
     if len(chunk) > CHUNK:
-        # More is due than one look takes in. The oldest are missed whatever the rest is; `cap` of the late ones and
-        # all that are on time wait for the next look.
+        # More fires are due than one step handles. The oldest are missed in any case. `cap` of the late ones and all
+        # that are on time are left for the next step.
         dropped = late[: -min(misfire.cap, CHUNK // 2)]
         return FirePlan([], _missed(dropped, now, misfire), dropped[-1], chunk[len(dropped)])
 
@@ -77,12 +77,12 @@ def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: Misfir
 
 
 def _kept(late: list[datetime], on_time: list[datetime], now: datetime, misfire: MisfirePolicy) -> list[datetime]:
-    """Those of the late fires that are run: the newest ones, if any."""
+    """The late fires that are run. They are the newest ones."""
     if misfire.policy == "skip":
         return []
     young = late[_too_old(late, now, misfire) :]
     if misfire.policy == "once":
-        # A fire that is on time is the one catch-up run; otherwise the latest of the late ones is.
+        # A fire that is on time is the one catch-up run. Otherwise the latest late fire is.
         return [] if on_time else young[-1:]
     return young[-misfire.cap :]
 
@@ -94,7 +94,7 @@ def _missed(dropped: list[datetime], now: datetime, misfire: MisfirePolicy) -> l
 
 
 def _too_old(late: list[datetime], now: datetime, misfire: MisfirePolicy) -> int:
-    """How many of the late fires the grace leaves out; they are the first ones."""
+    """How many of the late fires are older than the grace. They are the first ones."""
     if misfire.grace is None:
         return 0
     return sum((now - moment).total_seconds() > misfire.grace for moment in late)

@@ -1,4 +1,4 @@
-"""When a job is due. Pure: the same schedule and the same `after` always give the same next fire."""
+"""When a job is due. Pure functions: the same schedule and the same `after` always give the same next fire."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ScheduleKind(StrEnum):
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of now, at, every (anchored), cron, manual. `anchor` of an every-schedule defaults to the job's creation."""
+    """One of now, at, every, cron, manual. `anchor` is for every-schedules. Its default is the job's creation time."""
 
     kind: ScheduleKind
     at: datetime | None = None
@@ -57,7 +57,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.kind in (ScheduleKind.NOW, ScheduleKind.AT)
 
     def words(self) -> str:
-        """The schedule in the short form in which it is written."""
+        """The schedule in the short form in which users write it."""
         match self.kind:
             case ScheduleKind.NOW:
                 return "now"
@@ -82,7 +82,7 @@ def zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
-    # Two that are no place's time: what this machine happens to be set to, and "nobody has set it yet".
+    # Two names are not the time of a place: "localtime" is the setting of this machine, "Factory" means "not set".
     return frozenset(available_timezones()) - {"localtime", "Factory"}
 
 
@@ -96,14 +96,14 @@ def check_timezone(name: str, field: str) -> str:
             f"{shown(name)} is not a known time zone",
             code="unknown_timezone",
             field=field,
-            expected="an IANA zone",
+            expected="the name of an IANA time zone",
             hint=hint,
         )
     return name
 
 
 def check_cron(expression: str, timezone: str, field: str, now: datetime) -> str:
-    """The expression with aliases expanded; raises InvalidInput when it cannot be read or never fires."""
+    """The expression with aliases expanded. Raises InvalidInput if it cannot be parsed or never fires."""
     if len(expression) > _LONGEST_CRON:
         raise _bad_cron("the expression is too long", field, f"at most {_LONGEST_CRON} characters")
     text = " ".join(expression.split())
@@ -113,7 +113,7 @@ def check_cron(expression: str, timezone: str, field: str, now: datetime) -> str
         text = ALIASES[text.lower()]
     if _HASHED.search(text):
         raise NotSupportedYet(
-            "H in a cron expression is not supported yet", field=field, hint="name the value yourself"
+            "H in a cron expression is not supported yet", field=field, hint="choose a value yourself"
         )
     fields = text.split()
     if len(fields) not in (5, 6):
@@ -143,7 +143,7 @@ def _bad_cron(detail: str, field: str, expected: str | None = None) -> InvalidIn
 
 
 def _has_no_such_day(fields: list[str]) -> bool:
-    """Whether day and month are well written and only never meet (30 February), which cronsim calls a bad day."""
+    """Whether day and month are valid, but never occur together (30 February). cronsim reports a bad day for these."""
     *before, day, month, weekday = fields
     try:
         wall_clock(" ".join([*before, day, "*", weekday]))
@@ -155,12 +155,12 @@ def _has_no_such_day(fields: list[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _ever_fires(cron: str, timezone: str, year: int) -> bool:
-    # Remembered, because a no takes up to 30 ms to find out (50 years of days) and a batch may hold 10,000 of them.
+    # Cached, because a negative answer takes up to 30 ms (it tries 50 years) and a batch can contain 10,000 of them.
     return _next_cron(cron, timezone, datetime(year, 1, 1, tzinfo=UTC)) is not None
 
 
 def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first fire strictly after `after` (aware), in UTC; None when there is none."""
+    """The first fire strictly after `after` (aware), in UTC. None if there is none."""
     match schedule.kind:
         case ScheduleKind.NOW | ScheduleKind.MANUAL:
             return None
@@ -174,7 +174,7 @@ def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
 
 
 def anchored(schedule: Schedule, now: datetime) -> Schedule:
-    """An every-schedule without an anchor is anchored at `now`: its first fire is one interval later."""
+    """Anchor an every-schedule without an anchor at `now`: its first fire is one interval later."""
     if schedule.kind is ScheduleKind.EVERY and schedule.anchor is None:
         return msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
     return schedule
@@ -194,10 +194,10 @@ def _next_every(schedule: Schedule, after: datetime) -> datetime | None:
     if after < anchor:
         return anchor
     try:
-        # Integer microseconds: with floats the hundred-thousandth step would drift off the anchor's grid.
+        # Integer microseconds: with floats the hundred-thousandth step would drift from the anchor's grid.
         return anchor + ((after - anchor) // step + 1) * step
     except OverflowError:
-        return None  # past the year 9999
+        return None  # after the year 9999
 
 
 def _next_cron(cron: str, timezone: str, after: datetime) -> datetime | None:

@@ -1,7 +1,7 @@
-"""Changes to what exists: update, pause, resume, delete, run now, cancel a run.
+"""Changes to existing jobs and runs: update, pause, resume, delete, run now, cancel a run.
 
-Each locks the job's row first, which orders it against fires, and raises the version, which makes a fire that was
-prepared before it fail.
+Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
+was prepared before the change fails.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, 
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import lane_at_hand, no_job, own_run
+from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.fire import run_now
+from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import fires as fire_store
 from mainspring.store import history, jobs, runs
 from mainspring.store.jobs import JobRow, LockedJob
 from mainspring.store.lanes import LaneRegistry, lane_key
-from mainspring.store.pool import Connection, Record, Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 
 _MISSED_AT_ONCE = 100_000
@@ -82,7 +83,7 @@ class Amender:
             await self._write(connection, row, StoredJobStatus.PAUSED, None, row.next_fire_at, row.lane_id, definition)
 
     async def resume(self, caller: Caller, job_id: str) -> None:
-        """Go on from now; the fires of the pause are recorded as missed. A one-time job whose moment passed fires."""
+        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "resumed")
@@ -94,7 +95,7 @@ class Amender:
             definition = await self._definition(connection, row)
             next_at = row.paused_from
             if definition.schedule.recurring and next_at is not None and next_at <= row.now:
-                # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
+                # In a thread: counting three days of a one-second cron takes 4 s, and would block every other request.
                 for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row.now):
                     await jobs.record_missed(connection, tenant, job_id, missed)
                 next_at = next_fire(definition.schedule, row.now)
@@ -102,22 +103,22 @@ class Amender:
         self._signals.due()
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
-        """Delete: the job fires no more, its queued runs end, its running ones are told to stop."""
+        """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row.status != StoredJobStatus.CANCELLED:
                 definition = await self._definition(connection, row)
                 await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
-            live: list[Record] = []
-            own = await own_run(connection, tenant, job_id)  # older than runs by hand, so this is key order
+            live: list[runs.LockedRun] = []
+            own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
             if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
-            workers = await _cancel_live(connection, live)
+            effects = await cancel(connection, live)
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
                 raise no_job(job_id)
-        for worker_id in workers:
+        for worker_id in effects.stops:
             self._signals.stop(worker_id)
 
     async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
@@ -132,8 +133,8 @@ class Amender:
                 if state is StoredState.CANCELLED:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
-            workers = await _cancel_live(connection, [row])
-        for worker_id in workers:
+            effects = await cancel(connection, [row])
+        for worker_id in effects.stops:
             self._signals.stop(worker_id)
 
     async def run_now(self, caller: Caller, job_id: str) -> RanNow:
@@ -143,12 +144,11 @@ class Amender:
             row = await self._lock(connection, tenant, job_id, "run again")
             if row.status == StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-            created = await fire_store.run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
-            if created is None:
+            fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
+            if fired is None:
                 raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-        if not created.skipped:
-            self._signals.ready({created.lane_id: 1})
-        return RanNow(run_id, created.skipped)
+        self._signals.ready(fired.created)
+        return RanNow(run_id, skipped=not fired.created)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)
@@ -167,10 +167,10 @@ class Amender:
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
 
     async def _definition(self, connection: Connection, row: JobRow) -> JobDefinition:
-        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row.lane_id))
+        return jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
 
     def _first_fire(self, definition: JobDefinition, row: LockedJob) -> datetime | None:
-        """The first fire of a changed schedule: after now, and never again for a time that was fired for."""
+        """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
         schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
             return next_fire(schedule, _later(row.now, fired))
@@ -218,25 +218,6 @@ class Amender:
         )
         if not changed:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-
-
-async def _cancel_live(connection: Connection, live: list[Record]) -> set[UUID]:
-    """End queued runs, ask for the running ones; answers the workers that must be told."""
-    endings = [
-        runs.Ending(row["run_id"], row["fence"], int(StoredState.CANCELLED), "cancelled before it started", None,
-                    row["state"])
-        for row in live
-        if row["state"] != StoredState.RUNNING
-    ]  # fmt: skip
-    if endings:
-        await runs.end(connection, endings)
-    workers: set[UUID] = set()
-    for row in live:
-        if row["state"] == StoredState.RUNNING:
-            worker_id = await runs.request_cancel(connection, row["run_id"], row["fence"])
-            if worker_id is not None:
-                workers.add(worker_id)
-    return workers
 
 
 def _missed_in_pause(definition: JobDefinition, first: datetime, until: datetime) -> list[Missed]:

@@ -16,7 +16,8 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
-from mainspring.store.pool import Connection, Record
+from mainspring.store.pool import Connection
+from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import RunOrder
 
 MAX_LANES_PER_CLAIM = 64
@@ -66,12 +67,12 @@ class LaneSizes:
         """Estimate how many runs of these lanes fit into `budget` bytes."""
         return budget // max(self._sizes.get(lane.lane_id, _ASSUMED_BYTES) for lane in lanes)
 
-    def record(self, rows: Sequence[Record]) -> int:
+    def record(self, rows: Sequence[ClaimedRun]) -> int:
         """Remember the sizes of claimed rows, and return their total."""
         sums: dict[int, tuple[int, int]] = {}
         for row in rows:
-            size, count = sums.get(row["lane_id"], (0, 0))
-            sums[row["lane_id"]] = size + len(row["payload"] or "") + len(row["spec"] or ""), count + 1
+            size, count = sums.get(row.lane_id, (0, 0))
+            sums[row.lane_id] = size + len(row.payload_text or "") + len(row.spec_text or ""), count + 1
         for lane_id, (size, count) in sums.items():
             self._sizes[lane_id] = max(1, size // count)
         return sum(size for size, _ in sums.values())
@@ -100,7 +101,7 @@ class Claimer:
         self._note_heads(rows)
         if len(eligible) > 1:
             priority = {lane.lane_id: lane.priority for lane in eligible}
-            rows.sort(key=lambda row: rank(priority[row["lane_id"]], row["ready_at"]))
+            rows.sort(key=lambda row: rank(priority[row.lane_id], row.ready_at))
         return [await self.order(row) for row in rows]
 
     async def _take(
@@ -111,12 +112,12 @@ class Claimer:
         worker_id: UUID,
         seq: int,
         starts: dict[TenantId, int] | None = None,
-    ) -> list[Record]:
+    ) -> list[ClaimedRun]:
         """Claim from at most 64 lanes, usually in one step. More steps follow where more runs fit than estimated: a run
         of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, the virtual
         time of each tenant, tenants take turns."""
         heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
-        rows: list[Record] = []
+        rows: list[ClaimedRun] = []
         budget = _MAX_CLAIM_BYTES
         while (step := min(limit - len(rows), self._sizes.estimate_fit(lanes, budget))) > 0:
             if starts is None:
@@ -126,7 +127,7 @@ class Claimer:
                 some = await runs.claim_fairly(connection, heads, tenants, starts, step, worker_id, seq)
                 owner = {lane.lane_id: lane.tenant_id for lane in lanes}
                 for row in some:
-                    starts[owner[row["lane_id"]]] += 1
+                    starts[owner[row.lane_id]] += 1
             budget -= self._sizes.record(some)
             rows += some
             if len(some) < step:
@@ -163,38 +164,38 @@ class Claimer:
         """Return which of these lanes have runs to claim now."""
         return await runs.ready_lanes(connection, [(lane_id, self._bounds.bound(lane_id)) for lane_id in lane_ids])
 
-    async def order(self, row: Record) -> RunOrder:
+    async def order(self, row: ClaimedRun) -> RunOrder:
         """Convert a claimed row to what the worker needs to run it."""
-        lane = self._lanes.peek(row["lane_id"]) or await self._lanes.get(row["lane_id"])
-        run_id, job_id, payload, spec_text = row["run_id"], row["job_id"], row["payload"], row["spec"]
+        lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
+        run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
         order = RunOrder(
             run_id,
-            row["fence"],
+            row.fence,
             lane.task,
-            row["attempt"],
+            row.attempt,
             str(run_id) if job_id is None else job_id,
-            row["scheduled_for"],
+            row.scheduled_for,
             _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
             DEFAULT_TIMEOUT,
-            row["max_attempts"],
-            row["name"],
+            row.max_attempts,
+            row.name,
             None,
-            row["exclusive"],
+            row.exclusive,
             lane.queue,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
             order.timeout = spec.timeout
-            if (left := row["time_left"]) is not None:
+            if (left := row.time_left) is not None:
                 order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
         return order
 
-    def _note_heads(self, rows: Sequence[Record]) -> None:
+    def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:
         heads: dict[int, datetime] = {}
         for row in rows:
-            lane_id, ready_at = row["lane_id"], row["ready_at"]
+            lane_id, ready_at = row.lane_id, row.ready_at
             if lane_id not in heads or ready_at < heads[lane_id]:
                 heads[lane_id] = ready_at
         for lane_id, ready_at in heads.items():

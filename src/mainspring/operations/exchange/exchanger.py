@@ -41,7 +41,7 @@ from mainspring.operations.exchange.recall import recall_unstarted
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
-from mainspring.operations.lifecycle.report import Random
+from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
@@ -202,7 +202,7 @@ class Exchanger:
         try:
             await self._lanes.refresh()
         except AWAY as error:
-            log.warning("new lanes not read yet; the poll will", error=repr(error))
+            log.warning("new lanes could not be read; the next poll reads them", error=repr(error))
             return
         self._update_demands()
         self._long_polls.offer(ready)

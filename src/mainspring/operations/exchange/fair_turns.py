@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 
-from mainspring.domain.fairness import FairShares, Rounds
+from mainspring.domain.fairness import AGING_STEP, FairShares, Rounds
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.lanes import Lane
-from mainspring.store.pool import Record
+from mainspring.store.runs import ClaimedRun
 
 MAX_LANES_PER_CHECK = 1000  # the check of an empty lane takes 3 µs
-AGING_STEP = timedelta(minutes=5)
 MAX_POOLS = 1000
 _queue_and_task = attrgetter("queue", "task")
 
@@ -78,24 +77,26 @@ def rank(priority: int, ready_at: datetime) -> tuple[int, datetime]:
     return (0 if priority == Priority.CRITICAL else 1, ready_at - priority * AGING_STEP)
 
 
-def in_fair_order(rows: Sequence[Record], lanes: Mapping[int, Lane], starts: Mapping[TenantId, int]) -> list[Record]:
+def in_fair_order(
+    rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane], starts: Mapping[TenantId, int]
+) -> list[ClaimedRun]:
     """Sort claimed rows in the order in which they should start, which is the order in which `claim_fairly` chose
     them."""
-    ranked = sorted((*rank(lanes[row["lane_id"]].priority, row["ready_at"]), index) for index, row in enumerate(rows))
+    ranked = sorted((*rank(lanes[row.lane_id].priority, row.ready_at), index) for index, row in enumerate(rows))
     places: dict[tuple[int, TenantId], int] = {}
     keyed = []
     for band, moment, index in ranked:
-        tenant = lanes[rows[index]["lane_id"]].tenant_id
+        tenant = lanes[rows[index].lane_id].tenant_id
         place = places[band, tenant] = places.get((band, tenant), 0) + 1
         keyed.append((band, starts[tenant] + place, moment, index))
     return [rows[index] for *_, index in sorted(keyed)]
 
 
-def count_bands(rows: Sequence[Record], lanes: Mapping[int, Lane]) -> tuple[Counter[TenantId], Counter[TenantId]]:
+def count_bands(rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane]) -> tuple[Counter[TenantId], Counter[TenantId]]:
     """Count the critical rows and the other rows of each tenant."""
     bands: tuple[Counter[TenantId], Counter[TenantId]] = (Counter(), Counter())
     for row in rows:
-        lane = lanes[row["lane_id"]]
+        lane = lanes[row.lane_id]
         bands[lane.priority != Priority.CRITICAL][lane.tenant_id] += 1
     return bands
 

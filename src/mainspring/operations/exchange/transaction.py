@@ -14,7 +14,9 @@ from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.queue_shares import claim_by_shares
 from mainspring.operations.exchange.worker_registry import WorkerRegistry
-from mainspring.operations.lifecycle.report import Random, Settled, settle
+from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.pool import Connection, Store
@@ -42,11 +44,11 @@ class ExchangeTransaction:
         an exchange; one that was woken later only claims."""
         request = exchange.request
         first = not exchange.committed
-        settled: Settled | None = None
+        effects: Effects | None = None
         async with self._store.hot.acquire() as connection, connection.transaction():
             state = await self._advance(connection, exchange)
             if first and request.outcomes:
-                settled = await self._settle(connection, exchange)
+                effects = await self._settle(connection, exchange)
             if first and request.recover:
                 await self._redeliver(connection, exchange)
             if state == _LIVE and not request.draining:
@@ -55,8 +57,8 @@ class ExchangeTransaction:
                 ending = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.committed = True
-        if settled is not None:
-            for lane_id, delay in settled.requeued:
+        if effects is not None:
+            for lane_id, delay in effects.requeued:
                 self._signals.ready_later(lane_id, delay)
         if request.stopped:
             self._registry.evict(request.worker_id)
@@ -71,14 +73,14 @@ class ExchangeTransaction:
         exchange.worker.state = state
         return state
 
-    async def _settle(self, connection: Connection, exchange: Exchange) -> Settled:
+    async def _settle(self, connection: Connection, exchange: Exchange) -> Effects:
         request, reply = exchange.request, exchange.reply
-        settled = await settle(connection, request.worker_id, request.outcomes, self._random)
+        effects = await settle(connection, request.worker_id, request.outcomes, self._random)
         reply.acked = len(request.outcomes)
-        reply.fenced = settled.fenced
-        metrics.fenced.inc(len(settled.fenced))
+        reply.fenced = effects.fenced
+        metrics.fenced.inc(len(effects.fenced))
         _count_outcomes(request.outcomes)
-        return settled
+        return effects
 
     async def _redeliver(self, connection: Connection, exchange: Exchange) -> None:
         """Hand out again what the worker was given and does not hold: the reply that carried it was lost."""

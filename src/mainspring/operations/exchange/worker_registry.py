@@ -87,7 +87,7 @@ class WorkerRegistry:
                 state = await workers.register(connection, tenant, request.worker_id, hello)
                 if state is None:
                     raise _ended(WorkerState.LOST)
-                await self._signatures.hear(connection, tenant, hello, schemas)
+                await self._signatures.declare(connection, tenant, hello, schemas)
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)

@@ -1,5 +1,5 @@
-"""Signatures at this server: what workers declare about tasks is kept. Payloads are checked against it as they arrive,
-and jobs get the options of their task where the request says nothing."""
+"""The signatures of tasks, as workers declare them. The server checks new payloads against them. Jobs get the options
+of their task where the request does not set them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_MERGED = 1000  # tenants
 
 
 class SignatureRegistry:
-    """The declarations known here; a duty reads what other servers have heard, every two seconds."""
+    """The declarations that this server knows. A periodic task reads those of other servers every two seconds."""
 
     name = "signature_book"
     interval = 2.0
@@ -45,8 +45,8 @@ class SignatureRegistry:
         self._compiler = SignatureCompiler()
 
     def known(self, tenant: TenantId) -> dict[str, Declaration]:
-        """By task. A task that is not in it takes anything and has no options, as far as this server knows. What shared
-        workers declare holds where the tenant's own declare nothing."""
+        """The declarations by task. A task without a declaration takes any payload and has no options. The declarations
+        of shared workers apply where the tenant's own workers declare nothing."""
         shared = self._by_tenant.get(EVERY_TENANT)
         if not shared:
             return self._by_tenant.get(tenant, _NONE)
@@ -58,28 +58,28 @@ class SignatureRegistry:
         return merged
 
     def check(self, tenant: TenantId, task: str, payload: str | None) -> None:
-        """Refuse a payload (JSON text) that the task does not take: InvalidInput, code bad_payload."""
+        """Raise InvalidInput with the code bad_payload if the task does not take this payload (JSON text)."""
         declaration = self.known(tenant).get(task)
         if declaration is not None:
             declaration.check(payload)
 
     async def read(self, hello: WorkerHello) -> dict[str, str]:
-        """What a worker declares about its tasks, as texts. It takes no connection, because it may take a while."""
+        """What a worker declares about its tasks, as texts. This needs no connection, because it may take a while."""
         tasks = set(hello.tasks)
         return await self._compiler.declared_texts(
             {task: raw for task, raw in hello.signatures.items() if task in tasks}
         )
 
-    async def hear(
+    async def declare(
         self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
     ) -> None:
-        """A worker says hello: what it declares (see `read`) holds from now on."""
+        """Store what a worker declares in its hello (`schemas`, see `read`). It applies from now on."""
         untyped = sorted(task for task in hello.tasks if task not in schemas)
         if await signatures.declare(connection, tenant, schemas, untyped):
             await self._refresh(connection)
 
     async def offered(self, caller: Caller) -> TaskList:
-        """The tasks of live workers, what they take, and their options."""
+        """The tasks of live workers, with payload schemas and options."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             rows = await signatures.offered(connection, tenant)
@@ -97,7 +97,7 @@ class SignatureRegistry:
             return await self._refresh(connection)
 
     async def _refresh(self, connection: Connection) -> int:
-        """Read what has changed; answers how many signatures did."""
+        """Read the signatures that have changed. Return how many these are."""
         current = await signatures.versions(connection)
         gone = [key for key in self._versions if key not in current]
         for key in gone:

@@ -32,28 +32,32 @@ import msgspec
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.task import ExecutorName, Submission, Task
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
+from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.jobs import ChosenJobId
 
 if TYPE_CHECKING:
-    # Loaded when the first client is made: it brings httpx, 80 ms, and an application that a worker or a warm child
-    # loads often never submits a job itself.
+    # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
+    # submits no jobs.
     from mainspring.sdk.client.client import AsyncClient, Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskOptions(TypedDict, total=False):
-    """Defaults for every job of a task; and how a worker runs it: `executor="process"` in a child interpreter, where a
-    crash or a leak hurts that run only; `concurrency` at most so many at a time on one worker."""
-
+class _FirstOptions(TypedDict, total=False):
     executor: ExecutorName | None
     concurrency: int | None
 
     queue: str
     priority: str | int
     timeout: Duration
-    run_timeout: Duration
+
+
+class TaskOptions(_FirstOptions, PlainKeywords, total=False):
+    """Defaults for every job of a task, and how a worker runs it. `executor="process"` runs it in a child interpreter,
+    so that a crash or a leak affects only that run. `concurrency` limits how many runs one worker executes at a
+    time."""
+
     kill_grace: Duration
     retries: int
     retry: dict[str, Any]
@@ -65,7 +69,7 @@ class TaskOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AppSchedule:
-    """A recurring job that the application wants to exist under `job_id`."""
+    """A recurring job of the application with the id `job_id`."""
 
     job_id: str
     task: Task[Any, Any]
@@ -76,7 +80,7 @@ class AppSchedule:
 
 
 class Mainspring:
-    """An application of Mainspring. Without arguments it finds the server by itself when it first needs one."""
+    """A Mainspring application. Without arguments it finds the server when it first needs one."""
 
     def __init__(self, url: str | None = None, token: str | None = None, *, data: str | Path | None = None) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -97,8 +101,8 @@ class Mainspring:
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, name_or_function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
-        """Register a function as a task, under its own name or the one given; the options are its jobs' defaults,
-        however they are submitted. Raises ValueError for an option that no job could have."""
+        """Register a function as a task under its own name or the given one. The options are defaults for all its jobs,
+        however they are submitted. Raises ValueError for an invalid option."""
         if callable(name_or_function):
             return self._register(name_or_function, None, {})
         return lambda function: self._register(function, name_or_function, options)
@@ -106,34 +110,35 @@ class Mainspring:
     def cron(
         self, expression: str, **options: Unpack[JobOptions]
     ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
-        """Run the task below at the times of a cron expression: 5 fields, 6 with seconds first, or @daily and friends.
+        """Run the task at the times of a cron expression: 5 fields, 6 fields with seconds first, or an alias like
+        @daily.
 
-        `timezone` names the zone (UTC otherwise). The job's id is the task's name; a second schedule of the same task
-        needs a job_id of its own.
+        The default `timezone` is UTC. The job's id is the task's name. A second schedule of the same task needs its own
+        job_id.
         """
         return self._scheduled({**options, "cron": expression})
 
     def every(
         self, interval: Duration, **options: Unpack[JobOptions]
     ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
-        """Run the task below again and again: "90s", "15m", "1h30m", or a number of seconds."""
+        """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds."""
         return self._scheduled({**options, "every": interval})
 
     @property
     def queues(self) -> list[str]:
-        """The default queue and those that the tasks and schedules name: what a worker serves unless it is told."""
+        """The default queue and the queues of the tasks and schedules. A worker uses them unless it gets a list."""
         named = [task.queue for task in self.tasks.values()]
         named += [schedule.options.get("queue") for schedule in self.schedules]
         return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
 
     def adopt(self, url: str, token: str) -> None:
-        """Use this server where the application names none. A worker does this, so that its tasks can submit jobs."""
+        """Use this server if the application names none. A worker calls it, so that its tasks can submit jobs."""
         if self._url is None and self._token is None and self._data is None:
             self._url, self._token = url, token
 
     @contextmanager
     def speaking_to(self, client: Client, async_client: AsyncClient) -> Iterator[None]:
-        """Submit through these clients while the block lasts, whatever server there is. `mainspring.testing` does."""
+        """Submit through these clients inside the block. `mainspring.testing` uses this."""
         before, self._instead = self._instead, (client, async_client)
         try:
             yield
@@ -153,7 +158,8 @@ class Mainspring:
 
     @property
     def async_client(self) -> AsyncClient:
-        """The client that `task.submit_async` uses; one for each event loop, since connections belong to a loop."""
+        """The client that `task.submit_async` uses. There is one for each event loop, because connections belong to
+        one."""
         if self._instead is not None:
             return self._instead[1]
         from mainspring.sdk.client.client import AsyncClient
@@ -169,14 +175,14 @@ class Mainspring:
         unknown = options.keys() - TaskOptions.__annotations__.keys()
         if unknown:
             known = ", ".join(TaskOptions.__annotations__)
-            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task; known are: {known}")
+            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. The options are: {known}.")
         defaults = options.copy()
         executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
         task: Task[Any, Any] = Task(
             self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
         )
         if task.name in self.tasks:
-            raise ValueError(f"there is a task {task.name!r} already; give this one a name: @app.task('name')")
+            raise ValueError(f"the task {task.name!r} already exists. Give this one another name: @app.task('name')")
         self.tasks[task.name] = task
         return task
 
@@ -192,11 +198,11 @@ class Mainspring:
 
     def _check_schedule(self, job_id: str, task: Task[Any, Any]) -> None:
         if any(schedule.job_id == job_id for schedule in self.schedules):
-            raise ValueError(f"there is a schedule {job_id!r} already; give this one a job_id='...' of its own")
+            raise ValueError(f"the schedule {job_id!r} already exists. Give this one its own job_id='...'.")
         try:
             msgspec.convert(job_id, ChosenJobId)
         except msgspec.ValidationError:
             raise ValueError(
-                f"{job_id!r} cannot be a job's id (letters, digits, '.', '_', '-'); give the schedule a job_id='...'"
+                f"{job_id!r} is not a valid job id (letters, digits, '.', '_', '-'). Give the schedule a job_id='...'."
             ) from None
         task.payload_of((), {})

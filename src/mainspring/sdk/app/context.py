@@ -1,4 +1,4 @@
-"""What a task may know about the run it is in."""
+"""The context of a task: information about its run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 
 def rfc3339(moment: datetime) -> str:
-    """`moment` (aware) in UTC with a Z, as it stands in idempotency keys and in a shell run's environment."""
+    """`moment` (aware) in UTC with a Z, as in idempotency keys and in the environment of a shell run."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
-    """The same for every attempt of one fire, and for no other fire."""
+    """A key that is the same for all attempts of one fire and different for every other fire."""
     return f"{job_id}/{rfc3339(scheduled_for)}"
 
 
 class Channel(Protocol):
-    """Where a context's words go: the worker that runs the task, or a test. May be called from any thread."""
+    """The receiver of progress and logs: the worker that runs the task, or a test. Thread-safe."""
 
     def progress(self, fraction: float | None, message: str | None) -> None:
-        """Keep the newest; it is shown while the run goes on."""
+        """Store the latest progress. It is shown while the run executes."""
 
     def log(self, text: str) -> None:
         """Append to the attempt's log."""
@@ -46,43 +46,44 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """Job and fire time: hand it to services that de-duplicate, every attempt of this fire has the same one."""
+        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this
+        fire."""
         return idempotency_key(self.job_id, self.scheduled_for)
 
     @property
     def cancelled(self) -> bool:
-        """True once somebody asked for this run to stop. A thread task looks at it between two steps; an async task
-        is cancelled at its next await besides."""
+        """True when the run was asked to stop. A thread task should check it between its steps. An async task is also
+        cancelled at its next await."""
         return self._cancel.is_set()
 
     def wait_for_cancel(self, timeout: float | None = None) -> bool:
-        """Pause a thread task for `timeout` seconds, or less when the run is to stop; the answer is `cancelled`."""
+        """Sleep in a thread task for `timeout` seconds, or until the run is asked to stop. Returns `cancelled`."""
         return self._cancel.wait(timeout)
 
     def progress(self, fraction: float | None = None, message: str | None = None) -> None:
-        """Say how far this run has come: `ctx.progress(0.4, "page 40 of 100")`. Cheap enough for every step."""
+        """Report the progress of this run: `ctx.progress(0.4, "page 40 of 100")`. It is cheap enough for every step."""
         if fraction is not None:
-            fraction = float(fraction)  # it may be numpy's, or a Decimal, which the way to the server does not take
+            fraction = float(fraction)  # it can be numpy's or a Decimal, which cannot be sent to the server
             if not 0.0 <= fraction <= 1.0:
-                raise ValueError(f"progress is a share from 0 to 1, not {fraction}")
+                raise ValueError(f"progress must be a number from 0 to 1, not {fraction}")
         if self._channel is not None:
             self._channel.progress(fraction, None if message is None else str(message))
 
     def log(self, *words: object, sep: str = " ", end: str = "\n") -> None:
-        """`print` into the run's log: `ctx.log("charged", account)`. Shown by `mainspring logs`."""
+        """Print into the run's log: `ctx.log("charged", account)`. `mainspring logs` shows it."""
         if self._channel is not None:
             self._channel.log(sep.join(map(str, words)) + end)
 
     def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:
-        """Call `function` when this attempt ends: success, failure, cancel or timeout; the last one added first. An
-        async task's may be a coroutine function."""
+        """Call `function` when this attempt ends with success, failure, cancellation or timeout. Functions are called
+        in reverse order. In an async task it can be a coroutine function."""
         self._cleanups.append(partial(function, *args, **kwargs))
 
     def take_cleanups(self) -> list[Callable[[], object]]:
-        """The clean-up calls, in the order in which they are to be made; each is given out once. For the worker."""
+        """The cleanup calls in the order of execution. Each is returned once. For the worker."""
         taken, self._cleanups[:] = self._cleanups[::-1], []
         return taken
 
     def cancel(self) -> None:
-        """Raise the flag. The worker does this."""
+        """Set `cancelled`. For the worker."""
         self._cancel.set()

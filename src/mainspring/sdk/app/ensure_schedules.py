@@ -1,4 +1,4 @@
-"""Make the server's recurring jobs those that the application's decorators describe; a worker does so at its start."""
+"""Creates and updates the recurring jobs that the application's decorators describe. A worker does so at its start."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 Done = Literal["created", "updated", "unchanged", "left cancelled"]
 _TRIES = 5
-_SEEN_AS = {
+_SHOWN_AS = {
     "schedule": ("schedule_type", "cron_expression", "timezone", "every"),
     "retries": ("max_retries",),
 }
-"""Where a job shows what a field of the request says, when it is not under the same name."""
-_BY_MEMBER = ("retry", "misfire", "limits")
-"""The server lays these over what the job has, so what the code leaves open in them is the operators' as well."""
+"""The fields of a job that show a field of the request under other names."""
+_MERGED = ("retry", "misfire", "limits")
+"""The server merges these with the job's values, so members that the code does not set stay as operators set them."""
 
 
 async def ensure_schedules(client: AsyncClient, app: Mainspring) -> dict[str, Done]:
-    """Create or update the jobs of `app.schedules`; gives what was done with each.
+    """Create or update the jobs of `app.schedules`. Returns what was done with each.
 
-    Fields that the code does not name are left as operators set them, and a job that somebody cancelled stays so.
+    Fields that the code does not set stay as operators set them. A cancelled job stays cancelled.
     """
     return {schedule.job_id: await _ensure(client, schedule) for schedule in app.schedules}
 
@@ -58,20 +58,24 @@ async def _update(client: AsyncClient, job_id: str, wanted: dict[str, Any]) -> D
         try:
             await client.update_job(job_id, if_version=present.version, **changes)
         except VersionMismatch:
-            continue  # another worker of the same application is at it too; look again
+            continue  # another worker of the same application changed it: read it again
         return "updated"
     raise Conflict(f"job {job_id} kept changing while it was being updated", field="job_id")
 
 
 def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `wanted` (a request) that say something else than `present`."""
-    described = _described(present, wanted)
+    """The fields of the request `wanted` that differ from `present`."""
+    described = _as_shown(present, wanted)
 
     def differs(name: str) -> bool:
-        if name in _BY_MEMBER:
+        if name in _MERGED:
             one, other = getattr(present, name), getattr(described, name)
-            return any(getattr(one, member, None) != getattr(other, member, None) for member in _said(wanted[name]))
-        return any(_seen(present, seen) != _seen(described, seen) for seen in _SEEN_AS.get(name, (name,)))
+            return any(
+                getattr(one, member, None) != getattr(other, member, None) for member in _given_members(wanted[name])
+            )
+        return any(
+            _shown_value(present, seen) != _shown_value(described, seen) for seen in _SHOWN_AS.get(name, (name,))
+        )
 
     changes = {name: value for name, value in wanted.items() if differs(name)}
     if "schedule" in changes and "timezone" in wanted:
@@ -79,8 +83,8 @@ def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _described(present: JobView, wanted: dict[str, Any]) -> JobView:
-    """The job as the server would show it, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
+def _as_shown(present: JobView, wanted: dict[str, Any]) -> JobView:
+    """The wanted job as the server would show it, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
     try:
         definition = define(msgspec.json.decode(encode(wanted), type=JobRequest), datetime.now(UTC))
     except msgspec.ValidationError as error:
@@ -98,11 +102,11 @@ def _described(present: JobView, wanted: dict[str, Any]) -> JobView:
     )
 
 
-def _said(members: dict[str, Any]) -> list[str]:
+def _given_members(members: dict[str, Any]) -> list[str]:
     return [name for name, value in members.items() if value is not None]
 
 
-def _seen(view: JobView, name: str) -> Any:
+def _shown_value(view: JobView, name: str) -> Any:
     seen = getattr(view, name)
     if name != "payload":
         return seen

@@ -1,4 +1,4 @@
-"""A task's parameters as a JSON Schema, for the server to check what is submitted; its options go with it."""
+"""The parameters of a task as a JSON Schema, with which the server checks payloads. It also carries the options."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TITLE = "Payload"
 
 
 def payload_schema(task: str, shape: type[msgspec.Struct]) -> dict[str, Any] | None:
-    """The schema of what `shape` reads; None when it reads anything, or when its types cannot be put in a schema."""
+    """The schema of `shape`. None if it accepts anything, or if its types have no schema."""
     try:
         schema = msgspec.json.schema(_spelt_out(shape), schema_hook=_anything)
         open_enums = {info.cls.__name__ for info in _enums(kinds.type_info(shape)) if _takes_more(info.cls)}
-    except (TypeError, ValueError, RecursionError):  # the types are the user's
+    except (TypeError, ValueError, RecursionError):  # the types are defined by the user
         return None
     definitions: dict[str, Any] = schema["$defs"]
     payload: dict[str, Any] = definitions.pop(schema["$ref"].rpartition("/")[2])
@@ -39,7 +39,7 @@ def payload_schema(task: str, shape: type[msgspec.Struct]) -> dict[str, Any] | N
 
 
 def declared(tasks: Iterable[Task[Any, Any]]) -> dict[str, msgspec.Raw]:
-    """What a worker declares when it says hello: the schemas and options of those tasks that have some."""
+    """The schemas and options that a worker declares when it registers. Tasks without any are left out."""
     found = {task.name: _declaration(task) for task in tasks}
     return {name: msgspec.Raw(msgspec.json.encode(schema)) for name, schema in found.items() if schema}
 
@@ -54,7 +54,7 @@ def _anything(_kind: type) -> dict[str, Any]:
 
 
 def _spelt_out(shape: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """`shape` with its times marked as such: of its own accord msgspec calls them no more than strings."""
+    """`shape` with its time types marked, because msgspec describes them as plain strings."""
     fields = [
         (field.name, _marked(field.type), *(() if field.required else (msgspec.UNSET,)))
         for field in msgspec.structs.fields(shape)
@@ -73,7 +73,7 @@ def _marked(kind: Any) -> Any:
 
 
 def _enums(info: kinds.Type, seen: frozenset[Any] = frozenset()) -> Iterator[kinds.EnumType]:
-    """All enums within a type."""
+    """All enums inside a type."""
     if isinstance(info, kinds.EnumType):
         yield info
     own = getattr(info, "cls", None)
@@ -88,5 +88,5 @@ def _enums(info: kinds.Type, seen: frozenset[Any] = frozenset()) -> Iterator[kin
 
 
 def _takes_more(enum: type[Enum]) -> bool:
-    """Whether the enum makes members of values that are not its own."""
+    """Whether the enum accepts values that are not those of its members."""
     return "_missing_" in {name for cls in enum.__mro__[:-1] if cls.__module__ != "enum" for name in vars(cls)}

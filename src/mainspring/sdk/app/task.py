@@ -1,4 +1,4 @@
-"""A task: a Python function with a name, its defaults, and the way from a payload to a call of it."""
+"""A task: a Python function with a name and default options. Converts payloads to calls of the function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.signature import payload_schema
-from mainspring.sdk.app.task_options import laid_under, plain
+from mainspring.sdk.app.task_options import plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobFields, JobOptions
 from mainspring.sdk.errors import BadPayload
@@ -42,7 +42,7 @@ R = TypeVar("R")
 Kind = Literal["async", "thread", "process"]
 ExecutorName = Literal["process"]
 
-# What `task.submit(...)` takes as an option rather than as a parameter; the rarer ones go through `task.options(...)`.
+# The job options that `task.submit(...)` accepts. The others are given with `task.options(...)`.
 SUBMIT_OPTIONS = frozenset({
     "at", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries", "name",
 })  # fmt: skip
@@ -50,11 +50,12 @@ _RESERVED = (SHELL_TASK, HTTP_TASK)
 
 
 class Task(Generic[P, R]):
-    """A registered function. Calling it calls the function; `submit` makes a job of it.
+    """A registered function. Calling the task calls the function. `submit` creates a job.
 
-    kind says how a worker runs it: "async" on its loop, "thread" in a thread, "process" in a child interpreter.
-    concurrency is how many runs of it one worker has at a time at most. defaults are the options of its jobs, and
-    declared_options the same as a worker declares them, so that they hold for jobs that others submit by its name.
+    kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
+    concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs.
+    declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
+    task.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class Task(Generic[P, R]):
         concurrency: int | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function.__name__} yields; a task returns its result")
+            raise TypeError(f"{function.__name__} is a generator. A task must return its result.")
         functools.update_wrapper(self, function)
         self.app = app
         self.function = function
-        self.name = _checked_name(name if name is not None else getattr(function, "__name__", ""))
-        self.executor = _checked_executor(executor)
-        self.concurrency = _checked_concurrency(concurrency)
+        self.name = _check_name(name if name is not None else getattr(function, "__name__", ""))
+        self.executor = _check_executor(executor)
+        self.concurrency = _check_concurrency(concurrency)
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
@@ -107,9 +108,9 @@ class Task(Generic[P, R]):
         return f"<task {self.name} ({self.kind})>"
 
     def submit(self, *args: Any, **params: Any) -> Handle:
-        """Make a job of this task. The function's parameters become the payload; at=, every=, cron=, timezone=,
+        """Create a job of this task. The function's parameters become the payload. at=, every=, cron=, timezone=,
         priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job, unless the
-        function itself has a parameter of that name (then see `options`)."""
+        function has a parameter with that name (use `options` then)."""
         options, payload = self._split(params)
         return Submission(self, options).submit(*args, **payload)
 
@@ -123,7 +124,7 @@ class Task(Generic[P, R]):
         return Submission(self, options)
 
     def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], R]:
-        """The call that `payload` (decoded JSON) describes; raises BadPayload when it does not fit."""
+        """A call of the function with `payload` (decoded JSON). Raises BadPayload if it does not match."""
         try:
             fields = msgspec.convert(payload, self._shape, str_keys=True)
         except msgspec.MsgspecError as error:
@@ -131,7 +132,7 @@ class Task(Generic[P, R]):
         return self._call(fields, payload, ctx)
 
     def bind_json(self, payload: bytes | msgspec.Raw, ctx: Context | None = None) -> Callable[[], R]:
-        """`bind` straight from JSON text, in one pass; the way of the worker. null is an empty payload."""
+        """`bind` from JSON text, in one pass. The worker uses it. null is an empty payload."""
         raw = bytes(memoryview(payload))
         if raw in (b"", b"null"):
             raw = b"{}"
@@ -142,7 +143,8 @@ class Task(Generic[P, R]):
         return self._call(fields, msgspec.json.decode(raw) if self.takes_any else {}, ctx)
 
     def payload_of(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> dict[str, Any]:
-        """The payload for a call with these arguments; raises InvalidInput naming what does not fit the function."""
+        """The payload for a call with these arguments. Raises InvalidInput that names a parameter that does not
+        match."""
         if len(args) > len(self.parameters):
             raise InvalidInput(
                 f"{self.name} takes {len(self.parameters)} parameter(s), not {len(args)}", field="payload"
@@ -150,7 +152,7 @@ class Task(Generic[P, R]):
         payload = dict(zip(self.parameters, args, strict=False))
         for name, value in params.items():
             if name in payload:
-                raise InvalidInput(f"{self.name} got {name} twice", field=f"payload.{name}")
+                raise InvalidInput(f"{self.name} got the parameter {name} twice", field=f"payload.{name}")
             if name not in self.parameters and not self.takes_any:
                 raise InvalidInput(
                     f"{self.name} has no parameter {name}", field=f"payload.{name}", hint=self._nearest(name)
@@ -171,13 +173,13 @@ class Task(Generic[P, R]):
         return functools.partial(self.function, **given)
 
     def _bad(self, error: Exception) -> BadPayload:
-        return BadPayload(f"the payload does not fit {self.name}: {error}", field="payload")
+        return BadPayload(f"the payload does not match {self.name}: {error}", field="payload")
 
     @functools.cached_property
     def _shape(self) -> type[msgspec.Struct]:
-        """The payload as a struct, so that checking and converting all parameters is one call into C.
+        """The payload as a struct, so that one call into C checks and converts all parameters.
 
-        Made when it is first needed: annotations may name types that are defined further down in the user's module.
+        It is created on first use, because annotations can name types that are defined later in the user's module.
         """
         hints = _hints(self.function)
         fields: list[Any] = []
@@ -190,8 +192,8 @@ class Task(Generic[P, R]):
 
     @functools.cached_property
     def payload_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema that a payload must fit; None when the task takes anything. The server checks submissions by
-        it, as soon as a worker has declared it."""
+        """The JSON Schema of the payload. None if the task accepts anything. When a worker has declared it, the server
+        checks submissions with it."""
         return payload_schema(self.name, self._shape)
 
     @functools.cached_property
@@ -211,15 +213,15 @@ class Task(Generic[P, R]):
 
 
 class Submission:
-    """A task together with options of the job that it is to become."""
+    """A task with the options of a job."""
 
     def __init__(self, task: Task[Any, Any], options: JobOptions) -> None:
         self.task = task
         self._options = options
 
     def fields(self, *args: Any, **params: Any) -> JobFields:
-        """The fields of the job, as `Client.submit` and `Client.submit_batch` take them."""
-        options = laid_under(self._options, self.task.defaults)
+        """The fields of the job, for `Client.submit` and `Client.submit_batch`."""
+        options = with_defaults(self._options, self.task.defaults)
         return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
     def submit(self, *args: Any, **params: Any) -> Handle:
@@ -229,41 +231,41 @@ class Submission:
         return await self.task.app.async_client.submit(**self.fields(*args, **params))
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name or len(name) > 200 or name in _RESERVED:
         reserved = " and ".join(map(repr, _RESERVED))
-        raise ValueError(f"{name!r} cannot be a task's name: give one of 1 to 200 characters, other than {reserved}")
+        raise ValueError(f"{name!r} is not a valid task name. Use 1 to 200 characters, but not {reserved}.")
     if name == "<lambda>":
         raise ValueError('a lambda needs a name: @app.task("name")')
     return name
 
 
-def _checked_executor(executor: ExecutorName | None) -> ExecutorName | None:
+def _check_executor(executor: ExecutorName | None) -> ExecutorName | None:
     if executor not in (None, "process"):
-        raise ValueError(f"executor: {executor!r} is unknown; it is 'process', or left out")
+        raise ValueError(f"executor: {executor!r} is unknown. Use 'process', or leave it out.")
     return executor
 
 
-def _checked_concurrency(concurrency: int | None) -> int | None:
+def _check_concurrency(concurrency: int | None) -> int | None:
     if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
-        raise ValueError(f"concurrency: {concurrency!r} must be a whole number, 1 or more")
+        raise ValueError(f"concurrency: {concurrency!r} is not a whole number of 1 or more")
     return concurrency
 
 
 def _payload_parameters(task: str, signature: inspect.Signature) -> dict[str, inspect.Parameter]:
-    """The parameters that the payload fills, in order."""
+    """The parameters that come from the payload, in order."""
     context = _context_parameter(signature)
     found = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise TypeError(f"task {task}: a payload has names, so {parameter} cannot be filled; take it by name")
+            raise TypeError(f"task {task}: a payload has named values only, so {parameter} must be a keyword parameter")
         if parameter.kind is not parameter.VAR_KEYWORD and name != context:
             found[name] = parameter
     return found
 
 
 def _context_parameter(signature: inspect.Signature) -> str | None:
-    """The parameter annotated Context, else the one named ctx."""
+    """The parameter with the annotation Context, or the one named ctx."""
     for name, parameter in signature.parameters.items():
         if _is_context(parameter.annotation):
             return name
@@ -277,8 +279,8 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Each parameter's type. One that cannot be looked up (imported for type checkers only) is left out, and the
-    function gets the plain JSON value."""
+    """The type of each parameter. A type that cannot be resolved (imported only for type checkers) is left out. The
+    function gets the plain JSON value then."""
     found: dict[str, Any] = {}
     for name, annotation in getattr(function, "__annotations__", {}).items():
         alone = SimpleNamespace(__annotations__={name: annotation})
@@ -288,7 +290,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _readable(kind: Any) -> Any:
-    """`kind` when msgspec can read it, else Any: the function then gets the plain JSON value."""
+    """`kind` if msgspec can decode it, otherwise Any: the function gets the plain JSON value then."""
     try:
         msgspec.json.Decoder(kind)
     except TypeError:

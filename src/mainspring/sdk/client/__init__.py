@@ -1,1 +1,1 @@
-"""Clients for the HTTP API: what to send, how to send it, how to wait for a run."""
+"""Clients for the HTTP API: requests, connections, retries, and waiting for a run."""

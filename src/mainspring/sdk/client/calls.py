@@ -1,4 +1,4 @@
-"""The vocabulary of the client: one function per route, giving the `Call` that a face sends."""
+"""The calls of the client: one function per route. Each returns the `Call` that a client sends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunFilters(TypedDict, total=False):
 
 
 class DeadLetterFilters(TypedDict, total=False):
-    """Which dead letters; `error` searches error messages, `since` and `until` are about the moment of death."""
+    """Filters for dead letters. `error` searches error messages. `since` and `until` are compared with `died_at`."""
 
     job: str | None
     task: str | None
@@ -98,19 +98,20 @@ _readiness = json_of(Readiness)
 
 
 def submit(**fields: Unpack[JobFields]) -> Call[JobCreated]:
-    """Create a job. Without an idempotency key it gets one of its own, so that a lost answer can be asked for again."""
+    """Create a job. Without an idempotency key it gets a generated one, so that the request can be repeated safely."""
     body = job_request(fields)
     body.setdefault("idempotency_key", f"sdk-{uuid7()}")
     return Call("POST", "/v1/jobs", _job_created, body=encode(body))
 
 
 def add_job(task_id: str, time: When | None = None, payload: Any = None) -> Call[JobCreated]:
-    """Run the task `task_id` at `time` (now when None) with `payload`."""
+    """Run the task `task_id` at `time` (None: now) with `payload`."""
     return submit(task=task_id, at=time, payload=payload)
 
 
 def submit_batch(jobs: Iterable[JobFields | Mapping[str, Any]]) -> Call[BatchCreated]:
-    """Create up to 10,000 jobs, all or nothing. Sent again after a lost answer only when each has its key."""
+    """Create up to 10,000 jobs, all or none. It is repeated after a lost response only if each has an idempotency
+    key."""
     bodies = [job_request(fields) for fields in jobs]
     keyed = all("idempotency_key" in body for body in bodies)
     return Call("POST", "/v1/jobs:batch", _batch_created, body=encode({"jobs": bodies}), repeatable=keyed)
@@ -122,7 +123,7 @@ def job(job_id: str) -> Call[JobView]:
 
 
 def jobs(**filters: Unpack[JobFilters]) -> Call[JobList]:
-    """One page of the jobs that have yet to fire or will fire again; `label` is "key:value", `q` searches names."""
+    """One page of the jobs that will fire. `label` is "key:value". `q` searches names and ids."""
     return Call("GET", "/v1/jobs", _job_list, params=_params(filters))
 
 
@@ -143,15 +144,15 @@ def upcoming(job_id: str, n: int = 20) -> Call[Upcoming]:
 
 
 def missed(job_id: str) -> Call[list[MissedRange]]:
-    """Fires of the job that were not run, as ranges with the reason."""
+    """The job's missed fires, as ranges with a reason."""
     return Call("GET", _job_path(job_id, "/missed"), _missed)
 
 
 def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[JobChanges]) -> Call[JobView]:
-    """Change any subset of the job's fields; with `if_version`, only when it still has that version."""
+    """Change some of the job's fields. With `if_version`, only if the job still has that version."""
     headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
     body = encode(job_patch(changes))
-    # Once applied, the version has moved on: a second sending would be refused although the first went well.
+    # After the first request the version has changed, so a repeated one would be rejected although the first succeeded.
     return Call("PATCH", _job_path(job_id), _job, body=body, headers=headers, repeatable=if_version is None)
 
 
@@ -166,12 +167,12 @@ def pause(job_id: str) -> Call[JobView]:
 
 
 def resume(job_id: str) -> Call[JobView]:
-    """Fire the job again, from its next fire time on."""
+    """Resume the job from its next fire time on."""
     return _verb(_job_path(job_id, ":resume"), _job)
 
 
 def run_now(job_id: str) -> Call[RunNowAccepted]:
-    """Run the job once, now, besides its schedule. Not sent again after a lost answer: that could run it twice."""
+    """Run the job once now, in addition to its schedule. Not repeated after a lost response: it could run twice."""
     return _verb(_job_path(job_id, ":runNow"), _run_now, repeatable=False)
 
 
@@ -181,37 +182,37 @@ def run(run_id: str) -> Call[RunView]:
 
 
 def runs(**filters: Unpack[RunFilters]) -> Call[RunList]:
-    """One page of runs, newest first; `error` searches error messages."""
+    """One page of runs, newest first. `error` searches error messages."""
     return Call("GET", "/v1/runs", _run_list, params=_params(filters))
 
 
 def cancel_run(run_id: str) -> Call[RunView]:
-    """Cancel one run: at once while it waits, by asking its worker while it runs."""
+    """Cancel one run: at once if it waits, through its worker if it is running."""
     return _verb(_run_path(run_id, ":cancel"), _run)
 
 
 def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
-    """Repeat any run that ended without success, as a new run for the same fire time."""
+    """Repeat a run that ended without success, as a new run with the same scheduled time."""
     return Call("POST", _run_path(run_id, ":retry"), _run, body=_with_payload({}, payload), repeatable=False)
 
 
 def timeline(run_id: str) -> Call[list[TimelineEntry]]:
-    """Every state of the run with its time, attempt, node, worker and reason, in order."""
+    """The states of the run in order, with time, attempt, node, worker and reason."""
     return Call("GET", _run_path(run_id, "/timeline"), _timeline)
 
 
 def why(run_id: str) -> Call[Why]:
-    """Why the run is not running, in a sentence."""
+    """Why the run is not running, in one sentence."""
     return Call("GET", _run_path(run_id, "/why"), _why)
 
 
 def logs(run_id: str, attempt: int | None = None) -> Call[str]:
-    """What the run's newest attempt has printed so far, or another one; `attempt` counts from 1."""
+    """The output of the run's latest attempt, or of the given one. `attempt` counts from 1."""
     return Call("GET", _run_path(run_id, "/logs"), _printed, params=_params({"attempt": attempt}))
 
 
 def queues() -> Call[QueueList]:
-    """All queues: depth, oldest, rate."""
+    """All queues with depth, oldest run and rate."""
     return Call("GET", "/v1/queues", _queue_list)
 
 
@@ -226,7 +227,7 @@ def workers() -> Call[WorkerList]:
 
 
 def tasks() -> Call[TaskList]:
-    """The tasks that workers offer, and what they take."""
+    """The tasks that workers offer, with their parameters."""
     return Call("GET", "/v1/tasks", _task_list)
 
 
@@ -236,26 +237,26 @@ def worker(worker_id: str) -> Call[WorkerView]:
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:
-    """Ask a worker to finish what it runs and leave."""
+    """Ask a worker to finish its runs and to shut down."""
     return _verb(f"/v1/workers/{quote(worker_id, safe='')}:drain", _worker)
 
 
 def dead_letters(
     *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[DeadLetterFilters]
 ) -> Call[DeadLetterList]:
-    """One page of the runs that failed for good, newest first."""
+    """One page of dead letters, newest first."""
     params = _params({**filters, "limit": limit, "cursor": cursor})
     return Call("GET", "/v1/dead-letters", _dead_letter_list, params=params)
 
 
 def dead_letter(run_id: str) -> Call[DeadLetterView]:
-    """One run that failed for good, with its payload and every try's error."""
+    """One dead letter, with its payload and the error of each attempt."""
     return Call("GET", _letter_path(run_id), _dead_letter)
 
 
 def replay(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
-    """Repeat a dead letter as a new run for the same fire time, with another payload if one is given. Not sent again
-    after a lost answer; a dead letter is replayed once at most."""
+    """Repeat a dead letter as a new run with the same scheduled time, with another payload if one is given. Not
+    repeated after a lost response. A dead letter is replayed at most once."""
     return Call("POST", _letter_path(run_id, ":replay"), _run, body=_with_payload({}, payload), repeatable=False)
 
 
@@ -266,13 +267,13 @@ def replay_dead_letters(
     limit: int | None = None,
     **filters: Unpack[DeadLetterFilters],
 ) -> Call[Replayed]:
-    """Repeat the dead letters that the filters choose, or `all` of them; up to 100,000 a call."""
+    """Repeat the dead letters that match the filters, or `all` of them. At most 100,000 per call."""
     body = _with_payload(_choice(filters, everything=all, limit=limit), payload)
     return Call("POST", "/v1/dead-letters:replay", _replayed, body=body, repeatable=False)
 
 
 def discard(run_id: str) -> Call[Discarded]:
-    """Give up a dead letter; its run stays in the history."""
+    """Discard a dead letter. Its run stays in the history."""
     return _verb(_letter_path(run_id, ":discard"), _discarded, repeatable=False)
 
 
@@ -282,18 +283,18 @@ def discard_dead_letters(
     limit: int | None = None,
     **filters: Unpack[DeadLetterFilters],
 ) -> Call[Discarded]:
-    """Give up the dead letters that the filters choose, or `all` of them; up to 100,000 a call."""
+    """Discard the dead letters that match the filters, or `all` of them. At most 100,000 per call."""
     body = encode(_choice(filters, everything=all, limit=limit))
     return Call("POST", "/v1/dead-letters:discard", _discarded, body=body, repeatable=False)
 
 
 def tenants() -> Call[TenantList]:
-    """All tenants for the operator, an admin of the tenant `default`; otherwise one's own."""
+    """All tenants for the operator (an admin of the tenant `default`), otherwise the own tenant."""
     return Call("GET", "/v1/tenants", _tenant_list)
 
 
 def add_tenant(name: str) -> Call[TenantMade]:
-    """Make a tenant. Its first admin token is in the answer, and nowhere else ever again."""
+    """Create a tenant. The response contains its first admin token, which is not shown again."""
     return Call("POST", "/v1/tenants", _tenant_made, body=encode({"name": name}), repeatable=False)
 
 
@@ -310,26 +311,26 @@ def add_token(
     tenant: str | None = None,
     expires_in: str | float | None = None,
 ) -> Call[TokenMade]:
-    """Make a token: role "admin" or "worker"; tenants="all" for workers that take runs of every tenant; tenant="name"
-    for another tenant than one's own, which the operator may. The secret is in the answer, and nowhere else ever
-    again."""
+    """Create a token with role "admin" or "worker". tenants="all" is for workers that take runs of every tenant.
+    tenant="name" is for another tenant, which only the operator can do. The response contains the secret, which is not
+    shown again."""
     given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
     body = encode({field: value for field, value in given.items() if value is not None})
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
 
 
 def revoke_token(token_id: str) -> Call[TokenView]:
-    """The token is not valid any more from now on."""
+    """Revoke a token. It is rejected from now on."""
     return _verb(f"/v1/tokens/{quote(token_id, safe='')}:revoke", _token)
 
 
 def health() -> Call[Health]:
-    """Whether the server is up."""
+    """Check whether the server is up."""
     return Call("GET", "/healthz", _health)
 
 
 def readiness() -> Call[Readiness]:
-    """Whether the server makes progress; one that does not answers 503 and says what is wrong."""
+    """Check whether the server makes progress. Otherwise it answers 503 with the failed checks."""
     return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))
 
 

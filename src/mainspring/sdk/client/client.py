@@ -1,10 +1,10 @@
-"""The two faces of the client: `Client` waits, `AsyncClient` is awaited. They differ only in how they send.
+"""The clients: `Client` blocks, `AsyncClient` is awaited. They differ only in how they send.
 
     with Client() as client:
         handle = client.submit(task="hello", payload={"name": "you"})
         print(handle.result(timeout=30))
 
-Both find the server and the token by themselves; see `mainspring.sdk.client.connection`.
+Both find the server and the token; see `mainspring.sdk.client.connection`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mainspring.sdk.client.core import (
     DEFAULT_PATIENCE,
     Answer,
     Call,
-    Conversation,
     NoAnswer,
     PageT,
+    RetryingCall,
     choose_next,
     following,
 )
@@ -45,7 +45,7 @@ P = ParamSpec("P")
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CLOCK = SystemClock()
-_SILENCE = 40.0  # a server that streams says something every 15 seconds
+_SILENCE = 40.0  # a streaming server sends something every 15 seconds
 
 
 class _HttpSettings(TypedDict):
@@ -70,15 +70,15 @@ def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
     return {
         "headers": headers,
         "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
-        # A proxy of the environment has no business between us and a server on this machine.
+        # Proxy settings of the environment are not used for a server on this machine.
         "trust_env": not connection.loopback,
         "verify": _trusted(connection),
     }
 
 
 def _trusted(connection: Connection) -> ssl.SSLContext | bool:
-    """Which certificates to believe: those that httpx does, or none where no address asks for TLS. Reading all of them
-    is 25 ms of CPU, a tenth of a command on this machine."""
+    """The trusted certificates: those of httpx, or none if no address uses TLS. Loading them takes 25 ms of CPU, a
+    tenth of a command on this machine."""
     if any(address.startswith("https:") for address in connection.addresses):
         return True
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -129,17 +129,17 @@ def _awaited(build: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P
 
 
 def _show_self(method: Any) -> None:
-    """Give the method its true signature: `wraps` alone would let help() drop the first real parameter."""
+    """Set the signature with `self`. With `wraps` alone, help() would drop the first real parameter."""
     signature = inspect.signature(method)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
 
 
 class Client:
-    """A client that waits for its answers. Threads may share one.
+    """A blocking client. Threads can share one.
 
-    `patience` is how many seconds a call may spend on being sent again while the server is away. `url` may name several
-    servers, with commas: the next one is asked when one is away.
+    `patience` is how many seconds a call is retried while the server does not answer. `url` can contain several
+    servers, separated by commas: if one does not answer, the next one is used.
     """
 
     def __init__(
@@ -155,22 +155,22 @@ class Client:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = ServerRotation(self.connection.addresses)
+        self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
 
     def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and give its result."""
-        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        """Send a call of `mainspring.sdk.client.calls` and return its result."""
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
-            address = self._rota.current
+            address = self._rotation.current
             outcome = self._send_once(address, call)
-            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            pause = retrying.next_delay(outcome, elsewhere=choose_next(self._rotation, address, outcome))
             if pause is None:
-                return talk.result()
+                return retrying.result()
             time.sleep(pause)
 
     def pages(self, call: Call[PageT]) -> Iterator[PageT]:
-        """All pages from the one that `call` asks for."""
+        """All pages, starting with the one that `call` requests."""
         following_call: Call[PageT] | None = call
         while following_call is not None:
             page = self.send(following_call)
@@ -178,39 +178,39 @@ class Client:
             following_call = following(following_call, page)
 
     def submit(self, **fields: Unpack[JobFields]) -> Handle:
-        """Create a job; see `calls.submit`."""
+        """Create a job. See `calls.submit`."""
         return self.handle(self.send(calls.submit(**fields)).job_id)
 
     def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
-        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
 
     def handle(self, job_id: str, run_id: str | None = None) -> Handle:
-        """A handle on a job, or on one run of it; nothing is sent."""
+        """A handle of a job, or of one run of it. Nothing is sent."""
         return Handle(self, job_id, run_id)
 
     def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> Iterator[JobView]:
-        """Every job that `jobs` would list, page after page."""
+        """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         for page in self.pages(calls.jobs(**filters)):
             yield from page.jobs
 
     def all_runs(self, **filters: Unpack[calls.RunFilters]) -> Iterator[RunView]:
-        """Every run that `runs` would list, page after page."""
+        """All runs that match the filters of `runs`. Pages are fetched as needed."""
         for page in self.pages(calls.runs(**filters)):
             yield from page.runs
 
     def follow_logs(self, run_id: str, attempt: int | None = None) -> Iterator[str]:
-        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        """The output of the run as it arrives, including retries, until the end of the run or of the given attempt."""
         for event in self.log_events(run_id, attempt):
             if event.text:
                 yield event.text
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
-        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
-        opened again, for as long as `patience` allows, and goes on where it was."""
+        """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
+        connection is opened again, for as long as `patience` allows, and continues where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
-            address = self._rota.current
+            address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
             try:
                 with self._http.stream(**_stream_request(address, stream.call())) as response:
@@ -223,7 +223,7 @@ class Client:
             except httpx.TransportError as error:
                 outcome = _no_answer(error)
             if not stream.ended:
-                elsewhere = choose_next(self._rota, address, outcome)
+                elsewhere = choose_next(self._rotation, address, outcome)
                 time.sleep(stream.pause(outcome, elsewhere=elsewhere))
 
     submit_batch = _blocking(calls.submit_batch)
@@ -285,7 +285,7 @@ class Client:
 
 
 class AsyncClient:
-    """A client that is awaited; otherwise the same as `Client`."""
+    """The async version of `Client`."""
 
     def __init__(
         self,
@@ -300,22 +300,22 @@ class AsyncClient:
     ) -> None:
         self.connection = find_connection(url, token, token_file=token_file, data=data)
         self.patience = patience
-        self._rota = ServerRotation(self.connection.addresses)
+        self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
 
     async def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and give its result."""
-        talk = Conversation(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+        """Send a call of `mainspring.sdk.client.calls` and return its result."""
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
         while True:
-            address = self._rota.current
+            address = self._rotation.current
             outcome = await self._send_once(address, call)
-            pause = talk.take(outcome, elsewhere=choose_next(self._rota, address, outcome))
+            pause = retrying.next_delay(outcome, elsewhere=choose_next(self._rotation, address, outcome))
             if pause is None:
-                return talk.result()
+                return retrying.result()
             await asyncio.sleep(pause)
 
     async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
-        """All pages from the one that `call` asks for."""
+        """All pages, starting with the one that `call` requests."""
         following_call: Call[PageT] | None = call
         while following_call is not None:
             page = await self.send(following_call)
@@ -323,41 +323,41 @@ class AsyncClient:
             following_call = following(following_call, page)
 
     async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
-        """Create a job; see `calls.submit`."""
+        """Create a job. See `calls.submit`."""
         return self.handle((await self.send(calls.submit(**fields))).job_id)
 
     async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
-        """Run the task `task_id` at `time` (now when None) with `payload`."""
+        """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
 
     def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
-        """A handle on a job, or on one run of it; nothing is sent."""
+        """A handle of a job, or of one run of it. Nothing is sent."""
         return AsyncHandle(self, job_id, run_id)
 
     async def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> AsyncIterator[JobView]:
-        """Every job that `jobs` would list, page after page."""
+        """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         async for page in self.pages(calls.jobs(**filters)):
             for job in page.jobs:
                 yield job
 
     async def all_runs(self, **filters: Unpack[calls.RunFilters]) -> AsyncIterator[RunView]:
-        """Every run that `runs` would list, page after page."""
+        """All runs that match the filters of `runs`. Pages are fetched as needed."""
         async for page in self.pages(calls.runs(**filters)):
             for run in page.runs:
                 yield run
 
     async def follow_logs(self, run_id: str, attempt: int | None = None) -> AsyncIterator[str]:
-        """What the run prints, as it comes, through retries and to its end (or of one attempt, to the end of that)."""
+        """The output of the run as it arrives, including retries, until the end of the run or of the given attempt."""
         async for event in self.log_events(run_id, attempt):
             if event.text:
                 yield event.text
 
     async def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
-        """The same with the beginnings of further attempts and the status at the end. A connection that breaks is
-        opened again, for as long as `patience` allows, and goes on where it was."""
+        """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
+        connection is opened again, for as long as `patience` allows, and continues where it was."""
         stream = self._log_stream(run_id, attempt)
         while not stream.ended:
-            address = self._rota.current
+            address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
             try:
                 async with self._http.stream(**_stream_request(address, stream.call())) as response:
@@ -371,7 +371,7 @@ class AsyncClient:
             except httpx.TransportError as error:
                 outcome = _no_answer(error)
             if not stream.ended:
-                elsewhere = choose_next(self._rota, address, outcome)
+                elsewhere = choose_next(self._rotation, address, outcome)
                 await asyncio.sleep(stream.pause(outcome, elsewhere=elsewhere))
 
     submit_batch = _awaited(calls.submit_batch)

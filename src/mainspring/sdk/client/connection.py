@@ -1,8 +1,8 @@
-"""Where the server is and which token opens it.
+"""Finds the address and the token of the server.
 
-Several servers of one database may be named, with commas: the next one is used when one is away.
-Arguments come first, then MAINSPRING_URL, MAINSPRING_TOKEN and MAINSPRING_TOKEN_FILE, then the data folder that
-`mainspring up` keeps (--data, MAINSPRING_DATA, or `.mainspring` here and in the folders above), then the default
+The address can be a list of several servers of one database, separated by commas. If one does not answer, the next one
+is used. Arguments take precedence, then MAINSPRING_URL, MAINSPRING_TOKEN and MAINSPRING_TOKEN_FILE, then the data
+folder of `mainspring up` (--data, MAINSPRING_DATA, or `.mainspring` in this folder or a parent), then the default
 address.
 """
 
@@ -27,7 +27,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An address without a slash at its end, or several with commas between them, and a token or none."""
+    """One address or several, separated by commas and without trailing slashes, and an optional token."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -38,7 +38,7 @@ class Connection:
 
     @property
     def loopback(self) -> bool:
-        """Whether every one of them is on this machine."""
+        """Whether all addresses are on this machine."""
         return all(urlsplit(address).hostname in _LOOPBACK for address in self.addresses)
 
 
@@ -55,7 +55,7 @@ def find_connection(
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Connection:
-    """The connection that the arguments, the environment and the data folder describe, in that order."""
+    """The connection from the arguments, the environment and the data folder, in this order."""
     env = os.environ if environ is None else environ
     folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start)
     written = _address_of(folder)
@@ -67,7 +67,7 @@ def find_connection(
     if token is None and env.get("MAINSPRING_TOKEN_FILE"):
         token = _token_of(Path(env["MAINSPRING_TOKEN_FILE"]))
     connection = Connection(chosen, token)
-    # The folder's token is the admin token of this machine: it never travels to an address that is not this machine's.
+    # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
         return Connection(chosen, _folder_token(folder))
     return connection
@@ -85,7 +85,8 @@ def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """A folder that somebody else planted above us (in /tmp, say) must not tell us where to send jobs."""
+    """Whether the folder belongs to this user. A folder that somebody else created, e.g. in /tmp, must not redirect
+    jobs."""
     if not hasattr(os, "geteuid"):
         return True
     me = os.geteuid()
@@ -128,10 +129,13 @@ def _checked(address: str) -> str:
     try:
         parts = urlsplit(address)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # half an IPv6 address, or a port that does not exist
+    except ValueError:  # an incomplete IPv6 address, or a port that does not exist
         fits = False
     if not fits:
         raise InvalidInput(
-            f"{address!r} is not a server's address", code="invalid_url", field="url", hint=f"such as {DEFAULT_URL}"
+            f"{address!r} is not a server's address",
+            code="invalid_url",
+            field="url",
+            hint=f"write it like {DEFAULT_URL}",
         )
     return address

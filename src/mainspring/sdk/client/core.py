@@ -1,7 +1,7 @@
-"""The one client core: how a request looks, how its answer is read, and when it is sent again. It does no I/O.
+"""The client core: builds requests, reads responses and decides about retries. It does no I/O.
 
-A face (sync or async) asks a `Conversation` what to do: it sends the call, hands in what came back, waits as long as
-it is told, and in the end takes the result. So the two faces cannot come to differ in their manners.
+The sync and the async client send a call, pass the outcome to a `RetryingCall`, wait as long as it says, and read the
+result from it. The logic is shared, so both clients behave the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mainspring.wire.problems import Problem
 T = TypeVar("T")
 
 DEFAULT_PATIENCE = 15.0
-_MOST_DIGITS = 4300  # more than that Python does not read
+_MOST_DIGITS = 4300  # Python parses no longer integers
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _TRY_AGAIN = frozenset({429, 502, 503, 504})
@@ -70,7 +70,7 @@ _BY_STATUS: dict[int, type[MainspringError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said. Header names are in lower case."""
+    """The response of a server. Header names are in lower case."""
 
     status: int
     content: bytes
@@ -79,7 +79,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Nothing came back. `reached` is False only when the server cannot have seen the request."""
+    """There was no response. `reached` is False only if the server cannot have received the request."""
 
     why: str
     reached: bool
@@ -87,7 +87,7 @@ class NoAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and how its answer is read. `repeatable`: sending it twice does no more than sending it once."""
+    """One request and the reader of its response. `repeatable`: sending it twice has the same effect as once."""
 
     method: str
     path: str
@@ -99,29 +99,29 @@ class Call(Generic[T]):
     also_read: frozenset[int] = frozenset()
 
     def reads(self, status: int) -> bool:
-        """Whether an answer of this status is the result rather than a refusal."""
+        """Whether a response with this status is a result rather than an error."""
         return 200 <= status < 300 or status in self.also_read
 
 
 class Page(Protocol):
     @property
     def next(self) -> str | None:
-        """The cursor of the page after this one."""
+        """The cursor of the next page."""
 
 
 PageT = TypeVar("PageT", bound=Page)
 
 
 def following(call: Call[PageT], page: PageT) -> Call[PageT] | None:
-    """The call for the page after `page`, or None when it was the last."""
+    """The call for the page after `page`, or None if it was the last one."""
     if page.next is None:
         return None
     kept = tuple(pair for pair in call.params if pair[0] != "cursor")
     return replace(call, params=(*kept, ("cursor", page.next)))
 
 
-class Conversation(Generic[T]):
-    """One call, from the first try to its result: it decides whether to try again, and when."""
+class RetryingCall(Generic[T]):
+    """One call with its retries: decides whether and when the call is sent again."""
 
     def __init__(
         self, call: Call[T], *, url: str, clock: Clock, patience: float, chance: Callable[[], float] = random
@@ -134,9 +134,9 @@ class Conversation(Generic[T]):
         self._tries = 0
         self._last: Answer | NoAnswer | None = None
 
-    def take(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float | None:
-        """Seconds to wait before the call is sent again; None when it is over and `result` may be asked for.
-        `elsewhere`: it would go to another server, one that is not known to be in trouble."""
+    def next_delay(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float | None:
+        """Seconds to wait before the call is sent again. None if the call is complete and `result` can be called.
+        `elsewhere`: the next attempt goes to another server, which has not failed."""
         self._last = outcome
         self._tries += 1
         if not self._worth_repeating(outcome):
@@ -149,7 +149,7 @@ class Conversation(Generic[T]):
         return pause if self._clock.monotonic() + pause <= self._deadline else None
 
     def result(self) -> T:
-        """What the call was made for; raises the error that the server's problem document describes."""
+        """The result of the call. Raises the error that the server's problem document describes."""
         match self._last:
             case Answer() as answer if self.call.reads(answer.status):
                 return self._read(answer)
@@ -171,7 +171,7 @@ class Conversation(Generic[T]):
             return False
         if outcome.status in _CERTAINLY_NOT_DONE:
             return True
-        # A 503 may come after a commit whose confirmation was lost: only what is safe to repeat is repeated.
+        # A 503 can follow a commit whose confirmation was lost, so only repeatable calls are repeated.
         return outcome.status in _TRY_AGAIN and self.call.repeatable
 
     def _read(self, answer: Answer) -> T:
@@ -179,23 +179,23 @@ class Conversation(Generic[T]):
             return self.call.read(answer)
         except msgspec.MsgspecError as error:
             raise MainspringError(
-                f"{self._url} answered with something else than expected: {error}",
+                f"the response of {self._url} cannot be read: {error}",
                 code="unexpected_answer",
                 hint="is this the address of a Mainspring server of the same version?",
             ) from None
 
 
-def choose_next(rota: ServerRotation, address: str, outcome: Answer | NoAnswer) -> bool:
-    """Go on with the next address if this one is away or in trouble; True when that one may be asked at once."""
+def choose_next(rotation: ServerRotation, address: str, outcome: Answer | NoAnswer) -> bool:
+    """Move on to the next address if this one failed. True if the next one can be tried at once."""
     if isinstance(outcome, Answer) and outcome.status not in _IN_TROUBLE:
-        rota.answered()
+        rotation.answered()
         return False
-    rota.failed(address)
-    return rota.untried
+    rotation.failed(address)
+    return rotation.untried
 
 
 def json_of(shape: type[T]) -> Callable[[Answer], T]:
-    """A reader of answers that are `shape` as JSON."""
+    """A reader for responses that are `shape` as JSON."""
     decode = msgspec.json.Decoder(shape).decode
 
     def read(answer: Answer) -> T:
@@ -204,7 +204,8 @@ def json_of(shape: type[T]) -> Callable[[Answer], T]:
         except msgspec.ValidationError as error:
             if "out of range" not in str(error):
                 raise
-            # JSON knows no largest number, and a payload is kept as it was sent: 1e400 in one must not hide the others.
+            # JSON has no largest number, and payloads are stored as sent. A payload with 1e400 must not fail the whole
+            # list.
             return msgspec.convert(json.loads(answer.content, parse_int=_whole_number), shape)
 
     return read
@@ -215,7 +216,7 @@ def _whole_number(digits: str) -> int | float:
 
 
 def next_cursor(answer: Answer) -> str | None:
-    """The cursor in the Link header's rel="next", for answers that are bare arrays."""
+    """The cursor in the Link header's rel="next", for responses that are plain arrays."""
     for link in answer.headers.get("link", "").split(","):
         target, _, attributes = link.strip().partition(";")
         if 'rel="next"' in attributes:
@@ -225,13 +226,13 @@ def next_cursor(answer: Answer) -> str | None:
 
 
 def retry_after(answer: Answer) -> float | None:
-    """Seconds of the Retry-After header (its date form is not used by the server)."""
+    """The seconds of the Retry-After header. The server does not use its date form."""
     text = answer.headers.get("retry-after", "")
     return float(text) if text.isdigit() else None
 
 
 def error_of(answer: Answer) -> MainspringError:
-    """The exception that a refusal stands for: by its code, else by its status."""
+    """The exception for an error response, by its code or else by its status."""
     try:
         problem = msgspec.json.decode(answer.content, type=Problem)
     except msgspec.MsgspecError:
@@ -244,7 +245,7 @@ def error_of(answer: Answer) -> MainspringError:
 
 
 def _foreign_error(answer: Answer) -> MainspringError:
-    """Not our problem document: a proxy's page, or another program at that address."""
+    """The exception for a response that is not a problem document, e.g. from a proxy or another program."""
     first_line = answer.content.decode(errors="replace").strip().partition("\n")[0][:200]
     kind = _BY_STATUS.get(answer.status, MainspringError)
     code = kind.code if kind is not MainspringError else "unexpected_answer"
@@ -260,12 +261,12 @@ def _with_retry_after(error: MainspringError, answer: Answer) -> MainspringError
 
 
 def encode(value: Any) -> bytes:
-    """`value` as JSON; dataclasses, datetimes, UUIDs and sets are understood."""
+    """`value` as JSON. Supports dataclasses, datetimes, UUIDs and sets."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, msgspec.MsgspecError) as error:
         raise InvalidInput(
-            f"this cannot be written as JSON: {error}",
+            f"the value cannot be encoded as JSON: {error}",
             code="not_json",
-            hint="use numbers, texts, lists, dicts, dataclasses, datetimes, UUIDs",
+            hint="use numbers, strings, lists, dicts, dataclasses, datetimes or UUIDs",
         ) from None

@@ -1,4 +1,4 @@
-"""A handle on a job: ask how it stands, or wait for its result."""
+"""A handle of a job: reads its status, or waits for its result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Seen = Callable[[JobStatus], None]
 ENDED_NAMES = frozenset(state.name for state in ENDED)
 
 
-class Watch:
-    """The manners of waiting for a run's end, without the waiting: when to look again, and when to give up."""
+class WaitLoop:
+    """The logic of waiting for the end of a run, without I/O: when to poll again, and when to stop."""
 
     def __init__(self, job_id: str, timeout: float | None, clock: Clock, seen: Seen | None = None) -> None:
         self._job_id = job_id
@@ -36,7 +36,7 @@ class Watch:
         self._pause = FIRST_PAUSE
 
     def ended(self, status: JobStatus) -> RunView | None:
-        """The run, once it has ended. Raises TimeoutError when the time is up, RunFailed when no run will come."""
+        """The run if it has ended. Raises TimeoutError after the timeout, and RunFailed if there will be no run."""
         if self._seen is not None:
             self._seen(status)
         run = status.latest_run
@@ -45,20 +45,20 @@ class Watch:
         if run is None and status.status == JobState.CANCELLED:
             raise RunFailed(f"job {self._job_id} was cancelled before it ran", status=status.status)
         if self.left() <= 0:
-            raise TimeoutError(self._still(status))
+            raise TimeoutError(self._timeout_message(status))
         return None
 
     def left(self) -> float:
-        """Seconds until the time is up."""
+        """Seconds until the timeout."""
         return max(0.0, self._deadline - self._clock.monotonic())
 
     def pause(self) -> float:
-        """Seconds to wait before the next look: 20 ms at first, at most half a second."""
+        """Seconds to wait before the next poll: 20 ms at first, at most half a second."""
         pause = min(self._pause, self.left())
         self._pause = min(LONGEST_PAUSE, self._pause * 1.5)
         return pause
 
-    def _still(self, status: JobStatus) -> str:
+    def _timeout_message(self, status: JobStatus) -> str:
         run = status.latest_run
         state = status.status if run is None else run.status
         reason = f" ({run.reason})" if run is not None and run.reason else ""
@@ -66,20 +66,20 @@ class Watch:
 
 
 def result_of(run: RunView) -> Any:
-    """What the run returned; raises RunFailed when it did not succeed."""
+    """The result of the run. Raises RunFailed if it did not succeed."""
     if run.status == "SUCCESS":
         return run.result
-    detail = run.error_message or run.reason or f"the run ended as {run.status}"
+    detail = run.error_message or run.reason or f"the run ended with {run.status}"
     raise RunFailed(detail, status=run.status, run=run)
 
 
 def state_of(status: JobStatus) -> str:
-    """The latest run's state, or the job's own while it has not run."""
+    """The state of the latest run, or of the job if it has not run yet."""
     return status.status if status.latest_run is None else status.latest_run.status
 
 
 def run_id_of(status: JobStatus) -> str | None:
-    """The latest run's id, if there is a run."""
+    """The id of the latest run, if there is one."""
     return None if status.latest_run is None else status.latest_run.run_id
 
 
@@ -92,98 +92,98 @@ class _Handle:
         run = f", run_id={self.run_id!r}" if self.run_id else ""
         return f"{type(self).__name__}({self.job_id!r}{run})"
 
-    def _watch(self, timeout: float | None, seen: Seen | None) -> Watch:
-        return Watch(self.job_id, timeout, SystemClock(), seen)
+    def _watch(self, timeout: float | None, seen: Seen | None) -> WaitLoop:
+        return WaitLoop(self.job_id, timeout, SystemClock(), seen)
 
     def _as_status(self, run: RunView) -> JobStatus:
         return JobStatus(job_id=self.job_id, status=JobState.SCHEDULED, latest_run=run)
 
 
 class Handle(_Handle):
-    """A job that was submitted, or one run of it when `run_id` is set."""
+    """A submitted job, or one run of it if `run_id` is set."""
 
     def __init__(self, client: Client, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
         self._client = client
 
     def status(self) -> str:
-        """The latest run's state, or the job's own while it has not run."""
+        """The state of the latest run, or of the job if it has not run yet."""
         return state_of(self.look())
 
     def run(self) -> RunView | None:
-        """The latest run, or None while there is none."""
+        """The latest run, or None."""
         return self.look().latest_run
 
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
         while (run := watch.ended(self.look(patience=watch.left()))) is None:
             time.sleep(watch.pause())
         return run
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(self.wait(timeout))
 
     def logs(self, attempt: int | None = None) -> str:
-        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(self.look())
         return "" if run_id is None else self._client.logs(run_id, attempt)
 
     def cancel(self) -> None:
-        """Cancel the run, or the whole job when this is a handle on a job."""
+        """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
             self._client.cancel_run(self.run_id)
         else:
             self._client.cancel_job(self.job_id)
 
     def look(self, *, patience: float | None = None) -> JobStatus:
-        """The job's status with its latest run (this handle's own run when it is on one)."""
+        """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
             return self._as_status(self._client.send(calls.run(self.run_id), patience=patience))
         return self._client.send(calls.job_status(self.job_id), patience=patience)
 
 
 class AsyncHandle(_Handle):
-    """The same as `Handle`, awaited."""
+    """The async version of `Handle`."""
 
     def __init__(self, client: AsyncClient, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
         self._client = client
 
     async def status(self) -> str:
-        """The latest run's state, or the job's own while it has not run."""
+        """The state of the latest run, or of the job if it has not run yet."""
         return state_of(await self.look())
 
     async def run(self) -> RunView | None:
-        """The latest run, or None while there is none."""
+        """The latest run, or None."""
         return (await self.look()).latest_run
 
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        """Wait for the run's end and give the run, whatever became of it; `seen` is called with each look."""
+        """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
         while (run := watch.ended(await self.look(patience=watch.left()))) is None:  # noqa: ASYNC110 - no Event over HTTP
             await asyncio.sleep(watch.pause())
         return run
 
     async def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's end and give its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
+        """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
         return result_of(await self.wait(timeout))
 
     async def logs(self, attempt: int | None = None) -> str:
-        """What the latest run (this handle's own when it is on one) has printed so far; "" before it runs."""
+        """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(await self.look())
         return "" if run_id is None else await self._client.logs(run_id, attempt)
 
     async def cancel(self) -> None:
-        """Cancel the run, or the whole job when this is a handle on a job."""
+        """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
             await self._client.cancel_run(self.run_id)
         else:
             await self._client.cancel_job(self.job_id)
 
     async def look(self, *, patience: float | None = None) -> JobStatus:
-        """The job's status with its latest run (this handle's own run when it is on one)."""
+        """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
             return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience))
         return await self._client.send(calls.job_status(self.job_id), patience=patience)

@@ -1,4 +1,4 @@
-"""Following a run's log: what to ask for, how the events read, and where to go on after a broken connection. No I/O."""
+"""Follows a run's log: builds the requests, parses the events, and resumes after a broken connection. No I/O."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.parse import quote
 import msgspec
 
 from mainspring.kernel.clock import Clock
-from mainspring.sdk.client.core import Answer, Call, Conversation, NoAnswer
+from mainspring.sdk.client.core import Answer, Call, NoAnswer, RetryingCall
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
-BROKE_OFF = NoAnswer("the log broke off", reached=True)
+BROKE_OFF = NoAnswer("the connection ended before the log", reached=True)
 _decode_output = msgspec.json.Decoder(LogOutput).decode
 _decode_attempt = msgspec.json.Decoder(LogAttempt).decode
 _decode_end = msgspec.json.Decoder(LogEnd).decode
@@ -20,8 +20,8 @@ _decode_end = msgspec.json.Decoder(LogEnd).decode
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """One piece of news: `output` and `truncated` bring `text`; `attempt` says that a further attempt begins; `end`
-    brings the `status` and is the last."""
+    """One event: `output` and `truncated` have a `text`; `attempt` means that the next attempt begins; `end` has the
+    `status` and is the last event."""
 
     kind: Literal["output", "truncated", "attempt", "end"]
     attempt: int = 0
@@ -30,7 +30,7 @@ class LogEvent:
 
 
 class LogStream:
-    """One reader of one log, over as many connections as it takes."""
+    """A reader of one log. It uses several connections if one breaks."""
 
     def __init__(self, run_id: str, attempt: int | None, *, url: str, clock: Clock, patience: float) -> None:
         self.ended = False
@@ -39,13 +39,13 @@ class LogStream:
         self._url = url
         self._clock = clock
         self._patience = patience
-        self._talk: Conversation[None] | None = None
-        self._seen = ""  # the id of the last event that was given out
+        self._retrying: RetryingCall[None] | None = None
+        self._seen = ""  # the id of the last event that was returned
         self._rest = b""
         self._fields: dict[bytes, bytes] = {}
 
     def call(self) -> Call[None]:
-        """The request for what has not been seen yet."""
+        """The request for the events after the last one."""
         self._rest, self._fields = b"", {}
         headers = (("accept", "text/event-stream"), *((("last-event-id", self._seen),) if self._seen else ()))
         return Call("GET", self._path, lambda _: None, params=self._params, headers=headers)
@@ -61,25 +61,25 @@ class LogStream:
                 continue
             if (event := _event(self._fields)) is not None:
                 self._seen = self._fields.get(b"id", b"").decode()
-                self._talk = None  # it speaks: what went wrong before is forgotten
+                self._retrying = None  # the connection works, so the retries start over
                 self.ended = event.kind == "end"
                 events.append(event)
             self._fields = {}
         return events
 
     def pause(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float:
-        """Seconds to wait before the next connection; raises when it is not worth trying, or not any more."""
-        if self._talk is None:
-            self._talk = Conversation(self.call(), url=self._url, clock=self._clock, patience=self._patience)
-        seconds = self._talk.take(outcome, elsewhere=elsewhere)
+        """Seconds to wait before the next connection. Raises the error if there are no more retries."""
+        if self._retrying is None:
+            self._retrying = RetryingCall(self.call(), url=self._url, clock=self._clock, patience=self._patience)
+        seconds = self._retrying.next_delay(outcome, elsewhere=elsewhere)
         if seconds is None:
-            self._talk.result()
-            raise AssertionError("an answer that is no refusal was taken for one")
+            self._retrying.result()
+            raise AssertionError("a successful response was treated as an error")
         return seconds
 
 
 def _event(fields: dict[bytes, bytes]) -> LogEvent | None:
-    """None for comments, and for events of a newer server."""
+    """The event, or None for comments and for unknown events of a newer server."""
     data = fields.get(b"data", b"")
     match fields.get(b"event"):
         case b"output":

@@ -1,1 +1,1 @@
-"""Effects that happen once: a run's key in the user's own database and transaction."""
+"""Effects that happen once: a run's key is stored in the user's own database and transaction."""

@@ -1,8 +1,8 @@
-"""The table behind `exactly_once`, and how connections of each library are spoken to.
+"""The table of `exactly_once`, and the access to it through each database library.
 
-What is said to the database is written once, as steps that yield statements and are sent the number of rows; each
-library says how a statement is run there. Which library a connection is of is seen from the name of its class, so that
-no database library is imported before its user has done so.
+The statements are written once, as generators that yield statements and receive the number of rows. There is one
+function per library that executes them. The library of a connection is recognized by the name of its class, so that no
+database library has to be imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainspring.domain.errors import InvalidInput
 
 TABLE = "mainspring_done"
 DDL = f"create table if not exists {TABLE} (key text primary key, run_id text, done_at timestamptz not null)"
-_CREATION_LOCK = 0x6D61696E7370  # of those who find no table at the same time, one creates it and the others wait
+_CREATION_LOCK = 0x6D61696E7370  # if several find no table at the same time, one creates it and the others wait
 _IDLE = 0  # psycopg.pq.TransactionStatus.IDLE
 _NO_PIPELINE = 0  # psycopg.pq.PipelineStatus.OFF
 
@@ -28,17 +28,17 @@ class Statement(NamedTuple):
 
 
 Steps = Generator[Statement, int, T]
-Talk = Callable[["Dialect"], Steps[T]]
+MakeSteps = Callable[["Dialect"], Steps[T]]
 
 
 class Dialect(NamedTuple):
-    """A database's words, with the placeholders of the library at hand."""
+    """The SQL of one kind of database, with the placeholders of one library."""
 
     marks: tuple[str, str, str]
     sqlite: bool = False
 
     def record(self, key: str, run_id: str | None) -> Steps[bool]:
-        """True when there was no such record."""
+        """Insert a record. True if it did not exist before."""
         if not (yield self._is_there):
             if not self.sqlite:
                 yield Statement(f"select pg_advisory_xact_lock({_CREATION_LOCK})")
@@ -54,7 +54,7 @@ class Dialect(NamedTuple):
         return added == 1
 
     def forget(self, moment: datetime) -> Steps[int]:
-        """The number of records from before `moment`; they are gone."""
+        """Delete the records from before `moment`. Returns their number."""
         if not (yield self._is_there):
             return 0
         bound = sortable(moment) if self.sqlite else moment
@@ -68,7 +68,7 @@ class Dialect(NamedTuple):
 
 
 def sortable(moment: datetime) -> str:
-    """UTC as text of one width, which SQLite sorts as the times do."""
+    """UTC as text of fixed width, so that SQLite sorts it by time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -80,25 +80,25 @@ NAMED = Dialect((":p0", ":p1", ":p2"))
 NAMED_SQLITE = NAMED._replace(sqlite=True)
 
 
-def hold(connection: Any, talk: Talk[T], *, in_transaction: bool) -> T | Awaitable[T]:
-    """Hold `talk` over this connection: its result, or an awaitable of it where the connection is an async one.
+def run_steps(connection: Any, make_steps: MakeSteps[T], *, in_transaction: bool) -> T | Awaitable[T]:
+    """Execute the steps on this connection. Returns the result, or an awaitable for an async connection.
 
-    With `in_transaction`, a connection that commits each statement by itself is refused.
+    With `in_transaction`, a connection in autocommit mode is rejected.
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__}
     for names, library in _LIBRARIES:
         if kinds & names:
-            said: T | Awaitable[T] = library(connection, talk, in_transaction)
-            return said
+            result: T | Awaitable[T] = library(connection, make_steps, in_transaction)
+            return result
     raise TypeError(
-        f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that exactly_once knows: "
-        "it takes those of sqlite3, psycopg, asyncpg, SQLAlchemy and Django"
+        f"exactly_once does not support {type(connection).__module__}.{type(connection).__qualname__}. "
+        "Use a connection of sqlite3, psycopg, asyncpg, SQLAlchemy or Django."
     )
 
 
-class Awaited(Generic[T]):
-    """An answer that is to be awaited. Taken for the answer itself, as by `if exactly_once(...)`, it would always be
-    true, and the effect would happen each time: so it says what is missing."""
+class MustAwait(Generic[T]):
+    """A result that must be awaited. Without await, `if exactly_once(...)` would always be true and the effect would
+    happen each time. Its truth value therefore raises an error."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
@@ -108,19 +108,19 @@ class Awaited(Generic[T]):
 
     def __bool__(self) -> NoReturn:
         self._coroutine.close()
-        raise TypeError("this connection is an async one: await the answer, `if await mainspring.exactly_once(...):`")
+        raise TypeError("this connection is async. Await the result: `if await mainspring.exactly_once(...):`")
 
 
 def _refuse(how: str) -> None:
     raise InvalidInput(
-        "this connection commits each statement by itself: the record would not be one with its effect",
+        "this connection commits each statement separately, so record and effect would not be atomic",
         code="no_transaction",
         field="connection",
         hint=how,
     )
 
 
-def _said(steps: Steps[T], run: Callable[[Statement], int]) -> T:
+def _run_sync(steps: Steps[T], run: Callable[[Statement], int]) -> T:
     statement = next(steps)
     try:
         while True:
@@ -129,7 +129,7 @@ def _said(steps: Steps[T], run: Callable[[Statement], int]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def _awaited(steps: Steps[T], run: Callable[[Statement], Awaitable[int]]) -> T:
+async def _run_async(steps: Steps[T], run: Callable[[Statement], Awaitable[int]]) -> T:
     statement = next(steps)
     while True:
         rows = await run(statement)
@@ -142,7 +142,7 @@ async def _awaited(steps: Steps[T], run: Callable[[Statement], Awaitable[int]]) 
 # -- one function per library
 
 
-def _sqlite(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+def _sqlite(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> T:
     if in_transaction:
         _check_sqlite(connection)
 
@@ -150,44 +150,44 @@ def _sqlite(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
         cursor = connection.execute(*statement)
         return 1 if cursor.description and cursor.fetchone() else max(0, cursor.rowcount)
 
-    return _said(talk(QUESTION_MARKS), run)
+    return _run_sync(make_steps(QUESTION_MARKS), run)
 
 
 def _check_sqlite(connection: Any) -> None:
-    # Since Python 3.12 there is `autocommit`; before that, and with its default, isolation_level None says the same.
+    # Python 3.12 added `autocommit`. Before that, and with its default, isolation_level None means the same.
     alone = getattr(connection, "autocommit", None) is True or connection.isolation_level is None
     if alone and not connection.in_transaction:
         _refuse('execute "begin immediate" first, or leave isolation_level at its default')
 
 
-def _psycopg(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+def _psycopg(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> T:
     _check_psycopg(connection, in_transaction)
-    return _said(talk(PERCENT), lambda statement: int(connection.execute(*statement).rowcount))
+    return _run_sync(make_steps(PERCENT), lambda statement: int(connection.execute(*statement).rowcount))
 
 
-def _psycopg_async(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+def _psycopg_async(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> Awaitable[T]:
     _check_psycopg(connection, in_transaction)
 
     async def run(statement: Statement) -> int:
         return int((await connection.execute(*statement)).rowcount)
 
-    return Awaited(_awaited(talk(PERCENT), run))
+    return MustAwait(_run_async(make_steps(PERCENT), run))
 
 
 def _check_psycopg(connection: Any, in_transaction: bool) -> None:
     if in_transaction and connection.autocommit and connection.info.transaction_status == _IDLE:
         _refuse('use "with connection.transaction():", or leave autocommit off')
     if getattr(connection.pgconn, "pipeline_status", _NO_PIPELINE) != _NO_PIPELINE:  # psycopg 3.0 has none
-        # There the number of rows is not known until later: every record would look as if it had been there before.
+        # In pipeline mode the number of rows is not known yet, so every record would look like an existing one.
         raise InvalidInput(
-            "this connection is in pipeline mode, where no answer is known yet",
+            "this connection is in pipeline mode, where results are not available yet",
             code="in_pipeline",
             field="connection",
             hint='call exactly_once before "with connection.pipeline():"',
         )
 
 
-def _asyncpg(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+def _asyncpg(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> Awaitable[T]:
     if in_transaction and not connection.is_in_transaction():
         _refuse('use "async with connection.transaction():"')
 
@@ -196,10 +196,10 @@ def _asyncpg(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[
         count = (await connection.execute(statement.text, *statement.values)).rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
-    return Awaited(_awaited(talk(DOLLARS), run))
+    return MustAwait(_run_async(make_steps(DOLLARS), run))
 
 
-def _sqlalchemy(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+def _sqlalchemy(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> T:
     from sqlalchemy import text
 
     dialect = connection.dialect.name
@@ -213,7 +213,7 @@ def _sqlalchemy(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
         result = connection.execute(text(statement.text), values)
         return len(result.fetchall()) if result.returns_rows else int(result.rowcount)
 
-    return _said(talk(NAMED_SQLITE if dialect == "sqlite" else NAMED), run)
+    return _run_sync(make_steps(NAMED_SQLITE if dialect == "sqlite" else NAMED), run)
 
 
 def _check_sqlalchemy(connection: Any) -> None:
@@ -224,22 +224,22 @@ def _check_sqlalchemy(connection: Any) -> None:
         _refuse("open the connection without isolation_level AUTOCOMMIT")
 
 
-def _sqlalchemy_session(session: Any, talk: Talk[T], in_transaction: bool) -> T:
-    return _sqlalchemy(session.connection(), talk, in_transaction)
+def _sqlalchemy_session(session: Any, make_steps: MakeSteps[T], in_transaction: bool) -> T:
+    return _sqlalchemy(session.connection(), make_steps, in_transaction)
 
 
-def _sqlalchemy_async(connection: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
-    return Awaited(connection.run_sync(_sqlalchemy, talk, in_transaction))
+def _sqlalchemy_async(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> Awaitable[T]:
+    return MustAwait(connection.run_sync(_sqlalchemy, make_steps, in_transaction))
 
 
-def _sqlalchemy_async_session(session: Any, talk: Talk[T], in_transaction: bool) -> Awaitable[T]:
+def _sqlalchemy_async_session(session: Any, make_steps: MakeSteps[T], in_transaction: bool) -> Awaitable[T]:
     async def run() -> T:
-        return await _sqlalchemy_async(await session.connection(), talk, in_transaction)
+        return await _sqlalchemy_async(await session.connection(), make_steps, in_transaction)
 
-    return Awaited(run())
+    return MustAwait(run())
 
 
-def _django(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
+def _django(connection: Any, make_steps: MakeSteps[T], in_transaction: bool) -> T:
     if connection.vendor not in ("postgresql", "sqlite"):
         raise TypeError(f"exactly_once works with PostgreSQL and SQLite, not with {connection.vendor}")
     if in_transaction and connection.get_autocommit():
@@ -250,10 +250,10 @@ def _django(connection: Any, talk: Talk[T], in_transaction: bool) -> T:
             cursor.execute(*statement)
             return 1 if cursor.description and cursor.fetchone() else max(0, cursor.rowcount)
 
-    return _said(talk(PERCENT_SQLITE if connection.vendor == "sqlite" else PERCENT), run)
+    return _run_sync(make_steps(PERCENT_SQLITE if connection.vendor == "sqlite" else PERCENT), run)
 
 
-_LIBRARIES: list[tuple[set[tuple[str, str]], Callable[[Any, Talk[Any], bool], Any]]] = [
+_LIBRARIES: list[tuple[set[tuple[str, str]], Callable[[Any, MakeSteps[Any], bool], Any]]] = [
     ({("sqlite3", "Connection")}, _sqlite),
     ({("psycopg", "Connection")}, _psycopg),
     ({("psycopg", "AsyncConnection")}, _psycopg_async),

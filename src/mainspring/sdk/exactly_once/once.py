@@ -1,8 +1,8 @@
-"""Exactly-once effects: a run's key, recorded in your own database, in your own transaction.
+"""Exactly-once effects: a run's key is recorded in your own database, in your own transaction.
 
-A run is delivered at least once: a worker may die after it has charged the card and before it could say so, and then
-the run is tried again. `exactly_once` closes that gap where the effect lives in a database: key and effect are
-committed together, so a second attempt finds the key and leaves the effect alone.
+A run is delivered at least once. A worker can die after it has charged a card and before it has reported that. The run
+is retried then. `exactly_once` closes this gap for effects in a database: key and effect are committed together, so a
+second attempt finds the key and skips the effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol, overload
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.app.context import Context, idempotency_key
-from mainspring.sdk.exactly_once.done_table import DDL, hold
+from mainspring.sdk.exactly_once.done_table import DDL, run_steps
 from mainspring.wire.runs import RunView
 
 _LONGEST = 1000
@@ -49,7 +49,7 @@ def exactly_once(
 
 
 def exactly_once(connection: Any, run: Run, *, step: str | None = None) -> bool | Awaitable[bool]:
-    """Record in the open transaction that `run` does its work: True at the first time, False when it was done before.
+    """Record in the open transaction that `run` does its work. True the first time, False if it was done before.
 
         with psycopg.connect(URL) as connection:      # commits at the end, rolls back on an error
             if mainspring.exactly_once(connection, ctx):
@@ -59,25 +59,26 @@ def exactly_once(connection: Any, run: Run, *, step: str | None = None) -> bool 
             if await mainspring.exactly_once(connection, ctx):
                 await connection.execute("insert into charges values ($1, $2)", account, cents)
 
-    The connection is one of sqlite3, psycopg, asyncpg, SQLAlchemy or Django; the answer of an async one is awaited.
-    `run` is the task's Context, a RunView, or a key of your own. The key of a run is its job and its fire time: all
-    attempts of it have the same one, and so has a replay of that fire. `step` names one of several effects of the same
-    run: `exactly_once(connection, ctx, step="mail")`.
+    The connection is one of sqlite3, psycopg, asyncpg, SQLAlchemy or Django. Await the result of an async connection.
+    `run` is the task's Context, a RunView, or your own key. The key of a run consists of its job and its fire time. It
+    is the same for all attempts and for a replay of that fire. `step` names one of several effects of the same run:
+    `exactly_once(connection, ctx, step="mail")`.
 
-    Nothing is committed here: that is yours to do, and a rollback takes back the record together with the effect. Of
-    two attempts at once the second waits for the first's transaction, and answers False, or True if that was rolled
-    back. (SQLite has one writer at a time: start with "begin immediate" where you read before you write.) A connection
-    that commits each statement by itself is refused: the record would not be one with its effect.
+    The function does not commit. You commit, and a rollback reverts the record together with the effect. If two
+    attempts run at the same time, the second one waits for the transaction of the first. It returns False, or True if
+    the first was rolled back. (SQLite has one writer at a time: use "begin immediate" if you read before you write.) A
+    connection that commits each statement separately is rejected, because record and effect would not be atomic.
 
-    The table `mainspring_done` is created when it is first needed; `exactly_once_table` is for creating it ahead.
+    The table `mainspring_done` is created on first use. `exactly_once_table` returns the statement to create it
+    earlier.
     """
     key = _key_of(run, step)
     run_id = None if isinstance(run, str) else run.run_id
-    return hold(connection, lambda tongue: tongue.record(key, run_id), in_transaction=True)
+    return run_steps(connection, lambda tongue: tongue.record(key, run_id), in_transaction=True)
 
 
 def exactly_once_table() -> str:
-    """The statement that creates the table of `exactly_once`, for your migrations; PostgreSQL and SQLite take it.
+    """The statement that creates the table of `exactly_once`, for your migrations. It works in PostgreSQL and SQLite.
 
     connection.execute(mainspring.exactly_once_table())
     """
@@ -93,16 +94,16 @@ def forget_before(connection: AwaitedConnection | AsyncpgConnection, moment: dat
 
 
 def forget_before(connection: Any, moment: datetime) -> int | Awaitable[int]:
-    """Remove the records of `exactly_once` from before `moment` and give their number; the commit is yours.
+    """Remove the records of `exactly_once` from before `moment` and return their number. You commit.
 
         mainspring.forget_before(connection, datetime.now(UTC) - timedelta(days=90))
 
-    A run that is tried again, or replayed, after its record is gone does its work again: keep records for longer
-    than you would replay a run.
+    A run that is retried or replayed after its record was removed does its work again. Keep records for longer than you
+    would replay a run.
     """
     if moment.tzinfo is None:
         raise InvalidInput(f"{moment} has no time zone", field="moment", hint="use datetime.now(UTC) or .astimezone()")
-    return hold(connection, lambda tongue: tongue.forget(moment), in_transaction=False)
+    return run_steps(connection, lambda tongue: tongue.forget(moment), in_transaction=False)
 
 
 def _key_of(run: Run, step: str | None) -> str:
@@ -114,10 +115,10 @@ def _key_of(run: Run, step: str | None) -> str:
         case RunView():
             key = idempotency_key(run.job_id, run.scheduled_for)
         case _:
-            raise TypeError(f"a run is a Context, a RunView or a key, not {type(run).__name__}")
+            raise TypeError(f"run must be a Context, a RunView or a key, not {type(run).__name__}")
     for field, text in (("run", key), ("step", step)):
         if text is not None and not 1 <= len(text) <= _LONGEST:
             raise InvalidInput(f"{field} is empty or too long", field=field, expected=f"1 to {_LONGEST} characters")
-    # The first # stands between key and step, so that no key can be taken for another one and its step.
+    # The first # separates key and step, so that a key with a step never equals another key.
     whole = key.replace("%", "%25").replace("#", "%23")
     return whole if step is None else f"{whole}#{step}"

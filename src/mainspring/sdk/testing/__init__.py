@@ -1,4 +1,4 @@
-"""Test an application without a server: it runs in the test's own process, on a clock that the test moves."""
+"""Test an application without a server. It runs in the process of the test, on a clock that the test controls."""
 
 from mainspring.sdk.testing.box import Box, run
 from mainspring.sdk.testing.records import BoxRun

@@ -1,4 +1,4 @@
-"""One try of a task, inside the test's own process."""
+"""One attempt of a task, in the process of the test."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mainspring.wire.execution import Cause
 
 T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Any], Any, T]
-"""Work that yields what is to be awaited, so that a plain test and an async one can both drive it."""
+"""A generator that yields awaitables, so that both sync and async tests can run it."""
 
-# Not all of BaseException: a test that is interrupted, or calls pytest.fail in a task, is to end.
+# Not all of BaseException: KeyboardInterrupt and pytest.fail in a task must end the test.
 _A_TASKS_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Failure(NamedTuple):
-    """Why a try failed, as `after_failure` wants to know it."""
+    """Why an attempt failed, in the form that `after_failure` needs."""
 
     error: str
     wanted: bool = True
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 
 class RunChannel:
-    """Keeps what a task says through its context."""
+    """Stores the progress and the logs that a task reports through its context."""
 
     def __init__(self, run: BoxRun) -> None:
         self._run = run
@@ -48,8 +48,8 @@ class RunChannel:
         self._run.logs.append(text.removesuffix("\n"))
 
 
-def tried(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
-    """Call the task for `run`; sets its result, or gives what went wrong."""
+def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
+    """Call the task for `run`. Sets the result of the run, or returns the failure."""
     context = run.context = Context(
         job_id=run.job_id,
         run_id=run.run_id,
@@ -71,12 +71,12 @@ def tried(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         run.result = _as_json(result)
     except _A_TASKS_ERRORS as error:
         failure = failure_of(error)
-    yield from _cleaned_up(context, run, is_async=is_async)
+    yield from _run_cleanups(context, run, is_async=is_async)
     run.context = None
     return failure
 
 
-def _cleaned_up(context: Context, run: BoxRun, *, is_async: bool) -> Steps[None]:
+def _run_cleanups(context: Context, run: BoxRun, *, is_async: bool) -> Steps[None]:
     for clean_up in context.take_cleanups():
         try:
             done = clean_up()
@@ -90,7 +90,7 @@ def _cleaned_up(context: Context, run: BoxRun, *, is_async: bool) -> Steps[None]
 
 
 def _as_json(result: object) -> Any:
-    """The result as a client would get it."""
+    """The result as a client would receive it."""
     if result is None:
         return None
     try:
@@ -103,7 +103,7 @@ def _as_json(result: object) -> Any:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What a worker would report of a try that raised `error`."""
+    """What a worker would report for an attempt that raised `error`."""
     match error:
         case BadPayload():
             return Failure(error.detail, wanted=False, exception=error)
@@ -124,7 +124,7 @@ def _headline(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> Cause:
-    """The error's class and its bases, by their short and their full names: what retry rules go by."""
+    """The class of the error and its base classes, with short and full names, for the retry rules."""
     names: list[str] = []
     for kind in type(error).__mro__:
         if kind not in (object, BaseException):

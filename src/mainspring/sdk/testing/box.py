@@ -1,4 +1,4 @@
-"""The box: an application run inside a test, on a clock that goes as fast as the test likes."""
+"""The box: runs an application inside a test, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _SETTLED_WITHIN = "30d"
 
 
 class Box:
-    """An application in a box: no server, no worker, no waiting.
+    """An application inside a test: no server, no worker, no waiting.
 
         with mainspring.testing.run(app, start="2026-01-01T00:00:00Z") as box:
             handle = charge.submit(account="a1", cents=1000)
-            assert handle.result() == {"charged": 1000}       # runs what has to run
-            box.advance("1d")                                 # every schedule fires at its times
+            assert handle.result() == {"charged": 1000}       # runs what is due
+            box.advance("1d")                                 # schedules fire at their times
             assert [run.status for run in box.runs_of(report)] == ["SUCCESS"]
 
-    While the block lasts, `task.submit` and the application's clients speak to the box. Nothing runs until time is
-    asked to pass: by `advance`, `advance_to`, `run_pending`, `settle`, or a handle's `result`. Async tasks run on a
-    loop of the box; in an async test use the `..._async` methods, and they run on the test's own loop.
+    Inside the block, `task.submit` and the application's clients use the box instead of a server. Nothing runs until
+    you call `advance`, `advance_to`, `run_pending`, `settle` or a handle's `result`. Async tasks run on an event loop
+    of the box. In an async test, use the `..._async` methods. The tasks run on the loop of the test then.
 
-    A try takes no time of the box's, and timeouts are not played. `datetime.now()` is the real time: a task that goes
-    by its context (`ctx.scheduled_for`) can be tested for any day.
+    An attempt takes no time on the box's clock, and timeouts are not simulated. `datetime.now()` is the real time. A
+    task that uses its context (`ctx.scheduled_for`) can be tested for any day.
     """
 
     def __init__(
         self, app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False
     ) -> None:
-        """`start` is the box's time at first (the real one otherwise), `seed` that of the jitter of retries. With
-        `raise_errors` what a task raises, other than Retry and GiveUp, comes out of `advance` and the others."""
+        """`start` is the initial time of the box (default: the real time). `seed` is for the jitter of retries. With
+        `raise_errors`, `advance` and the other methods raise the errors of tasks, except Retry and GiveUp."""
         self.app = app
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
@@ -74,11 +74,11 @@ class Box:
         self.close()
 
     def close(self) -> None:
-        """Give the application its own clients back; the runs can still be looked at."""
+        """Restore the application's own clients. The runs can still be read."""
         self._open.close()
         self._driver.close()
 
-    # -- what there is
+    # -- state
 
     @property
     def now(self) -> datetime:
@@ -87,7 +87,7 @@ class Box:
 
     @property
     def client(self) -> Client:
-        """A client of the box, for code that takes one."""
+        """A client of the box, for code that expects one."""
         return self._client
 
     @property
@@ -97,11 +97,11 @@ class Box:
 
     @property
     def runs(self) -> list[BoxRun]:
-        """All runs, in the order in which they came to be."""
+        """All runs, in the order of their creation."""
         return list(self._engine.runs.values())
 
     def runs_of(self, what: Task[Any, Any] | Handle | AsyncHandle | str) -> list[BoxRun]:
-        """The runs of a task, of a handle's job, or of the job or task of that name."""
+        """The runs of a task, of a handle's job, or of the job or task with this name."""
         name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
         by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
         if by_job is not None:
@@ -110,34 +110,34 @@ class Box:
 
     @property
     def dead_letters(self) -> list[BoxRun]:
-        """The runs that failed for good and were neither replayed nor discarded."""
+        """The runs that failed after their last attempt and were neither replayed nor discarded."""
         return list(self._engine.dead.values())
 
-    # -- time passes
+    # -- time
 
     def advance(self, duration: Duration) -> list[BoxRun]:
-        """Let so much time pass ("90s", "1d", a timedelta): what is due happens, each thing at its own moment. Gives
-        the runs that ended meanwhile."""
+        """Advance the clock by a duration ("90s", "1d", a timedelta). Fires and runs happen at their times. Returns the
+        runs that ended."""
         return self.advance_to(self.now + _length(duration))
 
     def advance_to(self, moment: When) -> list[BoxRun]:
-        """Let time pass until `moment`, which is aware or RFC 3339 text."""
+        """Advance the clock to `moment`, an aware datetime or RFC 3339 text."""
         return self._driver.drive(self._driver.until(self._ahead(moment)))
 
     def run_pending(self) -> list[BoxRun]:
-        """Run all that is ready now, and what that submits; the time stays the same."""
+        """Run everything that is ready, and what these runs submit, without advancing the clock."""
         return self.advance_to(self.now)
 
     def settle(self, within: Duration = _SETTLED_WITHIN) -> list[BoxRun]:
-        """Let time pass until no run is alive: retries and all. Raises TimeoutError when `within` is not enough."""
+        """Advance the clock until no run is live, including retries. Raises TimeoutError if that exceeds `within`."""
         return self._driver.drive(self._driver.settling(self.now + _length(within)))
 
     def result(self, handle: Handle | str) -> Any:
-        """What the run of this handle (or of the job of this id) returns; time passes as far as needed."""
+        """The result of this handle's run, or of the job with this id. Advances the clock as needed."""
         return (self._client.handle(handle) if isinstance(handle, str) else handle).result()
 
     async def advance_async(self, duration: Duration) -> list[BoxRun]:
-        """`advance` in an async test: tasks run on the test's own loop."""
+        """`advance` in an async test. Tasks run on the loop of the test."""
         return await self.advance_to_async(self.now + _length(duration))
 
     async def advance_to_async(self, moment: When) -> list[BoxRun]:
@@ -160,7 +160,7 @@ class Box:
 
 
 def run(app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
-    """The application in a box, to be used as `with mainspring.testing.run(app) as box:`; see `Box`."""
+    """Run the application in a box: `with mainspring.testing.run(app) as box:`. See `Box`."""
     return Box(app, start=start, seed=seed, raise_errors=raise_errors)
 
 

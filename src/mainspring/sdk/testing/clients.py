@@ -1,4 +1,4 @@
-"""Clients and handles of a box: the ones of the SDK, with a desk where the network would be and a clock that jumps."""
+"""Clients and handles of a box. They are those of the SDK, with a local server and the clock of the box."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.domain.errors import NotSupportedYet
 from mainspring.sdk.client.client import AsyncClient, Client
 from mainspring.sdk.client.connection import Connection
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, Watch
+from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, WaitLoop
 from mainspring.sdk.client.log_stream import LogEvent
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.local_server import LocalServer
@@ -32,7 +32,7 @@ class BoxClient(Client):
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
-        raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or client.logs(run_id)")
+        raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or client.logs(run_id)")
 
     def handle(self, job_id: str, run_id: str | None = None) -> Handle:
         return BoxHandle(self, self._driver, job_id, run_id)
@@ -54,7 +54,7 @@ class BoxAsyncClient(AsyncClient):
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
-        raise NotSupportedYet("a box's logs are not followed", hint="look at run.logs, or await client.logs(run_id)")
+        raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or await client.logs(run_id)")
 
     def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
         return BoxAsyncHandle(self, self._driver, job_id, run_id)
@@ -64,28 +64,28 @@ class BoxAsyncClient(AsyncClient):
 
 
 class BoxHandle(Handle):
-    """A `Handle` that lets the box's time pass instead of waiting."""
+    """A `Handle` that advances the clock of the box instead of waiting."""
 
     def __init__(self, client: Client, driver: Driver, job_id: str, run_id: str | None) -> None:
         super().__init__(client, job_id, run_id)
         self._driver = driver
 
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        watch = Watch(self.job_id, timeout, self._driver.engine, seen)
+        watch = WaitLoop(self.job_id, timeout, self._driver.engine, seen)
         while (run := watch.ended(self.look())) is None:
             self._driver.drive(self._driver.moment(watch.left()))
         return run
 
 
 class BoxAsyncHandle(AsyncHandle):
-    """An `AsyncHandle` that lets the box's time pass instead of waiting."""
+    """An `AsyncHandle` that advances the clock of the box instead of waiting."""
 
     def __init__(self, client: AsyncClient, driver: Driver, job_id: str, run_id: str | None) -> None:
         super().__init__(client, job_id, run_id)
         self._driver = driver
 
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
-        watch = Watch(self.job_id, timeout, self._driver.engine, seen)
+        watch = WaitLoop(self.job_id, timeout, self._driver.engine, seen)
         while (run := watch.ended(await self.look())) is None:
             await self._driver.drive_async(self._driver.moment(watch.left()))
         return run

@@ -1,4 +1,4 @@
-"""Moves an engine on: by plain calls, with a loop of its own for async tasks, or awaited on the caller's loop."""
+"""Drives the engine of a box: by plain calls with its own loop for async tasks, or awaited on the caller's loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Driver:
         self._runner: asyncio.Runner | None = None
 
     def drive(self, steps: Steps[T]) -> T:
-        """Take the steps; what is to be awaited is awaited on a loop of our own."""
+        """Execute the steps. Awaitables run on a loop of the driver."""
         try:
             awaited = next(steps)
             while True:
                 loop = self._own_loop(awaited)
                 try:
                     value = loop.run_until_complete(awaited)
-                except BaseException as error:  # noqa: BLE001 - handed to the run that it belongs to
+                except BaseException as error:  # noqa: BLE001 - passed on to the run that raised it
                     awaited = steps.throw(error)
                 else:
                     awaited = steps.send(value)
@@ -35,7 +35,7 @@ class Driver:
             return end.value  # type: ignore[no-any-return]
 
     async def drive_async(self, steps: Steps[T]) -> T:
-        """Take the steps, awaiting on the loop that runs."""
+        """Execute the steps. Awaitables run on the current loop."""
         sent: Any = None
         error: BaseException | None = None
         while True:
@@ -48,10 +48,10 @@ class Driver:
                 sent = await awaited
             except asyncio.CancelledError as cancelled:
                 task = asyncio.current_task()
-                if task is not None and task.cancelling():  # the test itself is to stop, not the task in the box
+                if task is not None and task.cancelling():  # the test itself is cancelled, not the task in the box
                     raise
                 error = cancelled
-            except BaseException as raised:  # noqa: BLE001 - handed to the run that it belongs to
+            except BaseException as raised:  # noqa: BLE001 - passed on to the run that raised it
                 error = raised
 
     def close(self) -> None:
@@ -59,30 +59,32 @@ class Driver:
             self._runner.close()
             self._runner = None
 
-    # -- ways to go on
+    # -- steps
 
     def until(self, target: datetime) -> Steps[list[BoxRun]]:
-        """All that happens up to `target`; gives the runs that ended."""
+        """Everything until `target`. Returns the runs that ended."""
         before = len(self.engine.ended)
         yield from self.engine.until(target)
         return self.engine.ended[before:]
 
     def settling(self, deadline: datetime) -> Steps[list[BoxRun]]:
-        """All that happens until no run is alive; gives the runs that ended."""
+        """Everything until no run is live. Returns the runs that ended."""
         before = len(self.engine.ended)
         while self.engine.waiting:
             moment = self.engine.next_moment()
             if moment is None or moment > deadline:
-                raise TimeoutError(f"still alive at {deadline.isoformat()}: {list(self.engine.waiting.values())}")
+                raise TimeoutError(
+                    f"runs that are still live at {deadline.isoformat()}: {list(self.engine.waiting.values())}"
+                )
             yield from self.engine.step()
         return self.engine.ended[before:]
 
     def moment(self, within: float) -> Steps[None]:
-        """All that happens at the next moment at which anything does, or so many seconds when nothing does by then."""
+        """Everything at the next time at which something happens, at most `within` seconds ahead."""
         moment = self.engine.next_moment()
         if within == float("inf"):
             if moment is None:
-                raise TimeoutError("nothing is left to happen in the box, so this would be waited for for ever")
+                raise TimeoutError("nothing will happen in the box any more, so the wait would never end")
             yield from self.engine.until(moment)
         else:
             deadline = self.engine.now + timedelta(seconds=within)
@@ -95,4 +97,6 @@ class Driver:
             self._runner = self._runner or asyncio.Runner()
             return self._runner.get_loop()
         awaited.close()
-        raise RuntimeError("a loop is running here: await box.advance_async(...), or a handle of submit_async")
+        raise RuntimeError(
+            "an event loop is running here. Use await box.advance_async(...), or a handle of submit_async."
+        )

@@ -1,7 +1,7 @@
-"""A box's works: it fires jobs and runs tasks in the order of a clock that nobody waits for.
+"""The engine of a box: fires jobs and runs tasks in the order of a simulated clock.
 
-When to fire, what a late fire means, whether a failed try is repeated and when: all of that is asked of the domain,
-which a server asks too. What is left is a calendar, a line of runs that are ready, and the time.
+Schedules, misfires and retries are decided by the domain, as in a server. The engine has a calendar of fires, a queue
+of ready runs, and the clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, 
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
-from mainspring.sdk.testing.attempt import Failure, Steps, tried
+from mainspring.sdk.testing.attempt import Failure, Steps, run_attempt
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 MOST_AT_ONCE = 100_000
@@ -29,9 +29,9 @@ _OVERLAPPED = "overlap: an earlier run of this job was still alive"
 
 
 class Engine:
-    """Moves only when it is driven. It is also the clock of everything in the box.
+    """Jobs, runs and the clock of a box. It only advances when it is driven.
 
-    `waiting` are the runs that are alive and can be run here, `ended` the others in the order of their ends.
+    `waiting` are the live runs whose task is known. `ended` are the ended runs in the order of their ends.
     """
 
     def __init__(self, tasks: Mapping[str, Task[Any, Any]], start: datetime, seed: int, *, raise_errors: bool) -> None:
@@ -60,39 +60,39 @@ class Engine:
     def monotonic(self) -> float:
         return (self.now - self._start).total_seconds()
 
-    # -- time goes on
+    # -- time
 
     def next_moment(self) -> datetime | None:
-        """When something happens next; None when nothing will."""
-        self._drop_what_is_out_of_date()
+        """When something happens next. None if nothing will."""
+        self._drop_outdated_entries()
         moments = [line[0][0] for line in (self._fires, self._ready) if line]
         return max(self.now, min(moments)) if moments else None
 
     def until(self, target: datetime) -> Steps[None]:
-        """All that happens up to `target`, and then it is that time."""
+        """Everything until `target`. Sets the clock to `target`."""
         while (moment := self.next_moment()) is not None and moment <= target:
             yield from self.step()
         self.now = max(self.now, target)
 
     def step(self) -> Steps[None]:
-        """The next thing that happens: one fire, or one try of one run."""
+        """The next event: one fire, or one attempt of one run."""
         moment = self.next_moment()
         if moment is None:
             return
         self.now = moment
-        self._count_what_happens_at_once()
+        self._check_runs_at_this_time()
         if self._fires and self._fires[0][0] <= moment:
             self._fire(heapq.heappop(self._fires)[3])
         else:
             yield from self._try(heapq.heappop(self._ready)[3])
 
-    def _drop_what_is_out_of_date(self) -> None:
+    def _drop_outdated_entries(self) -> None:
         while self._fires and self._fires[0][2] != self._fires[0][3].arming:
             heapq.heappop(self._fires)
         while self._ready and not self._ready[0][3].live:
             heapq.heappop(self._ready)
 
-    def _count_what_happens_at_once(self) -> None:
+    def _check_runs_at_this_time(self) -> None:
         if self._busy_at != self.now:
             self._busy_at, self._busy = self.now, 0
         self._busy += 1
@@ -102,27 +102,27 @@ class Engine:
     # -- jobs
 
     def add(self, definition: JobDefinition) -> BoxJob:
-        """A new job; one that runs now has its run at once."""
+        """Create a job. An immediate job gets its run at once."""
         job_id = definition.job_id or self._new_id()
         definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
         job = self.jobs[job_id] = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         schedule = definition.schedule
         if schedule.kind is ScheduleKind.NOW:
-            self._born(job, self.now, run_id=job_id if definition.job_id is None else None)
+            self._create_run(job, self.now, run_id=job_id if definition.job_id is None else None)
             job.last_fired_for = self.now
         else:
             self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
         return job
 
     def arm(self, job: BoxJob, moment: datetime | None) -> None:
-        """Let the job fire next at `moment`, and at no other time that was said before."""
+        """Set the job's next fire to `moment`. It replaces the previous one."""
         job.arming += 1
         job.next_fire = moment
         if moment is not None:
             heapq.heappush(self._fires, (moment, job.number, job.arming, job))
 
     def resume(self, job: BoxJob) -> None:
-        """Go on from now; the fires of the pause are missed. A one-time job whose moment has passed fires."""
+        """Resume the job. Fires during the pause are missed. A one-time job whose time has passed fires."""
         moment, job.paused_from = job.paused_from, None
         job.status = JobStatus.SCHEDULED
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
@@ -149,17 +149,19 @@ class Engine:
             job.status = JobStatus.COMPLETED
 
     def fire_for(self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule") -> BoxRun:
-        """A run of the job, or a skipped one where an earlier run is alive and may not be overlapped."""
+        """Create a run of the job. It is skipped if an earlier run is live and the job allows no overlap."""
         skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
-        return self._born(job, scheduled_for, trigger=trigger, skipped=skipped)
+        return self._create_run(job, scheduled_for, trigger=trigger, skipped=skipped)
 
     # -- runs
 
     def replay(self, ended: BoxRun, definition: JobDefinition) -> BoxRun:
-        """A run once more: the same job and fire time, and so the same idempotency key."""
+        """Create a run with the same job and fire time, and therefore the same idempotency key."""
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
-        run = self.replays[ended.run_id] = self._born(job, ended.scheduled_for, trigger=trigger, definition=definition)
+        run = self.replays[ended.run_id] = self._create_run(
+            job, ended.scheduled_for, trigger=trigger, definition=definition
+        )
         return run
 
     def cancel(self, run: BoxRun) -> None:
@@ -170,7 +172,7 @@ class Engine:
         else:
             self._end(run, RunState.CANCELLED, "cancelled before it started")
 
-    def _born(
+    def _create_run(
         self,
         job: BoxJob,
         scheduled_for: datetime,
@@ -212,7 +214,7 @@ class Engine:
         run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
         run.attempt += 1
         run.started_at = self.now
-        failure = yield from tried(self._tasks[run.task], run)
+        failure = yield from run_attempt(self._tasks[run.task], run)
         if failure is not None:
             run.errors.append(failure.error)
             run.exception = failure.exception
@@ -221,12 +223,12 @@ class Engine:
         elif failure is None:
             self._end(run, RunState.SUCCESS, None)
         else:
-            self._follow(run, failure)
+            self._retry_or_end(run, failure)
             if self._raise_errors and failure.exception and not isinstance(failure.exception, Retry | GiveUp):
                 raise failure.exception
 
-    def _follow(self, run: BoxRun, failure: Failure) -> None:
-        """What follows a failed try."""
+    def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
+        """Retry a failed run, or end it."""
         verdict = after_failure(
             run.definition.spec.retry,
             run.attempt,
@@ -255,7 +257,7 @@ class Engine:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
 
     def _new_id(self) -> str:
-        """A UUID of the box's own time, and the same one whenever the test is run."""
+        """A UUID with the time of the box. It is the same each time the test runs."""
         self._count += 1
         stamp = f"{int(self.now.astimezone(UTC).timestamp() * 1000):012x}"
         return f"{stamp[:8]}-{stamp[8:]}-7000-8000-{self._count:012x}"

@@ -1,4 +1,4 @@
-"""The desk of a box where jobs are submitted, looked at and changed."""
+"""The routes of a box's local server for jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.counter import Route, asked_for, body_of, page_of
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxJob
 from mainspring.sdk.testing.views import job_view, run_view
@@ -63,11 +63,11 @@ class LocalJobs:
     # -- submit
 
     def _submit(self, _: str, call: Call[Any]) -> JobCreated:
-        request = body_of(call, JobRequest)
+        request = read_body(call, JobRequest)
         return JobCreated(self._add(request, self._defined(request)))
 
     def _submit_batch(self, _: str, call: Call[Any]) -> BatchCreated:
-        requests = body_of(call, _Batch).jobs
+        requests = read_body(call, _Batch).jobs
         definitions, problems = [], []
         for index, request in enumerate(requests):
             try:
@@ -107,7 +107,7 @@ class LocalJobs:
             self._keys[key] = (said, job.job_id)
         return job.job_id
 
-    # -- look
+    # -- read
 
     def _jobs(self, _: str, call: Call[Any]) -> JobList:
         asked = dict(call.params)
@@ -118,12 +118,12 @@ class LocalJobs:
             item, labels = job.definition, job.definition.spec.labels or {}
             if (
                 job.status in wanted
-                and asked_for(call, queue=item.queue, owner=item.spec.owner)
+                and matches(call, queue=item.queue, owner=item.spec.owner)
                 and text in (item.name or item.task).lower()
                 and (not label or label in [f"{name}:{value}" for name, value in labels.items()])
             ):
                 found.append(job)
-        page, following = page_of(found, call)
+        page, following = read_page(found, call)
         return JobList([job_view(job) for job in page], following)
 
     def _status(self, job_id: str, _: Call[Any]) -> JobStatus:
@@ -155,7 +155,7 @@ class LocalJobs:
         version = dict(call.headers).get("If-Match", "").strip('"')
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
-        changed = amended(job.definition, body_of(call, JobPatch), now, self._known)
+        changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
         schedule = anchored(changed.schedule, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
@@ -210,7 +210,7 @@ class LocalJobs:
         return self._engine.jobs[job_id]
 
     def _unfired(self, job_id: str, what: str) -> BoxJob:
-        """The job, unless it was to run once and has."""
+        """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
         if job.definition.schedule.one_time and job.last_fired_for is not None:
             raise Conflict(

@@ -1,4 +1,4 @@
-"""The desk of a box for runs and dead letters."""
+"""The routes of a box's local server for runs and dead letters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.domain.job import Overlap
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.counter import Route, asked_for, body_of, page_of
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.testing.views import dead_letter_view, run_view
@@ -51,18 +51,18 @@ class LocalRuns:
             run
             for run in reversed(self._engine.runs.values())
             if ("status" not in asked or run.status in states)
-            and asked_for(call, job=run.job_id, task=run.task, queue=run.definition.queue)
+            and matches(call, job=run.job_id, task=run.task, queue=run.definition.queue)
             and asked.get("error", "").lower() in (run.error or "").lower()
             and (since is None or run.scheduled_for >= since)
             and (until is None or run.scheduled_for < until)
         ]
-        page, following = page_of(found, call)
+        page, following = read_page(found, call)
         return RunList([run_view(run) for run in page], following)
 
     def _why(self, run_id: str, _: Call[Any]) -> Why:
         run = self._run(run_id)
         if run.live:
-            return Why(run_id, run.status, f"It waits: {run.reason or 'the box has not come to it yet'}.")
+            return Why(run_id, run.status, f"It waits: {run.reason or 'the box has not run it yet'}.")
         return Why(run_id, run.status, f"It ended {run.status}: {run.reason or 'no reason was recorded'}.")
 
     def _cancel(self, run_id: str, _: Call[Any]) -> RunView:
@@ -74,8 +74,8 @@ class LocalRuns:
         return run_view(run)
 
     def _dead_letters(self, _: str, call: Call[Any]) -> DeadLetterList:
-        found = [run for run in reversed(self._engine.dead.values()) if asked_for(call, job=run.job_id, task=run.task)]
-        page, following = page_of(found, call)
+        found = [run for run in reversed(self._engine.dead.values()) if matches(call, job=run.job_id, task=run.task)]
+        page, following = read_page(found, call)
         return DeadLetterList([dead_letter_view(run) for run in page], following)
 
     def _discard(self, run_id: str, _: Call[Any]) -> Discarded:
@@ -91,7 +91,7 @@ class LocalRuns:
         return self._again(run, call)
 
     def _again(self, run: BoxRun, call: Call[Any]) -> RunView:
-        """The run once more, under the rules of the server: once at most, and as far as its job allows it."""
+        """Repeat the run by the rules of the server: at most once, and only if its job allows it."""
         self._check_not_replayed(run.run_id)
         job = self._engine.jobs[run.job_id]
         if not job.definition.schedule.one_time:
@@ -99,7 +99,7 @@ class LocalRuns:
                 raise Conflict(f"run {run.run_id} cannot be repeated: its job is CANCELLED", code="job_cancelled")
             if job.live and job.definition.overlap is Overlap.SKIP:
                 raise Conflict(f"run {run.run_id} cannot be repeated: a run of its job is alive", code="overlap")
-        definition, given = run.definition, body_of(call, ReplayRequest)
+        definition, given = run.definition, read_body(call, ReplayRequest)
         if memoryview(given.payload):
             definition = amend(definition, JobPatch(payload=given.payload), self._engine.now)
             if run.task in self._known:
@@ -112,7 +112,7 @@ class LocalRuns:
             raise Conflict(f"run {run_id} was repeated as run {again.run_id}", code="replayed", hint="repeat that one")
 
     def _logs(self, run_id: str, call: Call[Any]) -> str:
-        """All attempts in one: the box does not keep them apart."""
+        """The logs of all attempts together. The box does not separate them."""
         return "".join(f"{line}\n" for line in self._run(run_id).logs)
 
     def _run(self, run_id: str) -> BoxRun:

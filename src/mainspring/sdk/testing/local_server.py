@@ -1,7 +1,7 @@
-"""A box's counter: it takes the calls that a client would send to a server, and answers them from the engine.
+"""The local server of a box: answers the calls that a client would send to a server.
 
-The calls are the client's own, bodies and all: what is submitted in a test passes through JSON and through the intake,
-as it would on its way to a server, and is refused in the same words.
+The calls are those of the client, with their JSON bodies. They pass through the same validation as in a server and fail
+with the same messages.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ T = TypeVar("T")
 
 
 class LocalServer:
-    """Answers calls. `known` is what a worker of the application would declare about its tasks."""
+    """Answers calls. `known` contains what a worker of the application would declare about its tasks."""
 
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._routes = LocalJobs(engine, known).routes() | LocalRuns(engine, known).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:
-        """What a server would answer; a refusal is raised as the client would raise it."""
+        """The result that a server would return. Errors are raised as the client would raise them."""
         route, named = _route(call.method, call.path)
         if route not in self._routes:
-            raise NotSupportedYet(f"a box does not answer {call.method} {call.path}", hint="ask a server in this test")
+            raise NotSupportedYet(f"a box does not support {call.method} {call.path}", hint="use a server in this test")
         found = self._routes[route](named, call)
         content = found.encode() if isinstance(found, str) else msgspec.json.encode(found)
         return call.read(Answer(200, content, {}))
 
 
 def _route(method: str, path: str) -> tuple[str, str]:
-    """Such as ("POST jobs/{}:pause", "report")."""
+    """The route and the id of a call, such as ("POST jobs/{}:pause", "report")."""
     things, *rest = path.removeprefix("/v1").strip("/").split("/")
     if not rest:
         return f"{method} {things}", ""
-    named, colon, verb = rest[0].partition(":")  # a colon of the name itself is written %3A
+    named, colon, verb = rest[0].partition(":")  # a colon in the name itself is encoded as %3A
     return f"{method} {'/'.join([things, '{}' + colon + verb, *rest[1:]])}", unquote(named)

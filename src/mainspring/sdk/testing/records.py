@@ -1,4 +1,4 @@
-"""What a box remembers: its jobs and their runs."""
+"""The jobs and runs of a box."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 
 @dataclass(slots=True, eq=False)
 class BoxRun:
-    """One run in a box. `status` compares with plain words: `run.status == "SUCCESS"`.
+    """One run in a box. `status` can be compared with strings: `run.status == "SUCCESS"`.
 
-    `attempt` counts the tries so far; `errors` has a line for each one that failed, and `error` is the last of them;
-    `exception` is what the last failed try raised; `result` is what came out of JSON, as a client would see it; `logs`
-    and `progress` are what the task said through its context.
+    `attempt` counts the attempts. `errors` has one line for each failed attempt, and `error` is the last one.
+    `exception` is what the last failed attempt raised. `result` is the result after JSON encoding, as a client would
+    see it. `logs` and `progress` are what the task reported through its context.
     """
 
     run_id: str
@@ -46,7 +46,7 @@ class BoxRun:
 
     @property
     def error(self) -> str | None:
-        """The last failed try's error, such as "ValueError: no such account"; None when it went well in the end."""
+        """The error of the last failed attempt, such as "ValueError: no such account". None if the run succeeded."""
         return self.errors[-1] if self.errors and self.status is not RunState.SUCCESS else None
 
     @property
@@ -65,8 +65,8 @@ class BoxRun:
 
 @dataclass(slots=True, eq=False)
 class BoxJob:
-    """A job of a box. Of those that fire at the same moment the one with the lowest `number` goes first; `arming` tells
-    the entry in the box's calendar that counts from those that are out of date."""
+    """A job of a box. If several jobs fire at the same time, the one with the lowest `number` is first. `arming` is the
+    number of the valid entry in the calendar; entries with other numbers are outdated."""
 
     job_id: str
     number: int

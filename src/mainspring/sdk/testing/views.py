@@ -1,4 +1,4 @@
-"""Jobs and runs of a box as a server's clients would see them."""
+"""Jobs and runs of a box as the clients of a server would see them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A PostgreSQL of our own: real binaries (from a wheel, or the system's) run as our child on a private folder.
+"""The embedded PostgreSQL: real binaries, from a wheel or from the system, run as a child process on a private folder.
 
-This is the whole seam: nothing else in Mainspring knows whether the URL it was given leads here or to a server
-somebody else runs.
+The rest of Mainspring only uses the URL. It does not know whether the URL leads to the embedded PostgreSQL or to a
+server that somebody else runs.
 """
 
 from mainspring.store.embedded.folder import FolderLock

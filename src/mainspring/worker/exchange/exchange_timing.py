@@ -1,12 +1,13 @@
-"""When the next exchange starts. Pure: it is told the time."""
+"""Decides when the next exchange starts. No I/O and no clock: the caller passes the time."""
 
 from __future__ import annotations
 
 from mainspring.kernel.lifecycle import backoff
-from mainspring.worker.exchange.held_runs import Flight, HeldRuns
+from mainspring.worker.exchange.flight import Flight
+from mainspring.worker.exchange.held_runs import HeldRuns
 
-# Outcomes are gathered for this long while more of them may come. Alone they go at once.
-GATHER = 0.005
+# Outcomes wait this long for others while more runs are held. A last outcome is sent at once.
+BATCH_SECONDS = 0.005
 _NEVER = float("inf")
 _LONGEST_PAUSE = 1.0
 _AFTER_REFUSAL = 5.0
@@ -15,15 +16,15 @@ _LONGEST_EMPTY_PAUSE = 0.1
 
 
 class ExchangeTiming:
-    """At most two exchanges are in the air: one parked, and one that reports. One starts at least every `beat`. A third
-    is for another server, when those two wait for one that hangs."""
+    """At most two exchanges are in flight: a long poll, and one that reports. One starts at least every `beat`. A third
+    goes to another server when those two wait for a server that hangs."""
 
     def __init__(self, beat: float, now: float) -> None:
         self._beat = beat
         self._last_start = now - beat
         self._last_landing = now
         self._not_before = now
-        self._park_not_before = now
+        self._poll_not_before = now
         self.failures = 0
         self._empty = 0
         self._urgent = False
@@ -34,44 +35,46 @@ class ExchangeTiming:
         holding: int,
         now: float,
         *,
-        hungry: bool,
+        wants_runs: bool,
         news: float = _NEVER,
         several: bool = False,
     ) -> float:
-        """When to start the next exchange (now or earlier: at once). `hungry`: more runs are wanted at all. `news`:
-        when there will be something to tell that may interrupt a parked exchange, but no other. `several`: there is
-        another server to go to."""
-        at = self._wanted(held_runs, holding, now, hungry)
+        """When to start the next exchange; a time that has passed means at once.
+
+        wants_runs: the worker takes more runs at all. news: when there is something to report that may interrupt a long
+        poll, but no other exchange. several: there is another server to use.
+        """
+        at = self._wanted(held_runs, holding, now, wants_runs)
         if several and len(held_runs.flights) == 2:
-            # Within a beat the older one should have been answered. Waiting for its time limit would cost the lease.
+            # The older one should be answered within a beat. To wait for its timeout would cost the lease.
             at = held_runs.flights[0].sent + self._beat
-        if news < at and all(flight.parked for flight in held_runs.flights) and len(held_runs.flights) < 2:
+        if news < at and all(flight.waits for flight in held_runs.flights) and len(held_runs.flights) < 2:
             at = news
         return at if at == _NEVER else max(at, self._not_before)
 
-    def _wanted(self, held_runs: HeldRuns, holding: int, now: float, hungry: bool) -> float:
+    def _wanted(self, held_runs: HeldRuns, holding: int, now: float, wants_runs: bool) -> float:
         flights = held_runs.flights
         if len(flights) >= 2:
             return _NEVER
         beat_due = self._last_start + self._beat
-        if flights and not flights[0].parked:
+        if flights and not flights[0].waits:
             return beat_due
         if self._urgent or held_runs.rejected_outcomes.busy:
             return now
         if held_runs.pending:
-            # A quarter of what we may hold: with half of it here and half on its way, server and worker both have work.
+            # A quarter of the capacity: server and worker both have work while half of it is here and half in flight.
             enough = holding == 0 or len(held_runs.pending) >= held_runs.capacity // 4
-            return now if enough else min(held_runs.pending_since + GATHER, beat_due)
+            return now if enough else min(held_runs.pending_since + BATCH_SECONDS, beat_due)
         if flights:
-            asks_again = hungry and flights[0].request.free == 0 and held_runs.free(holding) > 0
+            asks_again = wants_runs and flights[0].request.free == 0 and held_runs.free(holding) > 0
             return now if asks_again else beat_due
         if holding:
-            # What has just arrived may be done in a moment; then one exchange reports it and asks for more.
-            return max(self._last_landing + GATHER, self._park_not_before)
-        return self._park_not_before
+            # Runs that have just arrived may end in a moment. Then one exchange reports them and asks for more.
+            return max(self._last_landing + BATCH_SECONDS, self._poll_not_before)
+        return self._poll_not_before
 
     def hurry(self, now: float) -> None:
-        """The next exchange has something to say that cannot wait, not even for a pause after a failure."""
+        """Start the next exchange at once, even during the pause after a failure."""
         self._urgent = True
         self._not_before = now
 
@@ -80,21 +83,22 @@ class ExchangeTiming:
         self._urgent = False
 
     def landed(self, flight: Flight, now: float, *, useful: bool) -> None:
-        """`useful` is whether it brought anything, or took anything along. A server that answers a long poll early
-        with nothing new, again and again, must not keep us spinning."""
+        """An exchange was answered. `useful`: the answer brought something. A server that keeps answering long polls
+        early with nothing new must not keep the worker spinning: each such answer makes the next pause longer."""
         self._last_landing = now
         self.failures = 0
         self._not_before = now
-        early = flight.parked and not useful and now - flight.sent < flight.request.wait_ms / 2000
+        early = flight.waits and not useful and now - flight.sent < flight.request.wait_ms / 2000
         self._empty = self._empty + 1 if early else 0
-        self._park_not_before = now + min(_EMPTY_PAUSE * self._empty, _LONGEST_EMPTY_PAUSE)
+        self._poll_not_before = now + min(_EMPTY_PAUSE * self._empty, _LONGEST_EMPTY_PAUSE)
 
     def failed(self, now: float, *, elsewhere: bool = False) -> None:
-        """`elsewhere`: the next exchange goes to a server that is not known to be in trouble, so it need not wait."""
+        """An exchange failed. `elsewhere`: the next one goes to a server that has not failed, so it need not wait."""
         self._not_before = now if elsewhere else now + backoff(self.failures, cap=min(_LONGEST_PAUSE, self._beat))
         self.failures += 1
 
     def refused(self, now: float, *, elsewhere: bool = False, holding: int = 0) -> None:
-        """Who holds runs asks again within a beat: a pause as long as the lease would cost them all for one refusal."""
+        """A server refused the exchange. A worker that holds runs tries again within a beat: after a longer pause one
+        refusal could cost it the lease, and all its runs."""
         pause = min(_AFTER_REFUSAL, self._beat) if holding else _AFTER_REFUSAL
         self._not_before = now if elsewhere else now + pause

@@ -1,7 +1,7 @@
-"""What one incarnation of a worker holds and has not yet reported. No I/O and no clock: unit-testable as it stands.
+"""The runs that one incarnation of a worker holds, and the outcomes it has not reported yet. No I/O and no clock.
 
-An exchange that is under way is a `Flight`. It lands with an answer, or it is lost; whichever comes, no outcome is
-dropped before a server said that it is settled, and no run is started twice.
+An exchange in flight is a `Flight`. It is answered or lost. In either case no outcome is dropped before a server has
+acknowledged it, and no run is started twice.
 """
 
 from __future__ import annotations
@@ -11,51 +11,24 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from uuid import UUID
 
-import msgspec
-
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, Progress, WorkerHello
 from mainspring.wire.problems import Problem
+from mainspring.worker.exchange.flight import Flight, Landing
 from mainspring.worker.exchange.prefetch import WINDOW, Prefetch
-from mainspring.worker.exchange.queue_weights import NOTHING, QUICK, QueueWeights, SlotDivision
-from mainspring.worker.exchange.rejected_outcomes import Batch, RejectedOutcomes, Verdict
+from mainspring.worker.exchange.queue_weights import QUICK, QueueWeights
+from mainspring.worker.exchange.rejected_outcomes import RejectedOutcomes, Rejection
 from mainspring.worker.exchange.slot_forecast import SlotForecast
 from mainspring.worker.execution.attempt import Attempt, Ending, Key, key_of
 
-MOST_OUTCOMES = 2000
-MOST_OUTCOME_BYTES = 4 * 1024 * 1024
-_MOST_FREE = 10_000
+MAX_OUTCOMES = 2000
+MAX_OUTCOME_BYTES = 4 * 1024 * 1024
+_MAX_FREE = 10_000
 _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
-class Flight(msgspec.Struct, eq=False):
-    """One exchange under way. `failures` is how many flights were lost before it was sent; `division` is how it divides
-    what it asks for. A `trial` carries what the sieve gave it."""
-
-    request: ExchangeRequest
-    sent: float
-    failures: int
-    division: SlotDivision = NOTHING
-    trial: bool = False
-
-    @property
-    def carries(self) -> Batch:
-        return Batch(self.request.outcomes, self.request.progress)
-
-    @property
-    def parked(self) -> bool:
-        return self.request.wait_ms > 0
-
-
-class Landing(msgspec.Struct):
-    """What an answer brought that is new to us."""
-
-    taken: list[Attempt]
-    stop: list[Attempt]
-    fenced: list[UUID]
-
-
 class HeldRuns:
-    """`portions` divide the slots where queues have weights; `limits` are the tasks of which only so many may run."""
+    """`queue_weights` divide the slots if the queues have weights. `task_limits` say how many runs of a task may be
+    active at a time."""
 
     def __init__(
         self,
@@ -63,8 +36,8 @@ class HeldRuns:
         hello: WorkerHello,
         now: float,
         *,
-        shares: QueueWeights | None = None,
-        limits: Mapping[str, int] = _NO_LIMITS,
+        queue_weights: QueueWeights | None = None,
+        task_limits: Mapping[str, int] = _NO_LIMITS,
     ) -> None:
         self.worker_id = worker_id
         self.held: dict[Key, Attempt] = {}
@@ -76,43 +49,43 @@ class HeldRuns:
         self.rejected_outcomes = RejectedOutcomes()
         self.known = False
         self._hello = hello
-        self._queue_weights = shares
-        self._limits = limits
+        self._queue_weights = queue_weights
+        self._task_limits = task_limits
         self._seq = 0
         self._failures = 0
         self._recovered = 0
-        self._recovery = 0  # the number of the newest exchange that recovers
+        self._recovery = 0  # the sequence number of the newest exchange that recovers
         self._completed = 0
         self._busy = 0.0
-        self._heavy = 0
+        self._pending_bytes = 0
         self._settled_meanwhile: set[Key] = set()
 
     @property
     def capacity(self) -> int:
-        """How many runs are worth holding at once. Slots that are divided are never overbooked: what is prefetched of
-        one queue would wait in the way of another."""
+        """How many runs to hold at a time. Slots that are divided by weight are never overbooked: runs prefetched from
+        one queue would block another."""
         return self._hello.slots + (self.prefetch.prefetch if self._queue_weights is None else 0)
 
     @property
     def recovering(self) -> bool:
-        """An answer may have been lost, and no later exchange has made up for it yet."""
+        """An answer may have been lost, and no later exchange has recovered it yet."""
         return self._failures > self._recovered
 
     @property
     def asked(self) -> int:
-        """How many runs the flights ask for: they may be on their way."""
+        """How many runs the exchanges in flight ask for. They may have been claimed already."""
         return sum(flight.request.free for flight in self.flights)
 
     @property
     def unreported(self) -> int:
         """How many outcomes no server has acknowledged yet."""
-        flying = sum(len(flight.request.outcomes) for flight in self.flights)
-        return len(self.pending) + self.rejected_outcomes.outcomes + flying
+        in_flight = sum(len(flight.request.outcomes) for flight in self.flights)
+        return len(self.pending) + self.rejected_outcomes.outcomes + in_flight
 
     def free(self, holding: int, soon: int = 0) -> int:
-        """How many more runs to ask for, with `holding` queued or running and `soon` slots about to become free. What a
-        flight already asks for counts as taken."""
-        return max(0, min(_MOST_FREE, self.capacity + soon - holding - self.asked))
+        """How many more runs to ask for, with `holding` runs queued or active and `soon` slots about to become free.
+        Runs that an exchange in flight asks for count as taken."""
+        return max(0, min(_MAX_FREE, self.capacity + soon - holding - self.asked))
 
     def record(self, attempt: Attempt, ending: Ending, now: float) -> None:
         """Keep the outcome until it is acknowledged."""
@@ -147,7 +120,7 @@ class HeldRuns:
             self.pending_since = now
         self.pending.append(outcome)
         if ending.error is not None or ending.result is not None:
-            self._heavy += _weight(outcome)
+            self._pending_bytes += _size(outcome)
 
     def observe_rate(self, now: float) -> None:
         if self.prefetch.observe(now, self._completed, self._busy):
@@ -160,15 +133,18 @@ class HeldRuns:
         *,
         holding: int,
         soon: int = 0,
-        hands: Iterable[Attempt] = (),
+        attempts: Iterable[Attempt] = (),
         wait_ms: int = 0,
         draining: bool = False,
         stopping: bool = False,
     ) -> Flight:
-        """The next exchange; `hands` are the runs that are held, queued or running, where they must be told apart. It
-        waits only if it has no outcome to report; `stopped` goes with the last outcome, and not while another flight
-        has one: it would be too late for that. One that recovers asks for nothing new: what the lost answer brought may
-        fill the slots. While something is under suspicion, that is what goes, and nothing else."""
+        """Compose the next exchange. `attempts` are the runs held, queued or active.
+
+        It is a long poll only if it has no outcome to report. `stopped` is sent with the last outcome, and not while
+        another exchange in flight carries one, which would arrive too late. An exchange that recovers asks for no new
+        runs, because those of the lost answer may fill the slots. While a rejected batch waits to be tried, the
+        exchange carries that batch and nothing else.
+        """
         self.observe_rate(now)
         trial = self.rejected_outcomes.take() if self.rejected_outcomes.busy else None
         outcomes = self._take_pending() if trial is None else trial.outcomes
@@ -183,37 +159,38 @@ class HeldRuns:
             stopped=stopping and trial is None and not self.unreported,
             hello=None if self.known else self._hello,
         )
-        if trial is not None and trial.words:
-            request.progress = [word for word in trial.words if self._runs_still(word)]
+        if trial is not None and trial.progress:
+            request.progress = [report for report in trial.progress if self._still_runs(report)]
         if self.recovering:
             request.recover = True
             self._recovery = request.seq
             request.inventory = [Held(a.order.run_id, a.order.fence) for a in self.held.values()]
         flight = Flight(request, now, self._failures, trial=trial is not None)
-        if request.free and (self._queue_weights is not None or self._limits):
-            self._divide(flight, hands)
+        if request.free and (self._queue_weights is not None or self._task_limits):
+            self._divide(flight, list(attempts))
         self.flights.append(flight)
         return flight
 
-    def _divide(self, flight: Flight, hands: Iterable[Attempt]) -> None:
-        request, attempts = flight.request, list(hands)
+    def _divide(self, flight: Flight, attempts: list[Attempt]) -> None:
+        request = flight.request
         if self._queue_weights is not None:
             held = Counter(attempt.order.queue for attempt in attempts)
             lasting = {a.order.queue for a in attempts if a.started and flight.sent - a.started > QUICK}
-            flying = [other.division for other in self.flights]
-            flight.division = self._queue_weights.divide(request.free, held, flying, lasting)
+            in_flight = [other.division for other in self.flights]
+            flight.division = self._queue_weights.divide(request.free, held, in_flight, lasting)
             request.shares = flight.division.shares
-        if self._limits:
+        if self._task_limits:
             running = Counter(attempt.order.task for attempt in attempts)
-            for task, limit in self._limits.items():
-                room = limit - running[task] - sum(_asked_of(task, other.request) for other in self.flights)
+            for task, limit in self._task_limits.items():
+                room = limit - running[task] - sum(other.may_bring(task) for other in self.flights)
                 if room < request.free:
                     request.room[task] = max(0, room)
 
     def landed(self, flight: Flight, reply: ExchangeReply, now: float) -> Landing:
-        """Settle what the answer settles, and say what is new in it. Runs are taken whatever the answer's place."""
+        """An exchange was answered: drop the outcomes that the answer settles, and return what is new in it. Runs are
+        taken even from an answer that comes after a later one."""
         self.flights.remove(flight)
-        if not flight.parked:
+        if not flight.waits:
             self.forecast.heard(now - flight.sent)
         outcomes = flight.request.outcomes
         if not reply.superseded or reply.acked >= len(outcomes) > 0:
@@ -232,20 +209,20 @@ class HeldRuns:
         return Landing(taken, self._to_stop(reply.stop), reply.fenced)
 
     def lost(self, flight: Flight, now: float, *, answered: bool = False) -> None:
-        """The exchange failed. Unless a server `answered` that it refused it, it may have been carried out."""
+        """The exchange failed. Unless a server `answered` that it rejects it, it may have been carried out."""
         self.flights.remove(flight)
         self._return(flight, now)
         self.rejected_outcomes.doubt()
         if not answered:
             self._failures += 1
 
-    def refused(self, flight: Flight, problem: Problem, now: float) -> Verdict:
-        """A server answered that it will not take an exchange like this. A run whose outcome is let go stays `held`: a
-        recovery would else hand it out again, and it has run."""
+    def refused(self, flight: Flight, problem: Problem, now: float) -> Rejection:
+        """A server rejected the contents of the exchange. A run whose outcome is given up stays `held`: otherwise a
+        recovery would hand it out again, and it would run twice."""
         self.flights.remove(flight)
-        verdict = self.rejected_outcomes.refused(flight.carries, problem, trial=flight.trial)
-        self._put_back(verdict.returned.outcomes, now)
-        return verdict
+        rejection = self.rejected_outcomes.refused(flight.carries, problem, trial=flight.trial)
+        self._put_back(rejection.returned.outcomes, now)
+        return rejection
 
     def _return(self, flight: Flight, now: float) -> None:
         if not flight.trial:
@@ -253,22 +230,22 @@ class HeldRuns:
         elif (outcome := self.rejected_outcomes.put_back(flight.carries)) is not None:
             self._put_back([outcome], now)
 
-    def _runs_still(self, word: Progress) -> bool:
-        attempt = self.held.get((word.run_id.int, word.fence))
+    def _still_runs(self, report: Progress) -> bool:
+        attempt = self.held.get((report.run_id.int, report.fence))
         return attempt is not None and not attempt.reported
 
     def _take_pending(self) -> list[Outcome]:
-        if len(self.pending) <= MOST_OUTCOMES and self._heavy <= MOST_OUTCOME_BYTES:
-            taken, self.pending, self._heavy = self.pending, [], 0
+        if len(self.pending) <= MAX_OUTCOMES and self._pending_bytes <= MAX_OUTCOME_BYTES:
+            taken, self.pending, self._pending_bytes = self.pending, [], 0
             return taken
-        weight = 0
+        size = 0
         for count, outcome in enumerate(self.pending):
-            weight += _weight(outcome)
-            if count and (weight > MOST_OUTCOME_BYTES or count == MOST_OUTCOMES):
+            size += _size(outcome)
+            if count and (size > MAX_OUTCOME_BYTES or count == MAX_OUTCOMES):
                 taken, self.pending = self.pending[:count], self.pending[count:]
-                self._heavy = sum(map(_weight, self.pending))
+                self._pending_bytes = sum(map(_size, self.pending))
                 return taken
-        taken, self.pending, self._heavy = self.pending, [], 0
+        taken, self.pending, self._pending_bytes = self.pending, [], 0
         return taken
 
     def _put_back(self, outcomes: list[Outcome], now: float) -> None:
@@ -277,7 +254,7 @@ class HeldRuns:
         if not self.pending:
             self.pending_since = now
         self.pending = outcomes + self.pending
-        self._heavy += sum(map(_weight, outcomes))
+        self._pending_bytes += sum(map(_size, outcomes))
 
     def _settle(self, outcomes: Iterable[Outcome]) -> None:
         remember = self._settled_meanwhile.add if self._may_be_handed_out_again() else None
@@ -288,9 +265,9 @@ class HeldRuns:
                 remember(key)
 
     def _may_be_handed_out_again(self) -> bool:
-        """A recovery hands out what its inventory lacks: also what an exchange before it has claimed, whose answer may
-        still come. A run that one of the two brings and that is settled meanwhile must not be taken for new when the
-        other brings it."""
+        """A recovery returns every claim that is missing in its inventory. That includes claims of an earlier exchange
+        whose answer is still on its way. A run that one of the two brings, and that is settled meanwhile, must not be
+        taken for new when the other one brings it."""
         return self.recovering or any(flight.request.seq <= self._recovery for flight in self.flights)
 
     def _take(self, reply: ExchangeReply, now: float) -> list[Attempt]:
@@ -311,10 +288,5 @@ class HeldRuns:
         return [a for a in self.held.values() if a.key[0] in wanted and not a.reported and a.stopping is None]
 
 
-def _asked_of(task: str, request: ExchangeRequest) -> int:
-    """How many runs of a task this exchange may bring."""
-    return min(request.room.get(task, request.free), request.free)
-
-
-def _weight(outcome: Outcome) -> int:
+def _size(outcome: Outcome) -> int:
     return len(outcome.error or "") + memoryview(outcome.result).nbytes

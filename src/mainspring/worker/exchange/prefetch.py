@@ -10,11 +10,11 @@ _SHORTEST_SAMPLE = 0.001
 
 
 class Prefetch:
-    """Follows the pace of completions: about what was completed in the last 75 ms is worth holding in advance.
+    """Follows the rate of completions: `prefetch` is about the number of runs that ended in the last 75 ms.
 
-    Without it 20 slots of no-ops are empty while an exchange is under way. With tasks that take longer than the
-    window there is nothing to gain, and a run that waits here could be running elsewhere: then it is zero. A burst
-    of slow runs that end together looks fast; the mean time they took tells them apart.
+    Without prefetch, 20 slots of no-ops are empty while an exchange is in flight. Tasks that take longer than the
+    window gain nothing, and a run that waits here could run elsewhere: then `prefetch` is 0. A burst of slow runs that
+    end together looks like a high rate; the mean duration tells the two apart.
     """
 
     def __init__(self, slots: int, now: float) -> None:
@@ -25,7 +25,7 @@ class Prefetch:
         self.prefetch = 0
 
     def observe(self, now: float, completed: int, seconds: float) -> bool:
-        """`completed` runs ended since the last look, having taken `seconds` in all; False when it is too soon."""
+        """`completed` runs have ended since the last call and took `seconds` in all. False: it is too soon to tell."""
         elapsed = now - self._observed_at
         if elapsed < _SHORTEST_SAMPLE:
             return False
@@ -36,8 +36,8 @@ class Prefetch:
         self.prefetch = self._worth_holding()
         return True
 
-    def rest(self) -> None:
-        """What was held in advance is wanted elsewhere: hold nothing until the pace has shown itself again."""
+    def reset(self) -> None:
+        """Other workers are idle: prefetch nothing until the rate is measured again."""
         self._rate = self._busy = 0.0
         self.prefetch = 0
 

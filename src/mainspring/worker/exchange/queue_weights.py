@@ -1,4 +1,4 @@
-"""Which queue gets the free slots: a worker's queues share its slots by weight. Pure: no I/O and no clock."""
+"""Divides the slots of a worker among its queues by weight. No I/O and no clock."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.exchange import QueueShare
 
-QUICK = 1.0  # seconds: who needs a slot that such a run has does not wait for long
+QUICK = 1.0  # seconds; a slot that a quicker run occupies is free again soon
 _MOST_WEIGHT = 10_000
 _FORGET = 0.1
 
 
 def parse_queues(text: str, slots: int) -> tuple[tuple[str, ...], dict[str, int] | None]:
-    """The queues of `a,b`, and their weights when it is `a=1,b=8` (a queue without one then weighs 1)."""
+    """The queues in `a,b`, and their weights if the text is like `a=1,b=8`. A queue without a weight then has 1."""
     queues, weights = _read(text)
     if weights is not None and len(weights) > slots:
         raise InvalidInput(
@@ -56,8 +56,8 @@ def _weight(name: str, number: str) -> int:
 
 
 class SlotDivision(msgspec.Struct, frozen=True):
-    """What one exchange asks for. `below` is what it asks to bring queues up to their shares, `kept` the queues for
-    which it keeps a slot."""
+    """What one exchange asks for. below: runs that bring queues up to their shares. kept: queues for which a slot is
+    kept free."""
 
     shares: list[QueueShare]
     below: dict[str, int]
@@ -68,10 +68,10 @@ NOTHING = SlotDivision([], {}, frozenset())
 
 
 class QueueWeights:
-    """Shares of the slots by occupancy. While several queues have work, each gets slots in proportion to its weight,
-    and at least one. What a queue does not use is lent to the others. To runs that are over in a second it is lent
-    whole; to those that take longer, or of which nothing is known yet, save one slot for each queue that runs nothing:
-    so light work never waits behind heavy work for a slot.
+    """While several queues have work, each occupies slots in proportion to its weight, and at least one. Slots that a
+    queue does not use are lent to the others. Queues whose runs take less than a second may borrow all of them. Queues
+    whose runs take longer, or have not been measured yet, leave one slot free for each queue that runs nothing: so
+    light work never waits for a slot behind heavy work.
     """
 
     def __init__(self, slots: int, weights: Mapping[str, int]) -> None:
@@ -81,8 +81,8 @@ class QueueWeights:
         self._usual: dict[str, float] = {}
 
     def ended(self, queue: str, seconds: float) -> None:
-        """A run took so long. One long run tells at once; it is forgotten in the course of some 40 quick ones, so that
-        heavy work which fails fast for a while is not taken for light work."""
+        """A run took this many seconds. One long run counts at once, and is forgotten after about 40 quick ones: heavy
+        work that fails fast for a while is not mistaken for light work."""
         usual = self._usual.get(queue, seconds)
         self._usual[queue] = max(seconds, usual + _FORGET * (seconds - usual))
 
@@ -90,17 +90,19 @@ class QueueWeights:
         self,
         free: int,
         held: Mapping[str, int],
-        flying: Iterable[SlotDivision] = (),
+        in_flight: Iterable[SlotDivision] = (),
         lasting: Collection[str] = (),
     ) -> SlotDivision:
-        """What to ask for, in order: the queue furthest below its share first. `held` is what there is of each queue
-        now, started or not; `flying` is asked for already and may be on its way; `lasting` are the queues of which a
-        run has been going on for more than `QUICK`."""
+        """What to ask for, the queue furthest below its share first.
+
+        held: runs of each queue that are here, started or not. in_flight: what other exchanges already ask for.
+        lasting: queues with a run that has taken longer than `QUICK`.
+        """
         if free <= 0:
             return NOTHING
         on_the_way: Counter[str] = Counter()
         kept: set[str] = set()
-        for division in flying:
+        for division in in_flight:
             on_the_way.update(division.below)
             kept |= division.kept
         order = sorted(self.shares, key=lambda queue: held.get(queue, 0) / self.shares[queue])
@@ -121,8 +123,8 @@ class QueueWeights:
         return queue not in lasting and self._usual.get(queue, QUICK) < QUICK
 
     def _lent(self, order: list[str], most: Mapping[str, int], keep_for: Mapping[str, list[str]]) -> list[QueueShare]:
-        """What others leave, in rounds that double: only the server knows who has work, and whoever has gets about
-        its weight's part of what is left, whatever that is."""
+        """Shares of the unused slots, in rounds that double. Only the server knows which queues have work; each of
+        those gets about its weight's part of whatever is left."""
         shares = []
         factor, left = 1.0 / min(self.shares.values()), dict(most)
         while any(count > 0 for count in left.values()):
@@ -136,9 +138,9 @@ class QueueWeights:
 
 
 def _shares(slots: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """One slot each, and every further one to the queue that has the fewest for its weight."""
+    """One slot for each queue. Every further slot goes to the queue that has the fewest for its weight."""
     shares = dict.fromkeys(weights, 1)
     for _ in range(slots - len(weights)):
-        poorest = min(weights, key=lambda queue: (shares[queue] + 0.5) / weights[queue])
-        shares[poorest] += 1
+        neediest = min(weights, key=lambda queue: (shares[queue] + 0.5) / weights[queue])
+        shares[neediest] += 1
     return shares

@@ -1,9 +1,9 @@
-"""Finds what a server refuses among all that an exchange carries. Pure: no I/O and no clock.
+"""Finds the outcome or progress report that makes a server reject an exchange. No I/O and no clock.
 
-A refused exchange has changed nothing (see docs/workers.md), so its parts can be tried again. After each refusal one
-exchange goes that carries nothing: if that is refused too, it is not the contents. Then what was refused goes in parts:
-apart where the server names the culprit, else by halves, until one outcome or one word of progress is refused by
-itself. The others are recorded on the way.
+A rejected exchange has changed nothing (see docs/workers.md), so its parts can be sent again. After each rejection one
+exchange is sent that carries nothing. If that is rejected too, the contents are not the cause. Otherwise the rejected
+contents are sent in parts: split at the entry that the server names, or else in halves, until one outcome or one
+progress report is rejected alone. All others are recorded on the way.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from mainspring.wire.exchange import Outcome, Progress
 from mainspring.wire.execution import Cause
 from mainspring.wire.problems import Problem
-from mainspring.worker.execution.attempt import Key, clean_text
+from mainspring.worker.execution.attempt import Key, error_text
 
-REFUSED = "OutcomeRefused"  # what a retry rule may name
+REFUSED = "OutcomeRefused"  # retry rules can name it
 _NAMED = re.compile(r"(outcomes|progress)\[(\d+)\]")
 _LONGEST_WORDS = 500
 
@@ -27,17 +27,20 @@ class Batch(msgspec.Struct):
     """What one exchange carries."""
 
     outcomes: list[Outcome] = []
-    words: list[Progress] = []
+    progress: list[Progress] = []
 
     def __len__(self) -> int:
-        return len(self.outcomes) + len(self.words)
+        return len(self.outcomes) + len(self.progress)
 
 
-class Verdict(msgspec.Struct):
-    """What a refusal led to. `blameless`: the contents are not the cause, and `returned` is what was under suspicion.
-    `guilty` was refused by itself; an outcome is tried once more in its plain form, unless this was its plain form."""
+class Rejection(msgspec.Struct):
+    """What follows from a rejection.
 
-    accepted: bool = False
+    not_contents: the contents are not the cause; `returned` is all that waited to be tried. rejected: this entry was
+    rejected alone. An outcome is sent once more in its plain form; let_go: this was its plain form.
+    """
+
+    not_contents: bool = False
     returned: Batch = msgspec.field(default_factory=Batch)
     rejected: Outcome | Progress | None = None
     let_go: bool = False
@@ -47,76 +50,76 @@ class RejectedOutcomes:
     def __init__(self) -> None:
         self._waiting: deque[Batch] = deque()
         self._plain: set[Key] = set()
-        self._proven = False  # the last exchange was taken
+        self._server_accepts = False  # the last exchange was carried out
 
     @property
     def busy(self) -> bool:
-        """Something under suspicion waits to be tried."""
+        """Something that was rejected waits to be sent again."""
         return bool(self._waiting)
 
     @property
     def outcomes(self) -> int:
-        """How many are under suspicion and wait."""
+        """How many outcomes wait to be sent again."""
         return sum(len(batch.outcomes) for batch in self._waiting)
 
     def take(self) -> Batch:
-        """What the next exchange shall carry."""
-        return self._waiting.popleft() if self._proven else Batch()
+        """What the next exchange carries. Nothing, if the server first has to show that it accepts exchanges at all."""
+        return self._waiting.popleft() if self._server_accepts else Batch()
 
     def put_back(self, batch: Batch) -> Outcome | None:
-        """It was not carried out, and nobody says that it is for what is in it. Its halves wait behind the others, who
-        shall not wait for ever for a part at which a server stumbles each time. One alone is let out of the search:
-        gives it if it is an outcome, to be reported as others are; a word of progress is dropped."""
+        """An exchange with this batch failed for another reason. Its halves wait behind the other batches, so that a
+        part on which a server fails each time does not hold them up. A single entry leaves the search: an outcome is
+        returned, to be reported as usual, and a progress report is dropped."""
         if len(batch) > 1:
             self._waiting.extend(_parts(batch, None))
             return None
         return batch.outcomes[0] if batch.outcomes else None
 
     def passed(self, batch: Batch) -> None:
-        """It was carried out."""
-        self._proven = True
+        """An exchange with this batch was carried out."""
+        self._server_accepts = True
         if self._plain:
             self._plain.difference_update(map(_key, batch.outcomes))
 
     def doubt(self) -> None:
-        """An exchange failed for another reason, or the next goes to another server: what it refuses then proves
-        nothing."""
-        self._proven = False
+        """An exchange failed for another reason, or the next one goes to another server. A rejection then says nothing
+        about the contents until an empty exchange was accepted."""
+        self._server_accepts = False
 
-    def refused(self, batch: Batch, problem: Problem, *, trial: bool) -> Verdict:
-        """A server will not take an exchange that carried this, whether on trial or for the first time."""
-        proven, self._proven = self._proven and trial, False
+    def refused(self, batch: Batch, problem: Problem, *, trial: bool) -> Rejection:
+        """A server rejected an exchange with this batch. `trial`: the batch came from `take`."""
+        accepts, self._server_accepts = self._server_accepts and trial, False
         if not batch:
-            return Verdict(accepted=True, returned=self._release())
-        if len(batch) > 1 or not proven:
+            return Rejection(not_contents=True, returned=self._release())
+        if len(batch) > 1 or not accepts:
             self._waiting.extendleft(reversed(_parts(batch, problem.field)))
-            return Verdict()
-        if batch.words:
-            return Verdict(rejected=batch.words[0])
+            return Rejection()
+        if batch.progress:
+            return Rejection(rejected=batch.progress[0])
         outcome = batch.outcomes[0]
         key = _key(outcome)
         if key in self._plain:
             self._plain.discard(key)
-            return Verdict(rejected=outcome, let_go=True)
+            return Rejection(rejected=outcome, let_go=True)
         self._plain.add(key)
         self._waiting.appendleft(Batch([plain(outcome, problem)]))
-        return Verdict(rejected=outcome)
+        return Rejection(rejected=outcome)
 
     def _release(self) -> Batch:
         everything = Batch(
             [outcome for batch in self._waiting for outcome in batch.outcomes],
-            [word for batch in self._waiting for word in batch.words],
+            [report for batch in self._waiting for report in batch.progress],
         )
         self._waiting.clear()
         return everything
 
 
 def plain(outcome: Outcome, problem: Problem) -> Outcome:
-    """The same with nothing in it that could be refused.
+    """The same outcome without anything that could be rejected.
 
-    What had not started, or was cancelled, stays so. All else has FAILED: its result is not kept, so it is no SUCCESS.
-    It is not tried again, because it would end the same way; unless it had failed anyway and wanted to be, or a retry
-    rule of the job names this error.
+    RETURNED and CANCELLED stay as they are. Everything else becomes FAILED, because a result that is not kept is no
+    SUCCESS. It is not retried, because the next attempt would end the same way, unless the attempt had failed and asked
+    for a retry, or a retry rule of the job names this error.
     """
     bare = Outcome(outcome.run_id, outcome.fence, outcome.status)
     if outcome.status in ("RETURNED", "CANCELLED"):
@@ -129,15 +132,15 @@ def plain(outcome: Outcome, problem: Problem) -> Outcome:
 
 
 def in_words(problem: Problem) -> str:
-    """Such as `invalid_input ran_ms: a number`."""
+    """For example `invalid_input ran_ms: expected a number`."""
     field = _NAMED.sub("", problem.field or "").removeprefix(".")
     expected = f"expected {problem.expected}" if problem.expected else problem.detail
     words = " ".join(part for part in (problem.code or str(problem.status), field.replace("$", "")) if part)
-    return clean_text(f"{words}: {expected}"[:_LONGEST_WORDS])
+    return error_text(f"{words}: {expected}"[:_LONGEST_WORDS])
 
 
 def _parts(batch: Batch, field: str | None) -> list[Batch]:
-    """The others, and the one that the server names; or two halves."""
+    """The entry that the server names and the rest; or two halves."""
     if len(batch) == 1:
         return [batch]
     found = _NAMED.match(field or "")
@@ -150,14 +153,14 @@ def _parts(batch: Batch, field: str | None) -> list[Batch]:
 
 
 def _slice(batch: Batch, start: int, end: int | None = None) -> Batch:
-    """As if the words stood behind the outcomes."""
+    """Entries `start` to `end`, counting the progress reports after the outcomes."""
     count = len(batch.outcomes)
     end = len(batch) if end is None else end
-    return Batch(batch.outcomes[start:end], batch.words[max(0, start - count) : max(0, end - count)])
+    return Batch(batch.outcomes[start:end], batch.progress[max(0, start - count) : max(0, end - count)])
 
 
 def _joined(one: Batch, other: Batch) -> Batch:
-    return Batch(one.outcomes + other.outcomes, one.words + other.words)
+    return Batch(one.outcomes + other.outcomes, one.progress + other.progress)
 
 
 def _key(outcome: Outcome) -> Key:

@@ -1,14 +1,12 @@
-"""The HTTP side of the worker: sends an exchange, or what its attempts print, and brings the answer.
+"""The HTTP client of the worker: sends exchanges and logs, and returns the answers.
 
-Given several servers it uses one until that one fails, does not answer in time, or is in trouble; then the next. It is
-told when to go back to a better one (homing.py). The worker goes on as the same incarnation: an exchange may be
-repeated at any server of the database.
+With several servers it uses one until that one fails, does not answer in time, or reports trouble; then it uses the
+next. preferred_server.py decides when to move back to a better one. The worker keeps its incarnation: an exchange may
+be repeated at any server of the database.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +14,7 @@ import httptools
 import msgspec
 
 from mainspring.kernel.addresses import ServerRotation, split_addresses
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, WorkerHello
@@ -37,36 +36,39 @@ _UNKNOWN_FIELD = "unknown_field"
 _PERHAPS_LATER = (401, 403, 429)
 _CONTENTS = (400, 413, 422)
 _MOST_IDLE = 2
-# So much later than asked for is late: whoever starts an exchange meanwhile goes elsewhere. A worker that gave up only
-# when the time limit ends, after two beats, would lose its lease to one server that hangs.
+# An answer is late this many seconds after `wait_ms`. Exchanges that start meanwhile go to another server. A worker
+# that gave up only after the timeout of two beats would lose its lease to one server that hangs.
 _LATE = 0.15
 
-log = get_logger("link")
+log = get_logger("server_client")
 
 
 class ServerClientError(Exception):
-    """The exchange brought no answer to act on."""
+    """The exchange brought no answer that the worker can act on."""
 
 
 class AnswerLost(ServerClientError):
-    """Nobody can say whether it was carried out: no connection, no answer in time, or a server in trouble."""
+    """It is unknown whether the request was carried out: no connection, no answer in time, or a server error."""
 
 
 class StoreDown(AnswerLost):
-    """The server is there, and says that its database is not. What was under way may have been carried out."""
+    """The server answers that its database is unreachable. The request may have been carried out."""
 
 
 class LogStoreDown(AnswerLost):
-    """The server is there and takes exchanges, but has no place for logs at the moment."""
+    """The server takes exchanges but cannot store logs at the moment."""
 
 
 class Overtaken(AnswerLost):
-    """Another copy of this exchange was carried out and its answer went elsewhere, or a later one was."""
+    """Another copy of this exchange, or a later exchange, was carried out before."""
 
 
 class Refused(ServerClientError):
-    """A server answered that it will not: a bad token, or a request it does not take. `final`: it never will.
-    `contents`: something in the request is wrong, or too large; what else was in it may be taken without it."""
+    """A server refused the request: a bad token, or a request that it does not accept.
+
+    final: the same request will never be accepted. contents: something in the request is wrong or too large; the rest
+    of it may be accepted without that.
+    """
 
     def __init__(self, detail: str, problem: Problem) -> None:
         super().__init__(detail)
@@ -76,12 +78,12 @@ class Refused(ServerClientError):
 
 
 class IncarnationLost(ServerClientError):
-    """The server does not know this incarnation any more; all that it held is somebody else's."""
+    """The server does not know this incarnation any more. Its runs have been given to others."""
 
 
 class ServerClient:
-    """`servers` is one address, or several with commas between them, the best first. `beside` is another link to them,
-    with more patience: it gives up a late server together with this one, and goes back to a better one with it."""
+    """`servers` is one address, or several separated by commas, the best first. `beside` is another client of the same
+    servers with a longer timeout. It leaves a late server and moves back to a better one together with this client."""
 
     def __init__(
         self,
@@ -91,9 +93,11 @@ class ServerClient:
         timeout: float,
         beside: ServerClient | None = None,
         protocol: WireProtocol = PROTOCOL,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         addresses = split_addresses(servers) or (servers,)
-        self._servers = {address: _Server(address, token) for address in addresses}
+        self._clock = clock
+        self._servers = {address: _Server(address, token, clock) for address in addresses}
         self._rota = ServerRotation(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
@@ -110,12 +114,12 @@ class ServerClient:
 
     @property
     def servers(self) -> int:
-        """How many there are."""
+        """The number of servers."""
         return len(self._servers)
 
     @property
     def better(self) -> tuple[str, ...]:
-        """Servers to go back to, the best first, once they are ready."""
+        """Servers that are preferred to the current one, the best first."""
         beside = () if self._beside is None else self._beside.better
         return max(self._rota.better, beside, key=len)
 
@@ -126,13 +130,13 @@ class ServerClient:
 
     @property
     def late(self) -> bool:
-        """Whether an exchange should have been answered by now."""
+        """Whether an answer of the current server is overdue."""
         return self._servers[self._rota.current].late
 
     async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
-        """Send it and wait for the answer; raises a ServerClientError."""
+        """Send an exchange and return the answer; raises ServerClientError."""
         server = self._choose()
-        due = time.monotonic() + request.wait_ms / 1000 + _LATE
+        due = self._clock.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
         announced = server.protocol
         try:
@@ -150,15 +154,15 @@ class ServerClient:
         return reply
 
     async def ship(self, shipment: bytes) -> LogReceipt:
-        """Send a LogShipment, spelt, and wait for the receipt; raises a ServerClientError."""
+        """Send an encoded LogShipment and return the receipt; raises ServerClientError."""
         server = self._servers[self._rota.current]
         return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
 
     async def is_ready(self, address: str, within: float) -> bool:
-        """Ask a server whether it makes progress: a small question that needs no token."""
+        """Whether a server is ready, by its /readyz, which needs no token."""
         server = self._servers[address]
         try:
-            async with asyncio.timeout(within):
+            async with self._clock.timeout(within):
                 connection = await server.connect()
                 try:
                     status, _ = await connection.ask(server.ready_head, b"")
@@ -169,14 +173,14 @@ class ServerClient:
         return status == 200
 
     def move(self, address: str) -> bool:
-        """Use this better server from the next exchange on; False when it is none."""
+        """Use this better server from the next exchange on; False if it is not better than the current one."""
         moved = self._rota.go_to(address)
         if self._beside is not None:
             moved = self._beside.move(address) or moved
         return moved
 
     def leave(self, address: str) -> None:
-        """This server does not answer, and another one does: use that, also for what waits there now."""
+        """This server does not answer and another one does: use that one, and fail the requests that wait here."""
         self._rota.failed(address)
         self._servers[address].hang_up()
 
@@ -198,7 +202,7 @@ class ServerClient:
                 self._hello_protocol = now
 
     def _choose(self) -> _Server:
-        """The server in use, unless an exchange there is late and there is another."""
+        """The current server, or the next one if an answer of the current one is late."""
         server = self._servers[self._rota.current]
         if server.late and self._rota.failed(server.address):
             log.warning("the server is late; going to another", server=self._rota.current, late=server.address)
@@ -209,11 +213,11 @@ class ServerClient:
     async def _talk(
         self, server: _Server, head: bytes, body: bytes, decode: Callable[[bytes], T], *, carries: bool
     ) -> T:
-        """Of what `carries` something, the server may refuse the contents: that is no trouble of the server's."""
+        """`carries`: the request has contents that the server may refuse. That does not count as a server failure."""
         try:
             answer = _decoded(decode, *await self._ask(server, head, body))
         except (IncarnationLost, Overtaken):
-            self._rota.answered()  # they come from the database: another server would say the same
+            self._rota.answered()  # the answer comes from the database: another server would say the same
             raise
         except ServerClientError as error:
             if carries and isinstance(error, Refused) and error.contents:
@@ -223,12 +227,12 @@ class ServerClient:
             raise
         self._rota.answered()
         if self._left:
-            self._give_up_the_late(server)
+            self._leave_late_servers(server)
         return answer
 
-    def _give_up_the_late(self, answering: _Server) -> None:
-        """Another server answers: what still waits at those that were left is lost, and the slots it asked for are not
-        to wait until its time is over."""
+    def _leave_late_servers(self, answering: _Server) -> None:
+        """Another server answers: fail the requests that still wait at late servers, so that the slots they ask for do
+        not stay empty until the timeout."""
         for server in self._left:
             if server is not answering:
                 server.hang_up()
@@ -238,7 +242,7 @@ class ServerClient:
 
     async def _ask(self, server: _Server, head: bytes, body: bytes) -> tuple[int, bytes]:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with self._clock.timeout(self._timeout):
                 connection = await server.connection()
                 server.busy.add(connection)
                 try:
@@ -253,11 +257,12 @@ class ServerClient:
 
 
 class _Server:
-    """One server: how requests to it begin, the connections that are warm, and when exchanges there are late."""
+    """One server: the heads of requests to it, its open connections, and when its answers are due."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, clock: LoopClock) -> None:
         self.address = address
         self.protocol = BASE_PROTOCOL
+        self._now = clock.monotonic
         self.due: list[float] = []
         self.idle: list[HttpConnection] = []
         self.busy: set[HttpConnection] = set()
@@ -268,7 +273,7 @@ class _Server:
 
     @property
     def late(self) -> bool:
-        return bool(self.due) and min(self.due) < time.monotonic()
+        return bool(self.due) and min(self.due) < self._now()
 
     async def connection(self) -> HttpConnection:
         while self.idle:
@@ -287,7 +292,7 @@ class _Server:
             connection.close()
 
     def hang_up(self) -> None:
-        """End what waits for an answer: it raises an OSError."""
+        """Close the connections that wait for an answer; the requests raise OSError."""
         for connection in tuple(self.busy):
             connection.close("it was late, and another server answers")
 

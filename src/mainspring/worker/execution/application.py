@@ -1,4 +1,4 @@
-"""Finding the application that a worker serves."""
+"""Loads the application that a worker serves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.sdk.app.app import Mainspring
 
 
 def load_app(name: str) -> Mainspring:
-    """The application that `module:attribute` names; modules are looked for in the current folder first."""
+    """The application that `module:attribute` names. Modules are searched in the current folder first."""
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         raise InvalidInput(f"app: {name!r} is not of the form module:attribute", field="app", hint="such as hello:app")
@@ -21,12 +21,12 @@ def load_app(name: str) -> Mainspring:
         sys.path.insert(0, here)
     try:
         module = import_module(module_name)
-    except Exception as error:  # the module is the user's code, and may raise anything
+    except Exception as error:  # the module is user code and may raise anything
         frames = _own_frames(error)
         raise InvalidInput(
             f"app: cannot import {module_name}: {type(error).__name__}: {error}\n{''.join(frames)}".rstrip(),
             field="app",
-            hint=f"modules are looked for in {here} and in the installed packages",
+            hint=f"modules are searched in {here} and in the installed packages",
         ) from error
     app = getattr(module, attribute, None)
     if not isinstance(app, Mainspring):
@@ -38,7 +38,7 @@ def load_app(name: str) -> Mainspring:
 
 
 def _own_frames(error: Exception) -> list[str]:
-    """Where in the user's code it happened: the last steps, without those of the import machinery."""
+    """The last frames in user code, without those of the import system."""
     steps = [step for step in traceback.extract_tb(error.__traceback__) if not step.filename.startswith("<frozen")]
     own = [step for step in steps if step.filename != __file__ and "/importlib/" not in step.filename]
     return traceback.format_list(own[-3:])

@@ -1,4 +1,4 @@
-"""One run in a worker's hands, how it may end, and the seam that executors fill."""
+"""One attempt of a run in a worker, how it may end, and the interface of executors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mainspring.domain.durations import format_duration
+from mainspring.kernel.texts import shorten_text, storable_text
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
 from mainspring.wire.execution import Cause
 from mainspring.worker.execution.interruption import Interruption
@@ -29,15 +30,15 @@ class Stop(StrEnum):
 
 
 class StopSupport(StrEnum):
-    """What makes a running attempt stop, besides `on_stop`."""
+    """What stops a running attempt, besides the call of `on_stop`."""
 
-    CANCELLATION = "cancellation"  # the task that carries it is cancelled
+    CANCELLATION = "cancellation"  # its asyncio task is cancelled
     REQUEST = "request"  # nothing else is needed: its executor ends it for certain
-    NOTHING = "nothing"  # a thread: the request may go unheard, and so may `kill`, which comes after its grace
+    NOTHING = "nothing"  # a thread may ignore the request, and also `kill`, which follows after the grace
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """What became of an attempt, before it is put on the wire."""
+    """How an attempt ended, before it is encoded as an Outcome."""
 
     status: OutcomeStatus = "SUCCESS"
     error: str | None = None
@@ -53,23 +54,25 @@ CANCELLED = Ending("CANCELLED")
 
 
 class LogSink(Protocol):
-    """Where the output of one attempt goes. It is opened by the first byte: an attempt that prints nothing has none.
+    """Takes the output of one attempt. The first byte opens it; an attempt that prints nothing has no sink.
 
-    An executor that got a sink awaits `finish` before its attempt ends, so that an ended attempt's log is whole.
+    An executor that has a sink awaits `finish` before its attempt ends, so that the log of an ended attempt is
+    complete.
     """
 
     @property
     def full(self) -> bool:
-        """Enough is waiting to be shipped: whoever can should pause until `room` returns."""
+        """Too much output waits to be shipped. A writer that can wait should pause until `room` returns."""
 
     async def room(self) -> None:
-        """Returns when more may be written."""
+        """Returns when more output can be written."""
 
     def write(self, data: bytes) -> None:
-        """Append; never blocks and never fails. What goes beyond the cap is dropped, and the log is marked."""
+        """Append; never blocks and never fails. Output beyond the cap is dropped, and the log is marked as
+        truncated."""
 
     async def finish(self) -> None:
-        """Ship what is left; returns when it is stored, refused, or given up."""
+        """Ship the rest; returns when it is stored, rejected, or given up."""
 
 
 class Progressed(msgspec.Struct, frozen=True):
@@ -78,12 +81,11 @@ class Progressed(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """A run that was handed to us, from its receipt until its outcome is acknowledged.
+    """A run that this worker holds, from its arrival until its outcome is acknowledged.
 
-    `on_stop` is how its executor is told that it is to stop; `kill` ends it at once, where that is possible.
-    `interruption` is there for one that runs in a thread.
-    `words_sent` counts the words of progress that were sent.
-    `fenced` means that the server no longer takes it for ours: whatever becomes of it is not reported.
+    on_stop: asks its executor to stop it. kill: ends it at once, where that is possible. stops_by: what else is needed
+    to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
+    sent. fenced: the run belongs to another worker; the attempt is not reported, however it ends.
     """
 
     order: RunOrder
@@ -94,21 +96,21 @@ class Attempt(msgspec.Struct, eq=False):
     stopping: Stop | None = None
     on_stop: Callable[[], None] | None = None
     kill: Callable[[], None] | None = None
-    heeds: StopSupport = StopSupport.CANCELLATION
+    stops_by: StopSupport = StopSupport.CANCELLATION
     carrier: asyncio.Task[None] | None = None
     reported: bool = False
     fenced: bool = False
     log: LogSink | None = None
     progress: Progressed | None = None
-    words_sent: int = 0
+    progress_sent: int = 0
     interruption: Interruption | None = None
 
 
 OpenLog = Callable[[Attempt], LogSink]
-"""Gives the attempt's sink, opening it (and setting `attempt.log`) if need be. Call it on the worker's loop."""
+"""Returns the sink of an attempt. Opens it and sets `attempt.log` if needed."""
 
 NoteProgress = Callable[[Attempt, float | None, str | None], None]
-"""Keeps how far an attempt has come, to be told with the next exchange. May be called from any thread."""
+"""Keeps the progress of an attempt for the next exchange. May be called from any thread."""
 
 Execute = Callable[[Attempt], Coroutine[Any, Any, Ending]]
 Report = Callable[[Attempt, Ending], None]
@@ -118,31 +120,31 @@ class Executor(Protocol):
     """Runs attempts of one kind."""
 
     killable: bool
-    """True when `kill_all` ends attempts for certain; False when only the end of the process does."""
+    """True if `kill_all` ends attempts for certain; False if only the end of the process does."""
 
     def offers(self) -> dict[str, Execute]:
-        """The tasks it runs. Each `Execute` returns when its attempt is gone, also after it was told to stop."""
+        """The tasks it runs. `Execute` returns when the attempt is gone, also after a request to stop."""
 
     def kill_all(self) -> None:
-        """End all that can be ended, at once and without manners."""
+        """Kill all attempts that can be killed, without a grace."""
 
 
 def key_of(order: RunOrder) -> Key:
-    # The integer, because hashing a UUID calls back into Python: 0.3 µs for insert and delete against 0.7 µs.
+    # An integer, because hashing a UUID calls Python code: insert and delete take 0.3 µs instead of 0.7 µs.
     return (order.run_id.int, order.fence)
 
 
 def grace_of(order: RunOrder, usual: float) -> float:
-    """How long a run that is told to stop may take, before it is ended by force."""
+    """Seconds between the request to stop and the kill."""
     return usual if order.setup is None or order.setup.kill_grace is None else order.setup.kill_grace
 
 
 def failed(error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None) -> Ending:
-    return Ending("FAILED", clean_text(error), retry, cause=cause, retry_after=retry_after)
+    return Ending("FAILED", error_text(error), retry, cause=cause, retry_after=retry_after)
 
 
 def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
-    """How an attempt ends that was told to stop: the reason decides, whatever it made of the request."""
+    """The ending of an attempt that was told to stop. It depends on the reason only, not on how the attempt reacted."""
     suffix = f": {detail}" if detail else ""
     match attempt.stopping:
         case Stop.TIMEOUT:
@@ -155,10 +157,6 @@ def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
             return CANCELLED
 
 
-def clean_text(text: str) -> str:
-    """Text that JSON and PostgreSQL take: no NUL, no lone surrogates, ERROR_BYTES at most with the end kept."""
-    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
-    if len(data) > ERROR_BYTES:
-        head, tail = data[: ERROR_BYTES // 4], data[-(ERROR_BYTES * 3 // 4 - 5) :]
-        data = head + b" ... " + tail
-    return data.decode("utf-8", "ignore")
+def error_text(text: str) -> str:
+    """An error as JSON and PostgreSQL take it, with at most ERROR_BYTES bytes; the end is kept."""
+    return shorten_text(storable_text(text), ERROR_BYTES)

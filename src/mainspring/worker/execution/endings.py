@@ -1,4 +1,4 @@
-"""How a Python task's attempt ends: what it returned or raised, as an `Ending`. The same for all kinds of tasks."""
+"""Turns the result or the exception of a Python task into an `Ending`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry, in_seconds
 from mainspring.wire.execution import Cause
-from mainspring.worker.execution.attempt import SUCCEEDED, Ending, clean_text, failed
+from mainspring.worker.execution.attempt import SUCCEEDED, Ending, error_text, failed
 
 _FRAMES = 8
 _HERE = str(Path(__file__).parents[1]) + "/"
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def ending_of_call(call: Callable[[], Any]) -> Ending:
-    """Make the call of a plain `def`, and say how it ended."""
+    """Call a plain `def`, and return how it ended."""
     try:
         result = call()
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included
@@ -34,10 +34,10 @@ def ending_of_call(call: Callable[[], Any]) -> Ending:
 
 
 def ending_of_result(result: object) -> Ending:
-    """SUCCESS with the result as JSON; a result that cannot be kept is an error that another try would not mend."""
+    """SUCCESS with the result as JSON. A result that cannot be stored is an error without a retry."""
     try:
         data = _encode(result)
-    except Exception as error:  # noqa: BLE001 - the object is the user's code, and may raise anything
+    except Exception as error:  # noqa: BLE001 - the object is user code and may raise anything
         return failed(f"{type(error).__name__}: the result cannot be kept as JSON: {error}", retry=False)
     if len(data) > MAX_RESULT_BYTES:
         return failed(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept", retry=False)
@@ -47,21 +47,21 @@ def ending_of_result(result: object) -> Ending:
 def ending_of_error(error: BaseException) -> Ending:
     """FAILED with "ValueError: message" and the last frames of the traceback.
 
-    Retry and GiveUp have decided already, so they have no cause that a retry rule could match. An error that cannot
-    even be told (its `__str__` fails) is told by its class.
+    Retry and GiveUp decide about the retry themselves, so they have no cause that a retry rule could match. An error
+    whose `__str__` fails is described by its class.
     """
     try:
-        return _told(error)
-    except Exception as trouble:  # noqa: BLE001 - the error is the user's code too
+        return _described(error)
+    except Exception as trouble:  # noqa: BLE001 - the error is user code too
         name, why = type(error).__name__, type(trouble).__name__
-        return failed(f"{name}, which cannot be told: {why}", retry=not isinstance(error, GiveUp))
+        return failed(f"{name}, whose message cannot be read: {why}", retry=not isinstance(error, GiveUp))
 
 
-def _told(error: BaseException) -> Ending:
+def _described(error: BaseException) -> Ending:
     if isinstance(error, BadPayload):
         return failed(error.detail, retry=False)
     if isinstance(error, Retry):
-        after = None if error.after is None else in_seconds(error.after)  # it may have been set to anything since
+        after = None if error.after is None else in_seconds(error.after)  # user code may have set it to anything
         return failed(_in_words(error, "the task asked to be tried again"), retry_after=after)
     if isinstance(error, GiveUp):
         return failed(_in_words(error, "the task gave up"), retry=False)
@@ -71,7 +71,7 @@ def _told(error: BaseException) -> Ending:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """The error's class and its bases, each by its short name and, unless built in, by its full one."""
+    """The class of the error and its bases, each by its short name and, unless built in, also by its full name."""
     names: list[str] = []
     for kind in type(error).__mro__:
         if kind in (object, BaseException):
@@ -79,7 +79,7 @@ def cause_of(error: BaseException) -> Cause:
         names.append(kind.__name__)
         if kind.__module__ != "builtins":
             names.append(f"{kind.__module__}.{kind.__qualname__}")
-    return Cause(errors=list(dict.fromkeys(map(clean_text, names))))
+    return Cause(errors=list(dict.fromkeys(map(error_text, names))))
 
 
 def _in_words(error: Retry | GiveUp, otherwise: str) -> str:
@@ -87,7 +87,7 @@ def _in_words(error: Retry | GiveUp, otherwise: str) -> str:
 
 
 def _users_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without our own frames at its top."""
+    """The traceback without the worker's frames at its top."""
     while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
         frames = frames.tb_next
     return frames

@@ -1,4 +1,4 @@
-"""Breaks off a call that runs in a thread: raises `Halted` where it stands, and never in what the thread does next."""
+"""Interrupts a call in a thread: raises `Halted` in it, and never in what the thread does afterwards."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import TypeVar
 T = TypeVar("T")
 _set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
-_NOTHING = ctypes.py_object()  # takes back what has not been raised yet
+_NOTHING = ctypes.py_object()  # withdraws an exception that has not been raised yet
 
 
 class Halted(BaseException):
-    """Raised in a plain function whose run is to end. No Exception, so that `except Exception` does not swallow it."""
+    """Raised in a plain function whose run is to end. It is a BaseException, so that `except Exception` does not catch
+    it."""
 
 
 class Interruption:
-    """One call that can be broken off. Python raises the exception when the thread is next at a line of Python: a call
-    into C that does not return is not reached."""
+    """One call that can be interrupted. Python raises the exception when the thread next executes Python code; a call
+    into C that does not return cannot be interrupted."""
 
     __slots__ = ("_asked", "_held_back", "_lock", "_shielded", "_thread")
 
@@ -32,7 +33,7 @@ class Interruption:
         self._held_back = False
 
     def run(self, call: Callable[[], T], otherwise: T) -> T:
-        """Make the call; `otherwise` when it was broken off and did not catch that."""
+        """Make the call. Returns `otherwise` if it was interrupted and did not catch that."""
         result = otherwise
         try:
             try:
@@ -41,11 +42,11 @@ class Interruption:
             finally:
                 self._leave()
         except Halted:
-            self._leave()  # it was raised on the way into the first one, perhaps
+            self._leave()  # it may have been raised on the way into the first call of _leave
         return result
 
     def interrupt(self) -> None:
-        """Break it off, if it is under way; may be called again when it goes on regardless."""
+        """Interrupt the call if it runs. Can be called again if the call goes on."""
         with self._lock:
             if not self._thread:
                 return
@@ -57,7 +58,7 @@ class Interruption:
 
     @contextmanager
     def shield(self) -> Iterator[None]:
-        """What the call does meanwhile is done to its end: others rely on it."""
+        """Code in this block is not interrupted: others rely on it being completed."""
         if threading.get_ident() != self._thread:
             yield
             return
@@ -72,15 +73,16 @@ class Interruption:
     def _turn(self, *, shielded: bool) -> bool:
         with self._lock:
             if shielded and self._asked:
-                # It may be about to be raised, which must not be in there. Nobody knows whether it has been: it is not
-                # raised again, for the call may have caught it and be tidying up. Who insists interrupts again.
+                # The exception may be pending, and must not be raised inside the block. It may also have been raised
+                # already, and the call may be cleaning up: so it is not raised again here. The caller may interrupt
+                # again.
                 _set_async_exc(self._thread, _NOTHING)
                 self._asked = False
             held_back, self._shielded, self._held_back = self._held_back, shielded, False
             return held_back
 
     def _leave(self) -> None:
-        """Once this has returned nothing is raised any more."""
+        """After this returns, no exception is raised in the thread any more."""
         while True:
             try:
                 with self._lock:

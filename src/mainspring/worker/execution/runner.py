@@ -1,10 +1,10 @@
-"""Slots: starts what is queued, times it out, stops it.
+"""Slots: starts queued runs, times them out, stops them.
 
-Runs are driven by *carriers*. A carrier is an asyncio task that takes queued runs one after the other for as long as
-they finish without suspending; the first that suspends keeps the carrier for itself, and another one carries on with
-the queue. So a no-op costs no task of its own (a task each would add 2.4 µs to the 8 µs that a no-op costs the worker
-in all, with uvloop on 3.11), and whatever suspends is an ordinary task: current_task(), timeouts and cancellation work
-in it as anywhere. Each run has a context of its own: context variables do not leak into the next.
+Runs are driven by *carriers*. A carrier is an asyncio task that takes one queued run after the other as long as they
+end without suspending. The first run that suspends keeps the carrier, and another carrier continues with the queue. So
+a no-op needs no task of its own: a task for each would add 2.4 µs to the 8 µs that a no-op costs the worker in all
+(uvloop on 3.11). A run that suspends is an ordinary task, in which current_task(), timeouts and cancellation work as
+usual. Each run has its own context: context variables do not leak into the next run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import asyncio
 import contextvars
 import itertools
 import os
-import time
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, assert_never
+from typing import Any
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.attempt import (
     CANCELLED,
@@ -31,30 +31,26 @@ from mainspring.worker.execution.attempt import (
     Executor,
     Report,
     Stop,
-    StopSupport,
-    ending_after_stop,
     failed,
-    grace_of,
 )
+from mainspring.worker.execution.stopping import Stopping
 from mainspring.worker.execution.task_concurrency import TaskConcurrency
 
 _SLICE_SECONDS = 0.003
 _SLICE_RUNS = 250
 _BLOCKED_SECONDS = 0.5
-_LONGEST_TIMER = 86400.0
-_LEAST_GRACE = 0.05
-_MOMENT = 0.05  # so long an exception may take to unwind a thread
 _EXIT_FORKED = 70
 _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
-_CUT_SHORT = failed("the worker's loop was closed")
+_LOOP_CLOSED = failed("the worker's loop was closed")
 
 log = get_logger("runner")
 
 
 class Runner:
-    """`report` is given each ending once; `tell` is called when outcomes or free slots have come about. `limits` are
-    the tasks of which only so many may run at a time: the others pass by a run that must wait for its task."""
+    """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
+    `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
+    others."""
 
     def __init__(
         self,
@@ -64,9 +60,11 @@ class Runner:
         kill_grace: float,
         report: Report,
         tell: Callable[[], None],
-        limits: Mapping[str, int] = _NO_LIMITS,
+        task_limits: Mapping[str, int] = _NO_LIMITS,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self.slots = slots
+        self._now = clock.monotonic
         self.active: set[Attempt] = set()
         self.queue: deque[Attempt] = deque()
         self._executors = tuple(executors)
@@ -77,20 +75,20 @@ class Runner:
             self._offers.update(offers)
             if not executor.killable:
                 self._unkillable.update(offers)
-        self._limits = TaskConcurrency(limits)
+        self._limits = TaskConcurrency(task_limits)
         self._limited = self._limits.any
-        self._kill_grace = kill_grace
         self._report = report
         self._tell = tell
         self._carrying = False
         self._context = contextvars.copy_context()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = float("inf")
+        self._stopping = Stopping(
+            self.active, kill_grace=kill_grace, clock=clock, report_early=self._report_early, tell=tell
+        )
         self._abandoned = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._pid = os.getpid()
-        forget = weakref.WeakMethod(self._forget_what_is_not_ours)
+        forget = weakref.WeakMethod(self._forget_queue)
         os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
 
     @property
@@ -103,35 +101,35 @@ class Runner:
 
     @property
     def unstarted(self) -> int:
-        """How many wait for a slot, or for their task."""
+        """How many runs wait for a slot or for the limit of their task."""
         return len(self.queue) + len(self._limits) if self._limited else len(self.queue)
 
-    def hands(self) -> Iterator[Attempt]:
-        """All that is held, queued or running."""
+    def held(self) -> Iterator[Attempt]:
+        """All attempts, queued or active."""
         return itertools.chain(self.active, self.queue, self._limits)
 
     def longest_wait(self, now: float) -> float:
-        """For how long the first in the queue has been waiting for a slot. While one is free its turn comes at once, or
-        as soon as a busy machine lets it."""
+        """How long the first run of the queue has waited for a slot. While a slot is free the answer is 0: the run
+        starts at once, or as soon as a busy machine allows."""
         if not self.queue or len(self.active) < self.slots:
             return 0.0
         return now - self.queue[0].received
 
     def stuck_for(self, now: float) -> float:
-        """For how long no slot has become free."""
+        """How long no slot has become free."""
         if len(self.active) < self.slots:
             return 0.0
         return now - max(attempt.started for attempt in self.active)
 
     def take(self, attempts: Iterable[Attempt]) -> None:
-        """Queue runs and start as many as there are slots."""
+        """Queue runs, and start as many as there are free slots."""
         self.queue.extend(attempts)
         self._carry_on()
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
-        """End one run: an unstarted one is reported CANCELLED at once, a running one when it is gone."""
+        """End one run. An unstarted run is reported CANCELLED at once, an active one when it is gone."""
         if attempt in self.active:
-            self._ask_to_stop(attempt, why)
+            self._stopping.ask(attempt, why)
             return
         self._collect_set_aside()
         if attempt in self.queue:
@@ -142,10 +140,10 @@ class Runner:
     def stop_all(self, why: Stop) -> None:
         for attempt in list(self.active):
             if attempt.stopping is None:
-                self._ask_to_stop(attempt, why)
+                self._stopping.ask(attempt, why)
 
     def return_unstarted(self, keep: int = 0) -> int:
-        """Hand queued runs back, the last received first, until `keep` are left; says how many."""
+        """Return queued runs to the server, the last received first, until `keep` are left. Gives their number."""
         self._collect_set_aside()
         surplus = max(0, len(self.queue) - keep)
         for _ in range(surplus):
@@ -159,14 +157,14 @@ class Runner:
             executor.kill_all()
 
     def abandon_all(self, error: str) -> None:
-        """Report all that still runs as failed: the process is about to end, and they with it. What must never overlap
-        another attempt is left to the rescue of a lost worker's runs, which comes when the process is gone."""
+        """Report all active runs as failed, because the process is about to end. Exclusive runs are not reported: the
+        server rescues them when the process is gone, so that no other attempt overlaps them."""
         for attempt in self.active:
             if not attempt.order.exclusive:
                 self._report_early(attempt, failed(error))
 
     def fence_off(self) -> bool:
-        """Kill all runs and report none of them. False when some can only be ended by ending the process."""
+        """Kill all runs and report none of them. False if some can only be ended by ending the process."""
         self.kill_all()
         self._collect_set_aside()
         for attempt in (*self.queue, *self.active):
@@ -175,29 +173,30 @@ class Runner:
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
     def cut_off(self) -> int:
-        """Hand back what has not started, and stop the exclusive runs, at once if possible; says how many those are."""
+        """Return unstarted runs and stop the exclusive ones, by force where possible. Gives the number of the
+        latter."""
         self.return_unstarted()
         exclusive = self._exclusive()
         for attempt in exclusive:
             if attempt.stopping is None:
-                self._ask_to_stop(attempt, Stop.CUT_OFF)
+                self._stopping.ask(attempt, Stop.CUT_OFF)
             if attempt.kill is not None:
                 attempt.kill()
         return len(exclusive)
 
     def holds_exclusive(self, *, unkillable: bool = False) -> bool:
-        """Whether a run is started or queued that must never overlap another attempt; of those that were told to stop,
-        `unkillable` leaves only the ones that may not have heeded it."""
+        """Whether an exclusive run is queued or active. `unkillable`: only active ones that cannot be killed, which may
+        have ignored the request to stop."""
         if unkillable:
             return any(attempt.order.task in self._unkillable for attempt in self._exclusive())
-        return any(attempt.order.exclusive for attempt in self.hands() if not attempt.reported)
+        return any(attempt.order.exclusive for attempt in self.held() if not attempt.reported)
 
     def _exclusive(self) -> list[Attempt]:
-        """What is reported is the server's to judge already: a timed-out thread, which only keeps its slot."""
+        """Attempts that are reported do not count: a timed-out thread only occupies its slot."""
         return [attempt for attempt in self.active if attempt.order.exclusive and not attempt.reported]
 
     async def wait_quiet(self) -> None:
-        """Returns once nothing runs whose ending has yet to be reported."""
+        """Returns when every active attempt has been reported."""
         await self._quiet.wait()
 
     def _carry_on(self) -> None:
@@ -207,28 +206,28 @@ class Runner:
         carrier = asyncio.get_running_loop().create_task(self._carry(), context=self._context.copy())
         carrier.add_done_callback(self._carrier_ended)
 
-    def _forget_what_is_not_ours(self) -> None:
-        """In a process that a task has forked: what is queued is run by the one that it was given to."""
+    def _forget_queue(self) -> None:
+        """In a process that a task has forked: the queued runs belong to the parent."""
         self.queue.clear()
 
     def _carrier_ended(self, carrier: asyncio.Task[None]) -> None:
-        if os.getpid() != self._pid:  # a task forked, and this is the copy that came back from it
+        if os.getpid() != self._pid:  # a task forked, and this is the child process
             os._exit(_EXIT_FORKED)
         if not carrier.cancelled() and (error := carrier.exception()) is not None:
-            # Only a mistake of ours ends here. A worker that lives on without carrying anything would be worse.
+            # Only a bug in the worker leads here. A worker that went on without running anything would be worse.
             log.error("a carrier failed", error=repr(error), exc_info=error)
             self._carrying = False
             self._carry_on()
 
     async def _carry(self) -> None:
-        """Run what is queued until one suspends, the queue is empty, or the loop must have its turn."""
-        queue, offers, report, monotonic = self.queue, self._offers, self._report, time.monotonic
+        """Run queued runs until one suspends, the queue is empty, or the event loop must have its turn."""
+        queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
         fresh_context, limited = self._context.copy, self._limited
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
         for _ in range(_SLICE_RUNS):
-            # A run that cancelled its own task without suspending must not have the next one cancelled for it.
+            # A run may cancel its own task without suspending. The next run must not be cancelled for that.
             if not queue or len(self.active) >= self.slots or carrier.cancelling():
                 break
             attempt = queue.popleft()
@@ -251,7 +250,7 @@ class Runner:
                 attempt.reported = True
                 report(attempt, end.value)
                 continue
-            except BaseException as error:  # noqa: BLE001 - an executor's own fault must not stop the others
+            except BaseException as error:  # noqa: BLE001 - a bug in an executor must not stop the others
                 self._finish(attempt, failed(f"the executor failed: {error!r}"))
                 continue
             self._suspended(attempt, carrier, started)
@@ -264,10 +263,10 @@ class Runner:
     async def _carry_to_end(
         self, attempt: Attempt, coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
     ) -> None:
-        ending = _CUT_SHORT
+        ending = _LOOP_CLOSED
         try:
             ending = await _rest_of(coroutine, context, waits_for)
-        except Exception as error:  # noqa: BLE001 - an executor's own fault must not stop the others
+        except Exception as error:  # noqa: BLE001 - a bug in an executor must not stop the others
             ending = failed(f"the executor failed: {error!r}")
         finally:
             self.active.discard(attempt)
@@ -281,7 +280,7 @@ class Runner:
             self._carry_on()
 
     def _suspended(self, attempt: Attempt, carrier: asyncio.Task[None], started: float) -> None:
-        """It will take its time: it keeps the carrier, and from now on it can be stopped and can time out."""
+        """The attempt keeps the carrier. From now on it can be stopped and can time out."""
         attempt.carrier = carrier
         attempt.deadline = started + attempt.order.timeout
         self.active.add(attempt)
@@ -290,15 +289,16 @@ class Runner:
         self._quiet.clear()
         self._carrying = False
         self._carry_on()
-        if attempt.deadline < self._alarm_at:
-            self._set_alarm(attempt.deadline)
-        blocked = time.monotonic() - started
+        now = self._now()
+        if attempt.deadline < self._stopping.deadlines.at:
+            self._stopping.deadlines.set(attempt.deadline, now)
+        blocked = now - started
         if blocked > _BLOCKED_SECONDS:
             log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
         self._tell()
 
     def _collect_set_aside(self) -> None:
-        """Back into the queue, at its end; whose turn it is not is set aside again."""
+        """Move the runs that wait for their task to the end of the queue. Those that must wait are set aside again."""
         if self._limited:
             self.queue.extend(self._limits.release())
 
@@ -307,55 +307,6 @@ class Runner:
             attempt.reported = True
             self._report(attempt, ending)
 
-    def _ask_to_stop(self, attempt: Attempt, why: Stop) -> None:
-        attempt.stopping = why
-        if attempt.on_stop is not None:
-            attempt.on_stop()
-        match attempt.heeds:
-            case StopSupport.CANCELLATION:
-                self._cancel(attempt)
-            case StopSupport.REQUEST:
-                pass
-            case StopSupport.NOTHING:
-                self._insist_later(attempt)
-            case _:
-                assert_never(attempt.heeds)
-
-    def _cancel(self, attempt: Attempt) -> None:
-        if attempt.carrier is not None:
-            attempt.carrier.cancel()
-        self._insist_later(attempt)
-
-    def _insist_later(self, attempt: Attempt) -> None:
-        grace = max(_LEAST_GRACE, grace_of(attempt.order, self._kill_grace))
-        asyncio.get_running_loop().call_later(grace, self._insist, attempt)
-
-    def _insist(self, attempt: Attempt) -> None:
-        """A coroutine caught its cancellation and went on, or a thread did not look at its flag: ask again, a thread by
-        an exception, and do not let it hide a timeout."""
-        if attempt not in self.active or attempt.fenced or attempt.heeds is StopSupport.REQUEST:
-            return
-        log.warning("a task ignores its cancellation", task=attempt.order.task, run=str(attempt.order.run_id))
-        if attempt.heeds is StopSupport.CANCELLATION:
-            self._cancel(attempt)
-        else:
-            if attempt.kill is not None:
-                attempt.kill()
-            self._insist_later(attempt)
-        if attempt.stopping is Stop.TIMEOUT and not attempt.reported:
-            asyncio.get_running_loop().call_later(_MOMENT, self._abandon, attempt)
-
-    def _abandon(self, attempt: Attempt) -> None:
-        """A timed-out run goes on regardless: report it now; its slot stays taken until it returns. One that must never
-        overlap another attempt is not reported before."""
-        if attempt.reported or attempt not in self.active:
-            return
-        order = attempt.order
-        log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
-        if not order.exclusive:
-            self._report_early(attempt, ending_after_stop(attempt))
-            self._tell()
-
     def _report_early(self, attempt: Attempt, ending: Ending) -> None:
         if not attempt.reported:
             self._abandoned += 1
@@ -363,31 +314,12 @@ class Runner:
             if len(self.active) == self._abandoned:
                 self._quiet.set()
 
-    def _set_alarm(self, at: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = at
-        delay = min(_LONGEST_TIMER, max(0.0, at - time.monotonic()))
-        self._alarm = asyncio.get_running_loop().call_later(delay, self._time_out)
-
-    def _time_out(self) -> None:
-        """One timer for all: it is set for the earliest deadline, and most runs are gone long before theirs."""
-        now = time.monotonic()
-        self._alarm, self._alarm_at = None, float("inf")
-        waiting = [attempt for attempt in self.active if attempt.stopping is None]
-        for attempt in waiting:
-            if attempt.deadline <= now:
-                self._ask_to_stop(attempt, Stop.TIMEOUT)
-        ahead = [attempt.deadline for attempt in waiting if attempt.deadline > now]
-        if ahead:
-            self._set_alarm(min(ahead))
-
 
 @types.coroutine
 def _rest_of(
     coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
 ) -> Generator[Any, Any, Ending]:
-    """Drive `coroutine` on from its first suspension, in its own context, as part of the task that awaits this."""
+    """Continue `coroutine` from its first suspension, in its own context, within the task that awaits this."""
     try:
         while True:
             try:
@@ -395,7 +327,7 @@ def _rest_of(
             except GeneratorExit:
                 coroutine.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - handed to the coroutine, as await does
+            except BaseException as error:  # noqa: BLE001 - passed to the coroutine, as await does
                 waits_for = context.run(coroutine.throw, error)
             else:
                 waits_for = context.run(coroutine.send, value)

@@ -1,4 +1,4 @@
-"""Tasks of which only so many may run at a time on one worker, and the runs that wait for their turn."""
+"""Limits how many runs of a task are active at a time on one worker, and keeps the runs that wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.worker.execution.attempt import Attempt
 
 
 class TaskConcurrency:
-    """A run whose task is at its limit is set aside, so that it does not block those behind it."""
+    """A run whose task is at its limit is set aside, so that it does not block the runs behind it."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = dict(limits)
@@ -21,7 +21,7 @@ class TaskConcurrency:
         return bool(self._limits)
 
     def __len__(self) -> int:
-        """How many are set aside."""
+        """The number of runs that are set aside."""
         return sum(map(len, self._waiting.values()))
 
     def __iter__(self) -> Iterator[Attempt]:
@@ -29,7 +29,7 @@ class TaskConcurrency:
             yield from waiting
 
     def set_aside(self, attempt: Attempt) -> bool:
-        """True when its task is at its limit; then it waits here."""
+        """True if the task is at its limit; then the attempt waits here."""
         task = attempt.order.task
         limit = self._limits.get(task)
         if limit is None or self._running[task] < limit:
@@ -41,7 +41,7 @@ class TaskConcurrency:
         self._running[task] += 1
 
     def ended(self, task: str) -> Attempt | None:
-        """One of them has ended: gives the one that may start in its place."""
+        """A run of the task has ended. Returns the attempt that may start in its place."""
         self._running[task] -= 1
         waiting = self._waiting.get(task)
         if waiting is None:
@@ -52,7 +52,7 @@ class TaskConcurrency:
         return following
 
     def release(self) -> list[Attempt]:
-        """All that wait here, which then do so no more."""
+        """Remove and return all attempts that wait here."""
         released = list(self)
         self._waiting.clear()
         return released

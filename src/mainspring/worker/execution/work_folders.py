@@ -1,4 +1,4 @@
-"""Working folders: a fresh one for each attempt, removed with everything in it when the attempt is gone."""
+"""Working folders: a new one for each attempt, removed with its contents when the attempt is gone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ log = get_logger("work folders")
 
 
 class WorkFolders:
-    """All of a worker's are in one root that only its user may enter. The root holds a lock for as long as the worker
-    lives, so that others can tell one that was left behind."""
+    """The folders of a worker are in one root folder that only its user may enter. The worker locks the root for as
+    long as it lives, so that others can recognise a root that was left behind."""
 
     def __init__(self, parent: str | None = None) -> None:
         self._parent = Path(parent or tempfile.gettempdir())
@@ -32,17 +32,17 @@ class WorkFolders:
 
     @property
     def root(self) -> Path:
-        """Made when it is first asked for, and again when something that tidies up took it away."""
+        """Created on first use, and again if a clean-up job has removed it."""
         while self._root is None or not self._root.exists():
             self.close()
             self._root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)).resolve()
             self._lock = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # another worker's sweep may have been first: so look again
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # another worker's sweep may have been first: the loop checks again
             atexit.register(self.close)
         return self._root
 
     def make(self) -> Path:
-        """A new and empty folder, for us alone."""
+        """A new, empty folder."""
         self._made += 1
         folder = self.root / str(self._made)
         folder.mkdir(mode=0o700)
@@ -50,16 +50,16 @@ class WorkFolders:
 
     async def remove(self, folder: Path) -> None:
         try:
-            folder.rmdir()  # noqa: ASYNC240 - most are empty, and need no thread
+            folder.rmdir()  # noqa: ASYNC240 - most are empty and need no thread
         except OSError:
             await asyncio.to_thread(remove_tree, folder)
 
     def sweep_aside(self) -> None:
-        """`sweep` in a thread of its own: there may be a lot, and nobody waits for it."""
+        """Run `sweep` in its own thread: it may take long, and nothing waits for it."""
         threading.Thread(target=self.sweep, name="mainspring-sweep", daemon=True).start()
 
     def sweep(self) -> None:
-        """Remove what workers left behind that were killed."""
+        """Remove the folders of workers that were killed."""
         for root in self._parent.glob(f"{_PREFIX}*"):
             with suppress(OSError):
                 if root.is_symlink() or root.stat().st_uid != os.getuid():
@@ -73,7 +73,7 @@ class WorkFolders:
                     os.close(lock)
 
     def close(self) -> None:
-        """Remove the root and all that is in it."""
+        """Remove the root and its contents."""
         if self._root is not None:
             remove_tree(self._root)
             os.close(self._lock)
@@ -82,7 +82,7 @@ class WorkFolders:
 
 
 def remove_tree(folder: Path) -> None:
-    """Also when its owner may neither write nor enter parts of it. What cannot be removed is said and left."""
+    """Remove a folder, even if parts of it have no write or execute permission. Logs what cannot be removed."""
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         return

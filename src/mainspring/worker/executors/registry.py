@@ -1,10 +1,11 @@
-"""One file per kind of task. A new kind is a file with an `Executor` in it and a line here."""
+"""Builds the executors of a worker. A new kind of task needs a package with an `Executor`, and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.sdk.app.task import Task
 from mainspring.worker.execution.attempt import Executor, NoteProgress, OpenLog
 from mainspring.worker.execution.work_folders import WorkFolders
@@ -29,11 +30,12 @@ def build_executors(
     server: str = "",
     token: str = "",
     sandbox: str | None = None,
+    clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
-    """What a worker can run: the application's tasks, shell commands (all of them in `sandbox`, if one is named), and
-    HTTP calls to what `http_guard` permits.
+    """Executors for the tasks of the application, for shell commands (all of them in `sandbox`, if given), and for HTTP
+    calls to addresses that `http_guard` permits.
 
-    `app` (module:attribute), `server` and `token` are for child interpreters, which load the application themselves.
+    `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     """
     folders = WorkFolders()
     folders.sweep_aside()
@@ -56,21 +58,24 @@ def build_executors(
             note_progress=note_progress,
             open_log=open_log,
             folders=folders,
+            clock=clock,
         ),
-        ShellExecutor(watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox),
-        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log),
+        ShellExecutor(
+            watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox, clock=clock
+        ),
+        HttpOnDemand(http_guard or AddressGuard(), open_log=open_log, clock=clock),
     ]
 
 
 def warm_up(executors: Iterable[Executor]) -> None:
-    """Start child interpreters for process tasks, if there are such; to be called once the watchdog is there."""
+    """Start child processes if there are process tasks. Call it after the watchdog has been started."""
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             executor.warm_up()
 
 
 def shut_down(executors: Iterable[Executor]) -> None:
-    """Once the worker has stopped: its children are gone with the watchdog, and none is to be started again."""
+    """Call it after the worker has stopped. Its children end with the watchdog, and no new ones are started."""
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             executor.close()

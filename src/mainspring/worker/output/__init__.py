@@ -1,1 +1,1 @@
-"""What runs print and how far they have come, on the way to a server."""
+"""Logs and progress of runs, on their way to a server."""

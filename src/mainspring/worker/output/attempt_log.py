@@ -1,9 +1,8 @@
-"""The output of one attempt, as far as it has not been stored yet: the sink that executors write to."""
+"""The log sink of one attempt: holds the output that has not been stored yet."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,28 +14,29 @@ from mainspring.worker.execution.attempt import Attempt
 if TYPE_CHECKING:
     from mainspring.worker.output.log_shipper import LogShipper
 
-_GIVE_UP = 5.0  # while the server says that it cannot keep logs
-_GIVE_UP_ANYWAY = 75.0  # a worker that is cut off for so long has been told to drop its runs
+_GIVE_UP = 5.0  # while the server answers that it cannot store logs
+_GIVE_UP_ANYWAY = 75.0  # a worker that is cut off for this long has lost its runs
 _LOOK_EVERY = 0.25
 
 log = get_logger("attempt_log")
 
 
 class AttemptLog:
-    """The `LogSink` of one attempt. `write` may be called from any thread; bytes keep the order of the calls."""
+    """`write` may be called from any thread; bytes keep the order of the calls."""
 
     def __init__(self, shipper: LogShipper, attempt: Attempt) -> None:
         self.order = attempt.order
         self._attempt: Attempt | None = attempt
         self.waiting = bytearray()
-        self.over = False  # nothing more is taken: stored to the end, refused, or given up
-        self.offset = 0  # of the first byte that waits
+        self.over = False  # nothing more is accepted: stored completely, rejected, or given up
+        self.offset = 0  # of the first waiting byte
         self._kept = 0  # bytes that the server has acknowledged
         self._shipper = shipper
+        self._clock = shipper.clock
         self._left = _cap(attempt)
         self._truncated = False
         self._ending = False
-        self._news = False  # a mark has yet to be told, with or without bytes
+        self._news = False  # a mark has to be sent, even without bytes
         self._done = asyncio.Event()
 
     @property
@@ -44,11 +44,12 @@ class AttemptLog:
         return self._shipper.full and not self.over
 
     async def room(self) -> None:
-        """Wait until more can be written. A run waits no longer for its log while it prints than at its end."""
-        began = time.monotonic()
+        """Wait until more can be written. A run does not wait longer for its log than it would at its end."""
+        began = self._clock.monotonic()
         while self.full:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._shipper.room(), _LOOK_EVERY)
+                async with self._clock.timeout(_LOOK_EVERY):
+                    await self._shipper.room()
             await self._lose_patience(began)
 
     def write(self, data: bytes) -> None:
@@ -72,21 +73,22 @@ class AttemptLog:
                 self._ending = self._news = True
                 self._shipper.add(self, 0)
         try:
-            await self._until_done(time.monotonic())
+            await self._until_done(self._clock.monotonic())
         finally:
-            self._attempt = None  # or it would take the garbage collector to free the two
+            self._attempt = None  # breaks a reference cycle
 
     async def _until_done(self, began: float) -> None:
         while not self._done.is_set():
             await self._lose_patience(began)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), _LOOK_EVERY)
+                async with self._clock.timeout(_LOOK_EVERY):
+                    await self._done.wait()
 
     async def _lose_patience(self, began: float) -> None:
-        """Let go of the log when there is no point in waiting for it any more."""
+        """Give the log up if waiting does not help any more."""
         if self._fenced:
             self.drop()
-        elif self._shipper.refused_since(began) >= _GIVE_UP or time.monotonic() - began >= _GIVE_UP_ANYWAY:
+        elif self._shipper.refused_since(began) >= _GIVE_UP or self._clock.monotonic() - began >= _GIVE_UP_ANYWAY:
             await self.give_up()
 
     @property
@@ -94,7 +96,7 @@ class AttemptLog:
         return self._attempt is not None and self._attempt.fenced
 
     async def give_up(self) -> None:
-        """The outcome waits for no log: while the server is away it could not be told either, but now it could."""
+        """Mark the log as truncated, so that the outcome does not wait for it any longer."""
         order = self.order
         log.warning("the log of a run is incomplete", run=str(order.run_id), attempt=order.attempt)
         self.drop()
@@ -112,7 +114,7 @@ class AttemptLog:
         return self._ending
 
     def take(self, most: int) -> LogChunk:
-        """The next chunk, which from now on is under way; call it under the lock."""
+        """Remove and return the next chunk. Call it under the lock."""
         size = min(most, len(self.waiting), MAX_LOG_CHUNK)
         with memoryview(self.waiting) as view:
             data = bytes(view[:size])
@@ -132,7 +134,7 @@ class AttemptLog:
             self._done.set()
 
     def drop(self) -> None:
-        """Nobody will take the rest."""
+        """Drop the rest: no server will store it."""
         with self._shipper.lock:
             self.over, self._news = True, False
             self._shipper.forget(len(self.waiting))

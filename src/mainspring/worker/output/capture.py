@@ -1,9 +1,9 @@
-"""What Python tasks print goes into their run's log: sys.stdout, sys.stderr and logging, by a context variable.
+"""Captures the output of Python tasks for the log of their run: sys.stdout, sys.stderr and logging.
 
-A task that runs on the loop or in a thread shares the process's streams with all others. So the streams are replaced
-once by ones that look at who is writing: within an attempt the text goes to that attempt's log, elsewhere to the real
-stream. Log records follow, because handlers that write to the real streams are pointed to these. Nothing is opened and
-nothing is made for an attempt that prints nothing; to set the variable costs a tenth of a microsecond.
+Tasks on the loop or in threads share the streams of the process. So the streams are replaced once by streams that check
+a context variable: within an attempt the text goes to the log of that attempt, elsewhere to the real stream. Log
+records follow, because handlers that write to the real streams are redirected. An attempt that prints nothing opens
+nothing; to set the variable takes 0.1 µs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NO_SHIELD = nullcontext()
 Write = Callable[[Attempt, bytes], None]
 
 
-class Voice:
-    """Writes to the logs of attempts from the loop and from threads. A thread waits while too much is under way; the
-    loop cannot, but an attempt's log has a cap."""
+class LogWriter:
+    """Writes to the logs of attempts from the loop and from threads. A thread waits while too much output waits to be
+    shipped. The loop cannot wait, but the log of an attempt has a cap."""
 
     def __init__(self, open_log: OpenLog) -> None:
         self._open_log = open_log
@@ -47,30 +47,30 @@ class Voice:
 
 
 def shielded(attempt: Attempt) -> AbstractContextManager[None]:
-    """What a thread does in here is not broken off in the middle: it is the worker's, and not only the attempt's."""
+    """A thread is not interrupted within this block: it changes state of the worker, not only of the attempt."""
     return _NO_SHIELD if attempt.interruption is None else attempt.interruption.shield()
 
 
 @contextmanager
 def captured_streams(open_log: OpenLog) -> Iterator[None]:
-    """While this lasts, what attempts print goes to their logs. Enter it on the worker's loop."""
-    write = Voice(open_log).write
+    """Within this block the output of attempts goes to their logs. Enter it on the loop of the worker."""
+    write = LogWriter(open_log).write
     before = sys.stdout, sys.stderr
     out, err = _Stream(before[0], write), _Stream(before[1], write)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
-    pointed = _point_handlers({id(before[0]): out, id(before[1]): err})
-    lowered = _listen_to_information()
+    redirected = _redirect_handlers({id(before[0]): out, id(before[1]): err})
+    undo_level = _enable_info_records()
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
-        for handler, stream in pointed:
+        for handler, stream in redirected:
             handler.setStream(stream)
-        lowered()
+        undo_level()
 
 
 class _Stream:
-    """Stands for a text stream, and is that stream for whoever is in no attempt."""
+    """Replaces a text stream. Outside of attempts it writes to the real one."""
 
     def __init__(self, real: TextIO, write: Write) -> None:
         self._real = real
@@ -119,11 +119,11 @@ class _Buffer:
         return len(taken)
 
     def flush(self) -> None:
-        """What is written is on its way."""
+        """Nothing is buffered here."""
 
 
-def _point_handlers(streams: dict[int, _Stream]) -> list[tuple[logging.StreamHandler[Any], Any]]:
-    """Handlers that hold the real streams write through ours from now on; answers them with what they held."""
+def _redirect_handlers(streams: dict[int, _Stream]) -> list[tuple[logging.StreamHandler[Any], Any]]:
+    """Redirect logging handlers from the real streams. Returns them with their previous streams."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.Logger.manager.loggerDict))]
     handlers = {handler for logger in loggers for handler in logger.handlers}
     return [
@@ -133,9 +133,9 @@ def _point_handlers(streams: dict[int, _Stream]) -> list[tuple[logging.StreamHan
     ]
 
 
-def _listen_to_information() -> Callable[[], None]:
-    """Records of level INFO are made, for the runs' logs; outside an attempt handlers stay as quiet as they were.
-    Answers how to undo it. An application that has asked for more than warnings is left alone."""
+def _enable_info_records() -> Callable[[], None]:
+    """Let the root logger create INFO records, for the logs of runs. Outside of attempts handlers still drop them. Does
+    nothing if the application has configured INFO or lower. Returns a function that undoes it."""
     root = logging.getLogger()
     level = root.level
     if level <= logging.INFO:

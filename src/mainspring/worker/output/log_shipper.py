@@ -1,22 +1,22 @@
-"""Output of attempts on its way to a server: gathered from all of them, shipped a few times a second, in order.
+"""Ships the output of all attempts to a server: in batches, a few times a second, in order.
 
-One shipment is under way at a time, and it is sent again as it is until a server has acknowledged it, so what is stored
-is always the beginning of what was printed. A log that no server takes is given up without harm to the others. What
-waits is bounded: beyond that sinks are `full`, and whoever can pauses. An attempt that prints nothing has no sink, and
-a worker whose attempts print nothing never comes here.
+One shipment is in flight at a time. It is repeated unchanged until a server has acknowledged it, so the stored part is
+always the beginning of the output. A log that no server accepts is given up without affecting the others. The memory
+for waiting output is bounded: beyond that, sinks are `full`, and writers that can wait pause. An attempt that prints
+nothing has no sink, and does not use this module.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
@@ -27,11 +27,11 @@ from mainspring.worker.output.attempt_log import AttemptLog
 MOST_WAITING = 4 * 1024 * 1024
 _MOST_SHIPMENT = 2 * 1024 * 1024
 _MOST_CHUNKS = 1000
-_SOON = 256 * 1024  # so much is shipped at once
+_SOON = 256 * 1024  # this much output is shipped at once
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 1.0
-_QUIET = 2.0  # after so many seconds without output the next is shipped soon again
-_LAST_WORD = 2.0
+_QUIET = 2.0  # after this many seconds without output, the next output is shipped soon again
+_TRY_ONCE_SECONDS = 2.0
 
 _encode = msgspec.json.Encoder().encode
 log = get_logger("log_shipper")
@@ -40,18 +40,19 @@ Taken = tuple[AttemptLog, LogChunk]
 
 
 class LogShipper:
-    """`open` is the worker's `OpenLog`, and may be called from any thread. `speaks_for`, called on the loop, says in
-    whose name shipments go: the incarnation of the moment."""
+    """`open` is the `OpenLog` of the worker, and may be called from any thread. `speaks_for` is called on the loop, and
+    tells how to find the id of the present incarnation."""
 
-    def __init__(self, server_client: ServerClient) -> None:
+    def __init__(self, server_client: ServerClient, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
         self.lock = threading.RLock()
         self._server_client = server_client
         self._worker_id: Callable[[], UUID] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dirty: dict[AttemptLog, None] = {}
-        self._bytes = 0  # waiting and under way
+        self._bytes = 0  # waiting and in flight
         self._task: asyncio.Task[None] | None = None
-        self._called = False  # the loop knows that there is something
+        self._notified = False  # the loop knows that there is output
         self._hurried = False  # and that it is urgent
         self._thread = 0
         self._urgent = asyncio.Event()
@@ -95,14 +96,14 @@ class LogShipper:
         self._bytes += size
         self._dirty[sink] = None
         hurry = (sink.ending or self._bytes >= _SOON) and not self._hurried
-        if self._loop is None or (self._called and not hurry):
+        if self._loop is None or (self._notified and not hurry):
             return
-        self._called, self._hurried = True, self._hurried or hurry
+        self._notified, self._hurried = True, self._hurried or hurry
         if threading.get_ident() == self._thread:
-            self._see_to_it(hurry)
+            self._start_shipping(hurry)
             return
         with suppress(RuntimeError):  # the loop is closed: the process ends
-            self._loop.call_soon_threadsafe(self._see_to_it, hurry)
+            self._loop.call_soon_threadsafe(self._start_shipping, hurry)
 
     def forget(self, size: int) -> None:
         self._bytes -= size
@@ -112,21 +113,21 @@ class LogShipper:
     # -- on the loop
 
     def refused_since(self, began: float) -> float:
-        """For how many seconds the server has said that it cannot keep logs, counted from `began` at the earliest."""
-        return 0.0 if self._refused_at is None else time.monotonic() - max(began, self._refused_at)
+        """For how many seconds the server has answered that it cannot store logs, since `began` at the earliest."""
+        return 0.0 if self._refused_at is None else self.clock.monotonic() - max(began, self._refused_at)
 
     async def try_once(self, chunk: LogChunk) -> None:
-        """Send one chunk beside the others, to whichever server takes it, if it can be done soon."""
+        """Send one chunk outside the order, to any server that accepts it, for a short time."""
         assert self._worker_id is not None
         body = _encode(LogShipment(self._worker_id(), [chunk]))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORD):
+            async with self.clock.timeout(_TRY_ONCE_SECONDS):
                 for _ in range(self._server_client.servers):
                     with suppress(ServerClientError):
                         await self._server_client.ship(body)
                         return
 
-    def _see_to_it(self, hurry: bool) -> None:
+    def _start_shipping(self, hurry: bool) -> None:
         if hurry:
             self._urgent.set()
         if self._task is None or self._task.done():
@@ -137,33 +138,34 @@ class LogShipper:
         """Runs while there is something to ship."""
         try:
             await self._ship_all()
-        except Exception as error:  # a mistake of ours must cost a shipment, not all that follow
+        except Exception as error:  # a bug must cost one shipment, not all that follow
             log.error("a shipment failed", exc_info=error)
             with self.lock:
-                self._called = self._hurried = False
+                self._notified = self._hurried = False
 
     async def _ship_all(self) -> None:
         while True:
-            await self._gather()
+            await self._wait_for_more()
             while chunks := self._take():
                 await self._deliver(chunks)
                 if not self._urgent.is_set():
                     break
             with self.lock:
                 if not self._dirty:
-                    self._called = False
+                    self._notified = False
                     return
 
-    async def _gather(self) -> None:
-        """Wait for more to go along: longer while output goes on, not at all when much is waiting or a run ends."""
-        now = time.monotonic()
-        resting = now - self._shipped_at > _QUIET
+    async def _wait_for_more(self) -> None:
+        """Wait for more output to send together: longer while output goes on, not at all if much waits or a run
+        ends."""
+        resting = self.clock.monotonic() - self._shipped_at > _QUIET
         self._pause = _FIRST_PAUSE if resting else min(_LONGEST_PAUSE, self._pause * 1.5)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._urgent.wait(), self._pause)
+            async with self.clock.timeout(self._pause):
+                await self._urgent.wait()
 
     def _take(self) -> list[Taken]:
-        """The next shipment. Of one run there is one log in it, since a receipt names runs."""
+        """The next shipment. It contains one log per run, because a receipt names runs."""
         taken: list[Taken] = []
         runs: set[UUID] = set()
         size = 0
@@ -181,15 +183,15 @@ class LogShipper:
                     taken.append((sink, chunk))
                 del self._dirty[sink]
                 if sink.has_news:
-                    self._dirty[sink] = None  # behind the others, who shall not wait for one that prints without end
+                    self._dirty[sink] = None  # behind the others, which must not wait for an endless log
             if any(sink.ending for sink in self._dirty) or self._bytes - size >= _SOON:
                 self._hurried = True
                 self._urgent.set()
         return taken
 
     async def _deliver(self, chunks: list[Taken]) -> None:
-        """Send what was taken. What is refused for its contents goes again in halves, until the log is found that is
-        not taken: that one is given up, and the others are kept."""
+        """Send a shipment. If its contents are rejected, it is sent in halves until the rejected log is found. That log
+        is given up, and the others are stored."""
         try:
             parts = [chunks]
             while parts:
@@ -204,13 +206,13 @@ class LogShipper:
                 parts.append([taken for taken in part if taken[0] not in ahead])
                 parts.append([taken for taken in part if taken[0] in ahead])
         finally:
-            self._shipped_at = time.monotonic()
+            self._shipped_at = self.clock.monotonic()
             with self.lock:
                 self.forget(sum(len(chunk.data) for _, chunk in chunks))
 
     async def _send(self, chunks: list[Taken]) -> bool:
-        """Send one shipment until it is acknowledged, or nobody waits for it any more. False when something in it is
-        not taken."""
+        """Repeat one shipment until it is acknowledged or no attempt waits for it any more. False if its contents are
+        rejected."""
         assert self._worker_id is not None
         body = _encode(LogShipment(self._worker_id(), [chunk for _, chunk in chunks]))
         receipt: LogReceipt | None = None
@@ -222,21 +224,21 @@ class LogShipper:
             except ServerClientError as error:
                 failures += 1
                 if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
-                    log.warning("logs are not taken", error=str(error), failures=failures)
+                    log.warning("logs are not accepted", error=str(error), failures=failures)
                 if isinstance(error, Refused) and error.contents:
                     return False
                 self._note(error)
                 if isinstance(error, Refused) and error.final:
                     break
-                await asyncio.sleep(backoff(failures))
+                await self.clock.sleep(backoff(failures))
         self._settle(chunks, receipt)
         return True
 
     def _note(self, error: ServerClientError) -> None:
-        """Only an answer counts: when none of the servers answers they may be away, and come back."""
+        """Only an answer counts. Servers that do not answer may come back."""
         if isinstance(error, LogStoreDown | Refused):
             self._unanswered = 0
-            self._refused_at = self._refused_at or time.monotonic()
+            self._refused_at = self._refused_at or self.clock.monotonic()
             return
         self._unanswered += 1
         if self._unanswered >= self._server_client.servers:
@@ -247,7 +249,9 @@ class LogShipper:
         if receipt is not None:
             refused = {*receipt.fenced, *receipt.gaps}
             for run_id in receipt.gaps:
-                log.error("the server lacks output that it had acknowledged; the rest is dropped", run=str(run_id))
+                log.error(
+                    "the server misses output that it had acknowledged; the rest of the log is dropped", run=str(run_id)
+                )
         for sink, chunk in chunks:
             if receipt is None or chunk.run_id in refused:
                 sink.drop()

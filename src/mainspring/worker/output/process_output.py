@@ -1,4 +1,4 @@
-"""What the processes of an attempt print: read from one pipe, sent to the attempt's log, and its end kept."""
+"""The output of the processes of an attempt: read from one pipe and sent to the log. The last part is kept."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mainspring.worker.execution.attempt import Attempt, LogSink, OpenLog
 
 OUTPUT_KEPT = 8 * 1024
 _CHUNK = 256 * 1024
-# What a pipe may still hold when all writers are gone; more can only come from one who got hold of it by other ways.
+# What a pipe may still contain when all writers are gone. More can only come from a process outside the tree.
 _MOST_LEFT = 2 * 1024 * 1024
 
 
 class Output:
-    """Hand `writer` to the processes, then close it with `close_writer`."""
+    """Pass `writer` to the processes, then close it with `close_writer`."""
 
     def __init__(self, attempt: Attempt, open_log: OpenLog | None) -> None:
         self.size = 0
@@ -30,7 +30,7 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The last OUTPUT_KEPT bytes, as text that JSON and PostgreSQL take."""
+        """The last OUTPUT_KEPT bytes, as text that JSON and PostgreSQL accept."""
         return self._tail[-OUTPUT_KEPT:].decode("utf-8", "replace").replace("\x00", "\ufffd")
 
     def close_writer(self) -> None:
@@ -39,7 +39,7 @@ class Output:
             self.writer = -1
 
     async def finish(self) -> None:
-        """When no process is left: read to the end, and see the log stored."""
+        """When no process is left: read the rest, and wait until the log is stored."""
         left = _MOST_LEFT
         while self._reader >= 0 and left > 0:
             before = self.size
@@ -59,7 +59,7 @@ class Output:
     def _read(self) -> None:
         self._take()
         if self._sink is not None and self._sink.full and self._reader >= 0:
-            # The pipe fills up, and whoever prints waits: so the memory stays flat.
+            # The pipe fills up and the writers wait, so memory stays bounded.
             self._loop.remove_reader(self._reader)
             self._waiting = self._loop.create_task(self._wait_for_room(self._sink))
 
@@ -69,7 +69,7 @@ class Output:
             self._loop.add_reader(self._reader, self._read)
 
     def _take(self) -> bool:
-        """One chunk; False when there is none now."""
+        """Read one chunk; False if there is none now."""
         try:
             chunk = os.read(self._reader, _CHUNK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""How far the running attempts have come: the newest word of each, told at most twice a second."""
+"""Progress of the running attempts: the newest report of each, sent at most twice a second."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ class ProgressReports:
         self._refusals: dict[Key, int] = {}
 
     def open(self, tell: Callable[[], None]) -> None:
-        """From now on `tell` is called, on this loop, when there is something new to send."""
+        """From now on `tell` is called on this loop when there is a new report."""
         self._tell = tell
         self._loop = asyncio.get_running_loop()
 
     def note(self, attempt: Attempt, fraction: float | None, message: str | None) -> None:
-        """Keep the newest; a share of None leaves the one before. May be called from any thread, and often."""
+        """Keep the newest report. A fraction of None keeps the previous one. May be called from any thread, and
+        often."""
         before = attempt.progress
         if fraction is None or not 0.0 <= fraction <= 1.0:
             fraction = None if before is None else before.fraction
         attempt.progress = Progressed(fraction, None if message is None else _clean(message))
-        # Set after the word is kept and cleared before it is read, so that the newest is never left behind.
+        # Set after the report is stored and cleared before it is read, so that the newest is never lost.
         if attempt.key not in self._fresh:
             self._fresh[attempt.key] = attempt
             if self._loop is not None and self._tell is not None:
@@ -45,13 +46,13 @@ class ProgressReports:
                     self._loop.call_soon_threadsafe(self._tell)
 
     def due(self) -> float:
-        """When the next word may be sent; never, when there is none."""
+        """When the next report may be sent; infinity if there is none."""
         if not self._fresh:
             return _NEVER
         return min(self._not_before.get(key, 0.0) for key in list(self._fresh))
 
     def take(self, now: float) -> list[Progress]:
-        """What to send now."""
+        """The reports to send now."""
         taken: list[Progress] = []
         for key, attempt in list(self._fresh.items()):
             if len(taken) == _MOST_AT_A_TIME:
@@ -65,24 +66,24 @@ class ProgressReports:
             self._not_before[key] = now + EVERY
             if (said := attempt.progress) is not None:
                 order = attempt.order
-                attempt.words_sent += 1
-                taken.append(Progress(order.run_id, order.fence, attempt.words_sent, said.fraction, said.message))
+                attempt.progress_sent += 1
+                taken.append(Progress(order.run_id, order.fence, attempt.progress_sent, said.fraction, said.message))
         return taken
 
     def put_back(self, lost: Iterable[Attempt]) -> None:
-        """The exchange that carried the words of these was lost."""
+        """The exchange that carried the reports of these attempts was lost."""
         for attempt in lost:
             if attempt.progress is not None and not attempt.reported:
                 self._fresh[attempt.key] = attempt
 
     def refused(self, attempt: Attempt, now: float) -> None:
-        """The server will not take a word of this one. Its next may be better, but each costs the others a search."""
+        """The server rejected a report of this attempt. The next may be valid, but each rejection costs a search."""
         if not attempt.reported:
             count = self._refusals[attempt.key] = self._refusals.get(attempt.key, 0) + 1
             self._not_before[attempt.key] = now + min(_LONGEST_PAUSE, EVERY * 2.0 ** min(count, 10))
 
     def forget(self, attempt: Attempt) -> None:
-        """It has ended."""
+        """The attempt has ended."""
         self._fresh.pop(attempt.key, None)
         self._not_before.pop(attempt.key, None)
         self._refusals.pop(attempt.key, None)

@@ -1,4 +1,4 @@
-"""A ward: one command and everything that it starts, in the keeping of the watchdog. Made by `WatchdogClient.spawn`."""
+"""One command and all processes that it starts, under a supervisor. Created by `WatchdogClient.spawn`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.sizes import format_size
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
@@ -21,9 +22,12 @@ _NO_LIMITS = ResourceLimits()
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):
-    """What to start. `argv` is looked up on the PATH in `env`, which is the whole environment; a program that cannot be
-    executed says so on the output and exits with 127 (not found) or 126, as in a shell. `wrapper` names processes of
-    the tree that are to be spared by `terminate`: a sandbox that ends takes what is in it along."""
+    """What to start.
+
+    argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
+    is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
+    `terminate` spares, because a sandbox that ends kills everything in it.
+    """
 
     argv: list[str]
     env: dict[str, str]
@@ -33,82 +37,88 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a tree has used: all of it together, and the most memory that was seen in use at once."""
+    """What a process tree has used: CPU time in all, and the largest memory use that was seen."""
 
     cpu_seconds: float
     peak_bytes: int
 
 
 class Command:
-    """`exited` is set when the command itself has ended; what it left behind is then killed, unless it was told to
-    terminate before. `gone` is set when the last process of the tree is no more, and not a moment before: it is what an
-    attempt waits for. `exit_code` is that of the command, -N when signal N ended it. `breach` tells of a limit that was
-    exceeded; the tree is being killed for it. `unheard` means that the supervisor was gone before it had read all that
-    it was told.
+    """exited: set when the command itself has ended; the processes it left behind are then killed, unless it was asked
+    to terminate before. gone: set when the last process of the tree is gone, and not earlier; an attempt waits for it.
+    exit_code: that of the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed
+    for it. unread: the supervisor died before it had read everything it was sent.
     """
 
-    def __init__(self, line: SupervisorChannel, order: SpawnOrder, descriptors: list[int]) -> None:
-        """Hands the order to the supervisor at the other end of `line`, which must be free."""
+    def __init__(
+        self,
+        channel: SupervisorChannel,
+        order: SpawnOrder,
+        descriptors: list[int],
+        clock: LoopClock = SYSTEM_CLOCK,
+    ) -> None:
+        """Sends the order to the supervisor at the other end of `channel`, which must be idle."""
+        self._clock = clock
         self.pid = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
-        self.unheard = False
+        self.unread = False
         self.usage: Usage | None = None
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
         self._limits = order.limits or _NO_LIMITS
-        self._line: SupervisorChannel | None = line
+        self._channel: SupervisorChannel | None = channel
         self._on_news: Callable[[], None] | None = None
         self._supervisor = 0
-        self._insisting: asyncio.TimerHandle | None = None
-        self._unheard_limits = 0
+        self._insisting: Timer | None = None
+        self._pending_limits = 0
         self._limited = asyncio.Event()
         limits = _as_dict(self._limits)
         what = {"argv": order.argv, "env": order.env, "cwd": order.cwd, "wrapper": order.wrapper, "limits": limits}
-        line.start(what, descriptors, self)
+        channel.start(what, descriptors, self)
 
     def terminate(self) -> None:
-        """TERM for every process of the tree; all of them may take their time from now on."""
-        if self._line is not None:
-            self._line.say("term")
+        """Send SIGTERM to every process of the tree. They may go on until `kill`."""
+        if self._channel is not None:
+            self._channel.say("term")
 
     def kill(self) -> None:
-        """KILL for every process of the tree. There is no way out of it; `gone` follows."""
-        if self._line is not None:
-            self._line.say("kill")
+        """Send SIGKILL to every process of the tree. No process can escape; `gone` follows."""
+        if self._channel is not None:
+            self._channel.say("kill")
             if self._insisting is None:
-                self._insisting = asyncio.get_running_loop().call_later(_INSIST_AFTER, self._insist)
+                self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
     def limit(self, limits: ResourceLimits | None) -> None:
-        """Hold the whole tree to these from now on (CPU seconds count from now), or to none. Limits on single processes
-        are set once, by the order."""
+        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. Limits of single
+        processes are set once, by the order."""
         self._limits = limits or _NO_LIMITS
-        if self._line is not None:
-            self._unheard_limits += 1
+        if self._channel is not None:
+            self._pending_limits += 1
             self._limited.clear()
-            self._line.say("limits", _as_dict(self._limits))
+            self._channel.say("limits", _as_dict(self._limits))
 
     async def limited(self) -> None:
-        """Returns when the supervisor goes by what it was told last; a breach that it saw before is known by then."""
-        if self._unheard_limits and self._line is not None:
+        """Returns when the supervisor applies the last limits. A breach that it saw before is known by then."""
+        if self._pending_limits and self._channel is not None:
             await self._limited.wait()
 
     def on_news(self, callback: Callable[[], None] | None) -> None:
-        """Have `callback` called when the command has exited, and when all is gone."""
+        """Call `callback` when the command has exited, and when the tree is gone."""
         self._on_news = callback
 
-    async def bury(self) -> None:
-        """Kill what is left of it; returns when it is gone."""
+    async def kill_and_wait(self) -> None:
+        """Kill the tree; returns when it is gone."""
         self.kill()
         await self.gone.wait()
 
     def close(self) -> None:
-        """Want no more of it: whatever lives is killed, and nobody hears when it is gone."""
-        if self._line is not None:
-            self._line.close()
+        """Give the command up: the supervisor kills the tree, and does not report when it is gone."""
+        if self._channel is not None:
+            self._channel.close()
 
-    # -- what the supervisor says
+    # -- news from the supervisor
 
     def hear(self, word: str, value: str) -> None:
         match word:
@@ -120,8 +130,8 @@ class Command:
                 self.exited.set()
                 self._tell()
             case "limited":
-                self._unheard_limits -= 1
-                if not self._unheard_limits:
+                self._pending_limits -= 1
+                if not self._pending_limits:
                     self._limited.set()
             case "breach":
                 self.breach = self.breach or _breach(value, self._limits)
@@ -130,20 +140,21 @@ class Command:
                 self.usage = Usage(float(cpu), int(peak))
                 self.lose()
 
-    def lose(self, *, unheard: bool = False) -> None:
-        self.unheard = unheard
-        self._line = None
+    def lose(self, *, unread: bool = False) -> None:
+        self.unread = unread
+        self._channel = None
         if self._insisting is not None:
             self._insisting.cancel()
         if self.exit_code is None:
-            self.exit_code = -signal.SIGKILL  # with its supervisor
+            self.exit_code = -signal.SIGKILL  # killed together with its supervisor
         for event in (self.started, self.exited, self.gone, self._limited):
             event.set()
         self._tell()
 
     def _insist(self) -> None:
-        """The supervisor does not do it: a command may have stopped it. Without it the tree falls to the watchdog."""
-        if self._line is not None and self._supervisor:
+        """The supervisor does not react; a command may have stopped it. Once it is killed, the watchdog kills the
+        tree."""
+        if self._channel is not None and self._supervisor:
             with suppress(ProcessLookupError):
                 os.kill(self._supervisor, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The worker's end of a supervisor's socket: hands it one command after the other, and hears what becomes of each."""
+"""The worker's end of the socket of a supervisor: sends it one command after the other, and reads the news of each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Listener(Protocol):
     def hear(self, word: str, value: str) -> None:
         """News of the command: started, exited, breach, gone."""
 
-    def lose(self, *, unheard: bool = False) -> None:
-        """The supervisor is gone, and so is its command; `unheard` when it did not read what it was told."""
+    def lose(self, *, unread: bool = False) -> None:
+        """The supervisor and its command are gone. `unread`: it did not read everything it was sent."""
 
 
 class SupervisorChannel:
-    """`when_free` is called with the line when it can take another command, `when_lost` when it never will."""
+    """`when_free` is called with the channel when it can take another command, `when_lost` when it is closed."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class SupervisorChannel:
         self._loop.add_reader(control, self._read)
 
     def start(self, order: dict[str, Any], descriptors: list[int], listener: Listener) -> None:
-        """Have a free supervisor run a command; OSError when it is gone. It has copies of the descriptors when this
-        returns; the caller closes its own."""
+        """Let an idle supervisor run a command; OSError if it is gone. When this returns it has copies of the
+        descriptors, and the caller closes its own."""
         self._listener = listener
         frame = _frame("start", order)
         sent = socket.send_fds(self._control, [frame], descriptors)
@@ -54,8 +54,8 @@ class SupervisorChannel:
             self._outbox += _frame(word, value)
             self._write()
 
-    def close(self, *, unheard: bool = False) -> None:
-        """Want no more of it: it kills what it runs, and leaves."""
+    def close(self, *, unread: bool = False) -> None:
+        """Give the supervisor up: it kills its command and exits."""
         if self._control.fileno() < 0:
             return
         self._loop.remove_reader(self._control)
@@ -63,17 +63,17 @@ class SupervisorChannel:
         self._control.close()
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.lose(unheard=unheard)
+            listener.lose(unread=unread)
         self._when_lost(self)
 
     def _read(self) -> None:
-        unheard = False
+        unread = False
         try:
             chunk = self._control.recv(_CHUNK)
         except BlockingIOError:
             return
-        except ConnectionResetError:  # how the kernel says that something was not read
-            chunk, unheard = b"", True
+        except ConnectionResetError:  # the kernel reports that something was not read
+            chunk, unread = b"", True
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         for line in lines:
             word, _, value = line.decode().partition(" ")
@@ -83,15 +83,15 @@ class SupervisorChannel:
                 self._listener = None
                 self._when_free(self)
         if not chunk:
-            self.close(unheard=unheard)
+            self.close(unread=unread)
 
     def _write(self) -> None:
-        """As much as the socket takes now, and the rest when it takes more: an environment can be large."""
+        """Send what the socket takes now, and the rest later: an environment can be large."""
         try:
             sent = self._control.send(self._outbox) if self._outbox else 0
         except BlockingIOError:
             sent = 0
-        except OSError:  # the supervisor is gone; we are about to read that
+        except OSError:  # the supervisor is gone, which the next read reports
             sent = len(self._outbox)
         self._outbox = self._outbox[sent:]
         if bool(self._outbox) != self._blocked:

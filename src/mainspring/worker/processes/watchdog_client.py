@@ -1,4 +1,4 @@
-"""The worker's end of the watchdog: starts it, has it start commands, and starts it again when it dies."""
+"""The worker's client of the watchdog: starts it, lets it start commands, and restarts it if it dies."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
-# The package is imported by itself, without Mainspring around it: see there why.
+# The package is imported alone, without Mainspring: its docstring says why.
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from watchdog.program import main; main()"
 _FOLDER = Path(__file__).parent
-# The worker acts on its own deadline first when it can; this is the head start it gets.
+# Seconds that the worker has to act on its deadline before the watchdog does.
 HEAD_START = 0.5
-# A deadline that moves by less is not passed on: at full speed it moves a hundred times a second.
+# A deadline that moves by less is not passed on: under load it moves a hundred times a second.
 _LEAST_MOVE = 0.2
 _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# All that it needs of our environment. Commands can read it: its supervisors are their parents, and of the same user.
+# The environment of the watchdog. Commands can read it: supervisors are their parents and run as the same user.
 _NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# More would wait in the watchdog's socket, which holds 200 or so, and their descriptors count against the user's limit.
+# More would wait in the socket, which holds about 200, and their descriptors count against the limit of the user.
 _MOST_STARTING = 32
-# Supervisors that have nothing to do, and spare the next command a fork and two turns of the watchdog.
+# Idle supervisors that are kept. They save the next command a fork and two turns of the watchdog.
 _MOST_FREE = 32
-# A supervisor that was about to leave, or died with the watchdog, may be handed a command that it never reads.
+# A supervisor that is about to exit, or dies with the watchdog, may be given a command that it never reads.
 _MOST_TRIES = 3
-# It takes milliseconds. One that has not come about for so long is a sign that the watchdog is stopped, and guards
-# nothing any more: it is replaced, although that costs what runs.
+# A start takes milliseconds. If it takes this long, the watchdog is stopped and guards nothing any more. It is
+# replaced, although that ends all running commands.
 _LONGEST_START = 30.0
 
 log = get_logger("watchdog")
 
 
 class WatchdogClient:
-    """What is said here has reached the watchdog's socket when the call returns, and outlives the worker there."""
+    """When a call returns, its message is in the socket of the watchdog, where it survives the worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._deadline: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._link: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._stopped = False
         self._starting = asyncio.Semaphore(_MOST_STARTING)
-        self._lines: set[SupervisorChannel] = set()
+        self._channels: set[SupervisorChannel] = set()
         self._free: list[SupervisorChannel] = []
 
     @property
@@ -56,7 +58,7 @@ class WatchdogClient:
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
-        # It inherits the mask, so a signal that comes before it has learned to ignore it does not end it either.
+        # The watchdog inherits the mask: a signal that arrives before it ignores signals does not end it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _POLITE)
         try:
             self._process = subprocess.Popen(
@@ -73,14 +75,14 @@ class WatchdogClient:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
         ours.setblocking(False)
-        self._link = ours
+        self._socket = ours
 
     async def spawn(self, order: SpawnOrder, *, output: int, channel: int | None = None) -> Command:
-        """Start a command as a tree of its own that dies with us; returns when it has a pid.
+        """Start a command as a process tree that dies with the worker; returns when it has a pid.
 
-        `output` becomes its stdout and stderr and `channel` its descriptor 3; stdin is empty and all else is closed.
-        The caller keeps its own copies of both, and closes them. Raises OSError when nothing could be started; a
-        cancelled call leaves nothing behind.
+        `output` becomes its stdout and stderr, and `channel` its descriptor 3. Its stdin is empty, and all other
+        descriptors are closed. The caller keeps its copies of both and closes them. Raises OSError if the command could
+        not be started. A cancelled call leaves nothing behind.
         """
         descriptors = [output] if channel is None else [output, channel]
         async with self._starting:
@@ -88,16 +90,16 @@ class WatchdogClient:
                 command = await self._started(order, descriptors)
                 if command.pid:
                     return command
-                if not command.unheard:
+                if not command.unread:
                     break
         raise OSError("no process could be started")
 
     async def _started(self, order: SpawnOrder, descriptors: list[int]) -> Command:
-        """With a pid, or gone already."""
+        """A command that has a pid, or is gone already."""
         anew = not self._free
         command = self._hand_over(order, descriptors)
         try:
-            async with asyncio.timeout(_LONGEST_START):
+            async with self._clock.timeout(_LONGEST_START):
                 await command.started.wait()
         except TimeoutError:
             command.close()
@@ -110,38 +112,38 @@ class WatchdogClient:
         return command
 
     def set_deadline(self, deadline: float | None) -> None:
-        """When the worker's lease ends (monotonic), or None while it holds nothing."""
+        """When the lease of the worker ends (monotonic), or None while it holds nothing."""
         old = self._deadline
         if deadline == old or (deadline is not None and old is not None and 0 <= deadline - old < _LEAST_MOVE):
             return
         self._deadline = deadline
         try:
             self._say(self._deadline_line())
-        except OSError as error:  # it can wait: the next word tries again, and a restart repeats it
+        except OSError as error:  # the next message tries again, and a restart repeats the deadline
             log.error("the watchdog cannot be started", error=str(error))
 
     def stop(self) -> None:
-        """End the watchdog, and with it all that it keeps."""
+        """End the watchdog and all its commands."""
         self._stopped = True
         self._end()
-        for line in list(self._lines):
-            line.close()
+        for channel in list(self._channels):
+            channel.close()
 
     def _hand_over(self, order: SpawnOrder, descriptors: list[int]) -> Command:
         while self._free:
-            line = self._free.pop()
+            channel = self._free.pop()
             try:
-                return Command(line, order, descriptors)
-            except OSError:  # it was killed, and we have not heard of it yet
-                line.close()
-        line = self._new_line()
+                return Command(channel, order, descriptors, self._clock)
+            except OSError:  # it was killed, and the news has not arrived yet
+                channel.close()
+        channel = self._new_channel()
         try:
-            return Command(line, order, descriptors)
+            return Command(channel, order, descriptors, self._clock)
         except BaseException:
-            line.close()
+            channel.close()
             raise
 
-    def _new_line(self) -> SupervisorChannel:
+    def _new_channel(self) -> SupervisorChannel:
         ours, theirs = socket.socketpair()
         try:
             self._say(b"supervisor\n", theirs)
@@ -150,34 +152,32 @@ class WatchdogClient:
             raise
         finally:
             theirs.close()
-        line = SupervisorChannel(ours, when_free=self._freed, when_lost=self._lost)
-        self._lines.add(line)
-        return line
+        channel = SupervisorChannel(ours, when_free=self._freed, when_lost=self._lost)
+        self._channels.add(channel)
+        return channel
 
-    def _freed(self, line: SupervisorChannel) -> None:
+    def _freed(self, channel: SupervisorChannel) -> None:
         if len(self._free) < _MOST_FREE and not self._stopped:
-            self._free.append(line)
+            self._free.append(channel)
         else:
-            line.close()
+            channel.close()
 
-    def _lost(self, line: SupervisorChannel) -> None:
-        self._lines.discard(line)
-        if line in self._free:
-            self._free.remove(line)
+    def _lost(self, channel: SupervisorChannel) -> None:
+        self._channels.discard(channel)
+        if channel in self._free:
+            self._free.remove(channel)
 
     def _end(self) -> None:
-        if self._link is not None:
+        if self._socket is not None:
             with suppress(OSError):  # not connected any more
-                self._link.shutdown(socket.SHUT_RDWR)  # a process that a task forked may hold it open, too
-            self._link.close()
-            self._link = None
+                self._socket.shutdown(socket.SHUT_RDWR)  # a process that a task forked may have a copy
+            self._socket.close()
+            self._socket = None
         if self._process is None:
             return
         try:
             self._process.wait(timeout=1.0)
-        except (
-            subprocess.TimeoutExpired
-        ):  # a process that cannot be killed keeps it; its supervisor lives on to see to it
+        except subprocess.TimeoutExpired:  # it waits for a process that cannot be killed; the supervisor goes on
             self._process.kill()
             self._process.wait()
         self._process = None
@@ -186,7 +186,7 @@ class WatchdogClient:
         return b"deadline -\n" if self._deadline is None else b"deadline %.6f\n" % (self._deadline + HEAD_START)
 
     def _say(self, line: bytes, control: socket.socket | None = None) -> None:
-        """Short enough to be sent whole or not at all."""
+        """Send a line. It is short enough to be sent completely or not at all."""
         if self._stopped:
             if control is not None:
                 raise OSError("the watchdog has been stopped")
@@ -201,15 +201,15 @@ class WatchdogClient:
             self._send(line, control)
 
     def _send(self, line: bytes, control: socket.socket | None = None) -> None:
-        if self._link is None:
+        if self._socket is None:
             raise BrokenPipeError
         if control is None:
-            self._link.send(line)
+            self._socket.send(line)
         else:
-            socket.send_fds(self._link, [line], [control.fileno()])
+            socket.send_fds(self._socket, [line], [control.fileno()])
 
     def _restart(self, why: str) -> None:
-        """What it kept dies with it: the supervisors see to that. The new one is told the deadline first of all."""
+        """Its commands die with it: the supervisors kill them. The new watchdog is told the deadline first."""
         log.warning(f"the watchdog {why}; starting another")
         if self._process is not None:
             self._process.kill()

@@ -1,11 +1,11 @@
-"""Which addresses an http task may reach: public ones, and what the worker's configuration allows besides.
+"""Decides which addresses an http task may call: public ones, and those that the configuration of the worker allows.
 
-A job is other people's wish, and a worker often stands where its author does not: beside databases, admin pages and the
-cloud's metadata service. So the judgement is about addresses, never about how a URL is spelled: `http://2130706433/`,
-`http://0x7f.1/` and a name that somebody points at 127.0.0.1 all come out as 127.0.0.1 here.
+The author of a job may not be trusted with the network of the worker, which often includes databases, admin pages and
+the metadata service of a cloud. So the check is about addresses, never about the spelling of a URL: `http://2130706433/`,
+`http://0x7f.1/` and a name that resolves to 127.0.0.1 are all checked as 127.0.0.1.
 
-The tables follow IANA's special-purpose registries. They are written out, because what Python's `is_global` says
-depends on its patch release.
+The tables follow IANA's special-purpose registries. They are written out, because the results of Python's `is_global`
+depend on its patch release.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SPECIAL_6 = [
 ]  # fmt: skip
 _GLOBAL_6, _IETF_6 = IPv6Network("2000::/3"), IPv6Network("2001::/23")
 _TEREDO, _SIX_TO_FOUR = IPv6Network("2001::/32"), IPv6Network("2002::/16")
-# IPv6 forms that end in the IPv4 address that is meant: mapped, translated (SIIT), NAT64, and the old "compatible" one.
+# IPv6 forms that end in an embedded IPv4 address: mapped, translated (SIIT), NAT64, and the old "compatible" one.
 _ENDS_IN_IPV4 = [IPv6Network(prefix) for prefix in ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "::/96")]
 _LOW_32 = 0xFFFFFFFF
 
@@ -55,7 +55,7 @@ _EXPECTED = "addresses, networks, host names or host:port, such as 10.0.0.0/8,ho
 
 
 class AddressRefused(Exception):
-    """The address may not be reached from this worker; another try would not change that."""
+    """This worker may not call the address; a retry would not change that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +76,19 @@ class _Allowed:
 
 @dataclass(frozen=True, slots=True)
 class AddressGuard:
-    """`check` refuses every address that is neither public nor allowed."""
+    """`check` rejects every address that is neither public nor allowed."""
 
     allowed: tuple[_Allowed, ...] = ()
     everything: bool = field(default=False)
 
     @classmethod
     def from_text(cls, text: str | None) -> AddressGuard:
-        """Read a comma list such as `10.0.0.0/8,localhost:8080`; raises InvalidInput that names the bad entry."""
+        """Parse a list such as `10.0.0.0/8,localhost:8080`; raises InvalidInput that names the bad entry."""
         entries = [entry for entry in (piece.strip() for piece in (text or "").split(",")) if entry]
         return cls(tuple(_entry(entry) for entry in entries if entry != "*"), everything="*" in entries)
 
     def check(self, scheme: str, host: str, port: int, addresses: Iterable[str]) -> None:
-        """Raise AddressRefused if any of the addresses that `host` has may not be reached."""
+        """Raise AddressRefused if any address of `host` may not be called."""
         if self.everything:
             return
         name = host.lower().rstrip(".")
@@ -104,7 +104,7 @@ class AddressGuard:
 
 @lru_cache(maxsize=1024)
 def kind_of(address: Address) -> str | None:
-    """What makes an address unfit for everybody's calls ("a private"); None for a public one."""
+    """The kind of an address that is not public ("a private"); None for a public one."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _SPECIAL_4 if address in network), None)
     for network, kind in _SPECIAL_6:
@@ -119,13 +119,13 @@ def kind_of(address: Address) -> str | None:
 
 
 def origin_text(scheme: str, host: str, port: int) -> str:
-    """`https://example.com`, with the port when it is not the scheme's own."""
+    """`https://example.com`, with the port if it is not the default of the scheme."""
     shown_host = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown_host}" + ("" if port == (443 if scheme == "https" else 80) else f":{port}")
 
 
 def _embedded(address: Address) -> list[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address stands for."""
+    """The IPv4 addresses that are embedded in an IPv6 address."""
     if isinstance(address, IPv4Address):
         return []
     number = int(address)
@@ -133,7 +133,7 @@ def _embedded(address: Address) -> list[IPv4Address]:
         return [IPv4Address(number & _LOW_32)]
     if address in _SIX_TO_FOUR:
         return [IPv4Address(number >> 80 & _LOW_32)]
-    if address in _TEREDO:  # the server, and the client's own address with its bits turned over
+    if address in _TEREDO:  # the server, and the address of the client with inverted bits
         return [IPv4Address(number >> 64 & _LOW_32), IPv4Address(~number & _LOW_32)]
     return []
 
@@ -152,7 +152,7 @@ def _entry(text: str) -> _Allowed:
         try:
             return _Allowed(ip_network(host), None, port)
         except ValueError:
-            pass  # no address: a name, then
+            pass  # not an address, so a name
     name = host.lower().rstrip(".")
     if not _NAME.match(name) or (port is not None and not 1 <= port <= 65535):
         raise InvalidInput(f"{shown(text)} is not an address, network or host", field="http_allow", expected=_EXPECTED)

@@ -1,4 +1,4 @@
-"""What an http task makes of an answer: success or not, what is kept of it, and when to try again."""
+"""Evaluates the answer to an http task: success or failure, the stored result, and when to retry."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from mainspring.wire.execution import Cause, SuccessRule
 from mainspring.worker.execution.attempt import Ending, failed
 from mainspring.worker.executors.http.connection import Received
 
-# The request itself is at fault: the same one would get the same answer.
+# The request itself is wrong: the same request would get the same answer.
 NOT_WORTH_RETRYING = frozenset({400, 401, 403, 404, 405, 410, 422})
 _KEPT_HEADERS = ("content-type", "location", "etag", "last-modified", "retry-after", "request-id", "x-request-id")
 _LONGEST_KEPT_HEADER = 1000
 _IN_ERROR = 500
 _LONGEST_RETRY_AFTER = 86400.0
 _SEARCHED_ON_THE_LOOP = 64 * 1024
-# Of a body that is no JSON no more is read than can be kept: 4 bytes for a character at most. An invalid 64 MiB take
-# seconds to decode, in which the worker does nothing else.
+# Of a body that is not JSON only as much is decoded as can be stored, at 4 bytes per character. To decode an invalid
+# 64 MiB takes seconds, in which the worker does nothing else.
 _READ_AS_TEXT = 4 * MAX_RESULT_BYTES
-# What Python calls encodings, too: 200 KB of Punycode took 18 s, and the others make characters that are none.
+# Python treats these as encodings too. 200 KB of Punycode took 18 s, and the others produce invalid characters.
 _NO_CHARSETS = frozenset({"punycode", "idna", "utf-7", "unicode-escape", "raw-unicode-escape"})
 _CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.ASCII | re.IGNORECASE)
 _SECONDS = re.compile(r"\d{1,15}\Z", re.ASCII)
@@ -39,7 +39,7 @@ _CUT = "\n[cut]"
 
 @dataclass
 class Answer:
-    """What `where` said to a request."""
+    """The answer of `where` to a request."""
 
     method: str
     where: str
@@ -68,7 +68,7 @@ class Answer:
 
     @cached_property
     def value(self) -> Any:
-        """The body read as JSON; UNSET when it is none."""
+        """The body decoded as JSON; UNSET if it is not JSON."""
         if self.cut:
             return msgspec.UNSET
         try:
@@ -78,17 +78,17 @@ class Answer:
 
     @cached_property
     def text(self) -> str:
-        """The beginning of the body, as text that JSON and PostgreSQL take."""
+        """The beginning of the body, as text that JSON and PostgreSQL accept."""
         head = self.body[:_READ_AS_TEXT]
         try:
             text = head.decode(_charset(self.headers.get("content-type", "")), "replace")
-        except (LookupError, ValueError):  # a charset that is none
+        except (LookupError, ValueError):  # an unknown charset
             text = head.decode("utf-8", "replace")
         return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 async def ending_of(answer: Answer, rule: SuccessRule | None, now: datetime) -> Ending:
-    """SUCCESS with what the answer says, or FAILED with the reason."""
+    """SUCCESS with the answer as the result, or FAILED with the reason."""
     fault = await _fault(answer, rule)
     if fault is None:
         return Ending(result=_result(answer))
@@ -101,7 +101,7 @@ async def ending_of(answer: Answer, rule: SuccessRule | None, now: datetime) -> 
 
 
 def accepts(statuses: list[int | str], status: int) -> bool:
-    """Whether `status` is one of the numbers, or of a class such as "2xx"."""
+    """Whether `status` is one of the numbers, or belongs to a class such as "2xx"."""
     return status in statuses or f"{status // 100}xx" in statuses
 
 
@@ -116,7 +116,7 @@ async def _fault(answer: Answer, rule: SuccessRule | None) -> str | None:
     if answer.cut:
         return f"{said}, but {rule.json} was not looked up: the body has more than {format_size(len(answer.body))}"
     if answer.value is msgspec.UNSET:
-        return f"{said}, but the body is no JSON, so {rule.json} finds nothing"
+        return f"{said}, but the body is not JSON, so {rule.json} finds nothing"
     if len(answer.body) > _SEARCHED_ON_THE_LOOP:
         problem = await asyncio.to_thread(_path_fault, rule, answer.value)
     else:
@@ -125,7 +125,7 @@ async def _fault(answer: Answer, rule: SuccessRule | None) -> str | None:
 
 
 def _path_fault(rule: SuccessRule, value: Any) -> str | None:
-    from jsonpath_rfc9535 import JSONPathError  # 30 ms to import, for those who use it
+    from jsonpath_rfc9535 import JSONPathError  # the import takes 30 ms, so only runs that use it pay
 
     assert rule.json is not None
     first: Any = msgspec.UNSET
@@ -158,14 +158,14 @@ def same(one: Any, other: Any) -> bool:
 
 
 def retry_after(headers: dict[str, str], now: datetime) -> float | None:
-    """The seconds that Retry-After asks for, as a number or as a date; a day at most."""
+    """The seconds that Retry-After asks for, as a number or as a date; at most a day."""
     text = headers.get("retry-after", "").strip()
     if _SECONDS.match(text):
         return min(float(text), _LONGEST_RETRY_AFTER)
     until = _http_date(text)
     if until is None:
         return None
-    # By the clock of the one who wrote it, if it tells: ours may differ.
+    # By the clock of the server, if it sends a date: the clock of the worker may differ.
     since = _http_date(headers.get("date", "")) or now
     return min(max(0.0, (until - since).total_seconds()), _LONGEST_RETRY_AFTER)
 
@@ -179,11 +179,11 @@ def _http_date(text: str) -> datetime | None:
 
 
 def _result(answer: Answer) -> msgspec.Raw:
-    """Status, a few headers and the body, in MAX_RESULT_BYTES."""
+    """Status, a few headers and the body, in at most MAX_RESULT_BYTES."""
     headers = {name: answer.headers[name][:_LONGEST_KEPT_HEADER] for name in _KEPT_HEADERS if name in answer.headers}
     kept: dict[str, Any] = {"status": answer.status, "headers": headers, "body": None}
     if answer.is_json and len(answer.body) <= MAX_RESULT_BYTES and answer.value is not msgspec.UNSET:
-        # As it came: parsed and written again, a number could lose its last digits.
+        # Unchanged: a number that is parsed and written again could lose its last digits.
         kept["body"] = msgspec.Raw(answer.body)
     elif answer.body:
         kept["body"] = answer.text + (_CUT if answer.cut or len(answer.body) > _READ_AS_TEXT else "")

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection of an http task: h11 over asyncio, one request at a time.
 
-h11 itself and not a client built on it, for two reasons. httpcore's pool looks at every connection for every request:
-94 calls/s over 64 of them, against thousands here. And what a server sends beyond its answer must never be taken for
-the answer to the next request, which is another job's; only h11 tells that there is such a thing.
+It uses h11 directly instead of a client library, for two reasons. The pool of httpcore checks every connection for
+every request: 94 calls/s with 64 connections, against thousands here. And bytes that a server sends after its answer
+must never be taken for the answer to the next request, which belongs to another job; only h11 reports such bytes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 
 import h11
 
+from mainspring.kernel.clock import Timer
+
 _CHUNK = 64 * 1024
 _LONGEST_HEAD = 64 * 1024
 
 
 class TransportError(Exception):
-    """No answer came. The names are those of httpx, because people write them into retry rules.
+    """No answer arrived. The names are those of httpx, because users write them into retry rules.
 
     TransportError
         NetworkError: ConnectError (NameNotFound), ReadError
         ConnectTimeout
-        RemoteProtocolError: what came is not HTTP, or not all of it
+        RemoteProtocolError: the answer is not HTTP, or incomplete
     """
 
 
@@ -54,7 +56,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Received:
-    """An answer; `cut` says that there was more of the body than was asked for."""
+    """An answer. `cut`: the body was longer than the limit."""
 
     status: int
     headers: dict[str, str]
@@ -63,7 +65,7 @@ class Received:
 
 
 class UnreadCounter(asyncio.StreamReader):
-    """Knows how much has come in that nobody has read."""
+    """Counts the bytes that have arrived and have not been read."""
 
     unread = 0
 
@@ -78,11 +80,11 @@ class UnreadCounter(asyncio.StreamReader):
 
 
 class Connection:
-    """A connection to an address that was checked for `origin`. No timeouts here: an attempt has one for all of it."""
+    """A connection to an address that was checked for `origin`. It has no timeouts: the attempt has one."""
 
     def __init__(self, origin: Origin, reader: UnreadCounter, writer: asyncio.StreamWriter) -> None:
         self.origin = origin
-        self.expiry: asyncio.TimerHandle | None = None
+        self.expiry: Timer | None = None
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)
@@ -90,13 +92,13 @@ class Connection:
 
     @property
     def reusable(self) -> bool:
-        """The last answer was read to its end, nothing came after it, and the server has not hung up."""
+        """The last answer was read completely, nothing followed it, and the server has not closed the connection."""
         return self._at_rest and not (
             self._reader.unread or self._reader.at_eof() or self._writer.transport.is_closing()
         )
 
     def close(self) -> None:
-        """At once: a plain close would first wait until a peer that reads nothing has taken all that was written."""
+        """Close at once: a plain close would wait until the peer has read everything."""
         self._at_rest = False
         self._writer.transport.abort()
 
@@ -106,7 +108,7 @@ class Connection:
         """Send a request and read its answer, up to `limit` bytes of the body. Raises TransportError."""
         self._at_rest = False
         parts = [h11.Request(method=method, target=target, headers=headers), h11.Data(content), h11.EndOfMessage()]
-        with suppress(OSError):  # a server may answer and hang up before it has read everything
+        with suppress(OSError):  # a server may answer and close before it has read everything
             self._writer.write(b"".join(self._http.send(part) or b"" for part in parts))
             await self._writer.drain()
         try:
@@ -140,7 +142,7 @@ class Connection:
 
 
 def _joined(pairs: Any) -> dict[str, str]:
-    """Headers by their name in small letters; what comes several times is one list."""
+    """Headers by their name in lower case; repeated headers are joined with commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in pairs:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")

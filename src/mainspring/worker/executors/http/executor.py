@@ -1,17 +1,16 @@
-"""HTTP calls: the task `http`. What may be reached is told in http_guard.py."""
+"""HTTP calls: the task `http`. address_guard.py decides which addresses may be called."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import http_in
 from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, HttpCall, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
@@ -29,14 +28,22 @@ _ALIEN_LIMITS = ("memory", "cpu", "processes", "files")
 
 
 class HttpExecutor:
-    """Calls are coroutines of ours, which end at their cancellation: the connection is closed, and nobody waits for
-    an answer any more. What the called service makes of a request that it already has is beyond anybody's reach."""
+    """A call is a coroutine of the worker that ends when it is cancelled: the connection is closed. A request that the
+    called service has already received cannot be taken back."""
 
     killable = True
 
-    def __init__(self, guard: AddressGuard, *, open_log: OpenLog | None = None, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        open_log: OpenLog | None = None,
+        resolve: Resolve | None = None,
+        clock: LoopClock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
         self._open_log = open_log
-        self._connections = Connections(guard, resolve=resolve)
+        self._connections = Connections(guard, resolve=resolve, clock=clock)
         self._calls: set[asyncio.Task[Any]] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -59,11 +66,11 @@ class HttpExecutor:
             try:
                 ending = await self._call(attempt)
             except asyncio.CancelledError:
-                ending = failed("the call was broken off by its worker")
+                ending = failed("the call was interrupted by its worker")
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None and not attempt.fenced:
-                with suppress(asyncio.CancelledError):  # asked again, more urgently: then the log stays as it is
+                with suppress(asyncio.CancelledError):  # cancelled again: do not wait for the log
                     await attempt.log.finish()
         finally:
             attempt.kill = None
@@ -83,10 +90,10 @@ class HttpExecutor:
             return failed(str(error), retry=False)
         except _CallFailed as failure:
             return failed(str(failure), cause=Cause(errors=failure.errors))
-        return await ending_of(answer, call.success, datetime.now(UTC))
+        return await ending_of(answer, call.success, self._clock.wall())
 
     async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> Answer:
-        """The last answer of a chain of redirects. Each hop is checked as the first one was."""
+        """The last answer of a chain of redirects. Each address is checked like the first one."""
         wanted = call.success.status if call.success is not None else []
         came_from = ""
         for _ in range(_MOST_REDIRECTS + 1):
@@ -99,7 +106,7 @@ class HttpExecutor:
                 not call.follow_redirects
                 or answer.status not in REDIRECTS
                 or location is None
-                or accepts(wanted, answer.status)  # a job that waits for a redirect wants that one
+                or accepts(wanted, answer.status)  # the job expects this redirect
             ):
                 return answer
             came_from = f" (redirected there by {request.where})"
@@ -107,14 +114,15 @@ class HttpExecutor:
         raise BadAddress(f"more than {_MOST_REDIRECTS} redirects; the last one was to {request.where}")
 
     async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> Answer:
-        """One hop."""
+        """One request of the chain."""
         order = attempt.order
-        started = time.monotonic()
+        started = self._clock.monotonic()
         try:
             connection = await self._connections.take(
                 request.origin,
                 min(_CONNECT_SECONDS, order.timeout),
-                # A kept connection may be hung up on just as we write; a run that has one try only is spared that.
+                # A server may close an idle connection while the request is written. A run with one attempt avoids
+                # that.
                 fresh=order.max_attempts == 1,
             )
             try:
@@ -125,14 +133,17 @@ class HttpExecutor:
                 self._connections.put(connection)
         except TransportError as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            self._note(attempt, f"{request.method} {request.where} -> {said} after {_ms(started)}")
+            self._note(attempt, f"{request.method} {request.where} -> {said} after {self._ms(started)}")
             raise _CallFailed(f"{request.method} {request.where}: {said}", _class_names(error)) from None
         except asyncio.CancelledError:
-            self._note(attempt, f"{request.method} {request.where} -> broken off after {_ms(started)}")
+            self._note(attempt, f"{request.method} {request.where} -> interrupted after {self._ms(started)}")
             raise
         size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
-        self._note(attempt, f"{request.method} {request.where} -> {received.status} in {_ms(started)}, {size}")
+        self._note(attempt, f"{request.method} {request.where} -> {received.status} in {self._ms(started)}, {size}")
         return Answer(request.method, request.where, received)
+
+    def _ms(self, started: float) -> str:
+        return f"{(self._clock.monotonic() - started) * 1000:.0f} ms"
 
     def _note(self, attempt: Attempt, line: str) -> None:
         if self._open_log is not None:
@@ -140,7 +151,7 @@ class HttpExecutor:
 
 
 class _CallFailed(Exception):
-    """No answer came; another try may get one."""
+    """No answer arrived; another attempt may get one."""
 
     def __init__(self, message: str, errors: list[str]) -> None:
         super().__init__(message)
@@ -148,7 +159,7 @@ class _CallFailed(Exception):
 
 
 def _call_of(order: RunOrder) -> HttpCall:
-    """The payload has the last word, for it may have been changed for a replay."""
+    """The payload overrides the setup, because a replay may have changed it."""
     call = None
     if (payload := bytes(memoryview(order.payload))) not in (b"", b"null"):
         call = http_in(payload.decode())
@@ -168,13 +179,9 @@ def _body_limit(order: RunOrder) -> int:
 
 
 def _class_names(error: Exception) -> list[str]:
-    """The error's class and its bases, for retry rules: ConnectError, NetworkError, TransportError."""
+    """The class of the error and its bases, for retry rules: ConnectError, NetworkError, TransportError."""
     return [kind.__name__ for kind in type(error).__mro__ if kind not in (Exception, BaseException, object)]
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
-
-
-def _ms(started: float) -> str:
-    return f"{(time.monotonic() - started) * 1000:.0f} ms"

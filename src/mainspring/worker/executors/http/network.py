@@ -1,7 +1,7 @@
-"""Connections for http tasks: the name is resolved here, every address is judged, and one that was judged is used.
+"""Connections for http tasks. The name is resolved here, every address is checked, and a checked address is used.
 
-There is no second look-up between the check and the connection, so a name server that answers differently the second
-time (DNS rebinding) gains nothing. TLS still asks for a certificate of the name.
+There is no second look-up between the check and the connection, so DNS rebinding does not work. TLS still verifies the
+certificate of the name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.executors.http.address_guard import AddressGuard
 from mainspring.worker.executors.http.connection import (
     ConnectError,
@@ -28,18 +29,18 @@ from mainspring.worker.executors.http.connection import (
 )
 from mainspring.worker.executors.python.threads import ThreadPool
 
-# Most servers hang up after 5 seconds of silence or later; a request on its way while they do would be lost.
+# Most servers close an idle connection after 5 seconds or later. A request sent at that moment would be lost.
 _IDLE_SECONDS = 4.0
 _MOST_IDLE = 256
 _RESOLVING_AT_ONCE = 16
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""All addresses of a host, as text; raises OSError or UnicodeError when there are none."""
+"""All addresses of a host, as text; raises OSError or UnicodeError if there are none."""
 
 
 class Resolver:
-    """The system's resolver, in threads of our own: the loop's few are also those by which the worker finds its server,
-    and must not wait behind a job whose name server is silent."""
+    """The resolver of the system, in its own threads. The threads of the loop also resolve the address of the server,
+    and must not wait for a job whose name server is silent."""
 
     def __init__(self) -> None:
         self._threads: ThreadPool[list[str] | OSError | UnicodeError] = ThreadPool(_RESOLVING_AT_ONCE)
@@ -64,7 +65,8 @@ def _addresses(host: str, port: int) -> list[str] | OSError | UnicodeError:
 class Connections:
     """Opens connections where `guard` permits, and keeps idle ones for a few seconds."""
 
-    def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None) -> None:
+    def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None, clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._guard = guard
         self._resolve = resolve or Resolver()
         self._tls: ssl.SSLContext | None = None
@@ -72,7 +74,7 @@ class Connections:
         self._idle_count = 0
 
     async def take(self, origin: Origin, timeout: float, *, fresh: bool = False) -> Connection:
-        """A connection of one's own, to be handed to `put` in the end.
+        """A connection for one request, to be returned with `put`.
 
         Raises AddressRefused, ConnectError or ConnectTimeout.
         """
@@ -85,16 +87,16 @@ class Connections:
         return await self._connect(origin, timeout)
 
     def put(self, connection: Connection) -> None:
-        """Keep the connection if its last answer was read to the end; close it if not."""
+        """Keep the connection if its last answer was read completely; otherwise close it."""
         if not connection.reusable or self._idle_count >= _MOST_IDLE:
             connection.close()
             return
         self._idle.setdefault(connection.origin, []).append(connection)
         self._idle_count += 1
-        connection.expiry = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, connection)
+        connection.expiry = self._clock.call_later(_IDLE_SECONDS, self._expire, connection)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         for connection in [connection for idle in self._idle.values() for connection in idle]:
             self._expire(connection)
 
@@ -112,20 +114,19 @@ class Connections:
             del self._idle[connection.origin]
 
     async def _connect(self, origin: Origin, timeout: float) -> Connection:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + timeout
+        give_up = self._clock.monotonic() + timeout
         try:
-            async with asyncio.timeout_at(give_up):
+            async with self._clock.timeout(timeout):
                 addresses = await self._addresses(origin)
         except TimeoutError:
             raise ConnectTimeout(f"{origin.host} was not resolved within {timeout:g} s") from None
         error: Exception = NameNotFound(f"{origin.host} has no address")
         for index, address in enumerate(addresses):
-            # What is left is shared out, so that a dead first address does not eat the time of a live second one.
-            share = max(0.0, give_up - loop.time()) / (len(addresses) - index)
+            # The remaining time is divided, so that a dead first address does not use up the time of the second one.
+            share = max(0.0, give_up - self._clock.monotonic()) / (len(addresses) - index)
             where = f"{origin.host} ({address}) port {origin.port}"
             try:
-                async with asyncio.timeout(share):
+                async with self._clock.timeout(share):
                     return await self._open(origin, address)
             except TimeoutError:
                 error = ConnectTimeout(f"no connection to {where} within {share:.3g} s")
@@ -150,6 +151,6 @@ class Connections:
             if self._tls is None:
                 self._tls = httpx.create_ssl_context()
             tls = {"ssl": self._tls, "server_hostname": origin.host.rstrip(".")}
-        # `address` is a number by now: this looks nothing up.
+        # `address` is numeric: there is no look-up.
         transport, _ = await loop.create_connection(lambda: protocol, address, origin.port, **tls)
         return Connection(origin, reader, asyncio.StreamWriter(transport, protocol, reader, loop))

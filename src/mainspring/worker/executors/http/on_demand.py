@@ -1,4 +1,4 @@
-"""The http executor, loaded when the first http run comes: most workers never see one."""
+"""The http executor, imported when the first http run arrives. Most workers never get one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog
 from mainspring.worker.executors.http.address_guard import AddressGuard
 
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
 
 
 class HttpOnDemand:
-    """Spares a worker httpx and h11, 0.1 s of CPU at its start. The first http run pays for them."""
+    """Saves a worker the import of httpx and h11, 0.1 s of CPU time, until the first http run."""
 
     killable = True
 
-    def __init__(self, guard: AddressGuard, *, open_log: OpenLog | None = None) -> None:
+    def __init__(
+        self, guard: AddressGuard, *, open_log: OpenLog | None = None, clock: LoopClock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._guard = guard
         self._open_log = open_log
         self._executor: HttpExecutor | None = None
@@ -34,5 +38,5 @@ class HttpOnDemand:
         if self._executor is None:
             from mainspring.worker.executors.http.executor import HttpExecutor
 
-            self._executor = HttpExecutor(self._guard, open_log=self._open_log)
+            self._executor = HttpExecutor(self._guard, open_log=self._open_log, clock=self._clock)
         return self._executor.execute(attempt)

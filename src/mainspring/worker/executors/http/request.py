@@ -1,4 +1,4 @@
-"""What an http task sends: the run's headers, the job's own, and what a redirect changes about them."""
+"""The request of an http task: headers of the run, headers of the job, and what a redirect changes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from mainspring.worker.executors.http.connection import Origin
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PORTS = {"http": 80, "https": 443}
 _WITH_LENGTH = frozenset({"POST", "PUT", "PATCH"})
-# Of what the job chose, this alone goes to another origin: any other header may be a key to the first one.
+# Only these headers of the job are sent to another origin: any other may be a credential for the first one.
 _FOR_ANYBODY = frozenset({"accept", "accept-language", "content-type", "content-language", "user-agent"})
 
 
 class BadAddress(ValueError):
-    """The URL, or the place that a redirect points to, is none that can be called."""
+    """The URL, or the target of a redirect, cannot be called."""
 
 
 @dataclass(slots=True)
 class HttpRequest:
-    """One hop. `own` are the headers that the job chose, by their name in small letters."""
+    """One request of a chain of redirects. `own` are the names of the headers of the job, in lower case."""
 
     method: str
     url: httpx.URL
@@ -45,7 +45,7 @@ class HttpRequest:
 
     @property
     def where(self) -> str:
-        """The address as it may stand in a log: without the query, whose values may be secret."""
+        """The address for logs: without the query, which may contain secrets."""
         return origin_text(*self.origin) + self.url.raw_path.decode("ascii").partition("?")[0]
 
     def head(self) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ class HttpRequest:
         return headers
 
     def redirected(self, status: int, location: str) -> HttpRequest:
-        """The next hop, by RFC 9110: after 303, and after 301 and 302 to a POST, it is a GET without a body. Raises
+        """The next request, by RFC 9110: after 303, and after 301 and 302 to a POST, a GET without a body. Raises
         BadAddress."""
         try:
             url = self.url.join(location)
@@ -105,10 +105,10 @@ def _can_be_called(url: httpx.URL) -> bool:
 
 
 def run_headers(order: RunOrder) -> dict[str, str]:
-    """What a called service may know about the run, as a shell run has it in its environment."""
+    """Headers that describe the run, like the environment variables of a shell run."""
     key = idempotency_key(order.job_id, order.scheduled_for)
     return {
-        # Bodies are read up to a limit and never unpacked: a few packed bytes can be gigabytes.
+        # Bodies are read up to a limit and never decompressed: a few compressed bytes can be gigabytes.
         "Accept-Encoding": "identity",
         "Idempotency-Key": key,
         "Mainspring-Job-Id": order.job_id,
@@ -121,6 +121,6 @@ def run_headers(order: RunOrder) -> dict[str, str]:
 
 
 def traceparent(order: RunOrder) -> str:
-    """W3C trace context: all attempts of a run are one trace, each time it changes hands a span of its own."""
+    """W3C trace context: all attempts of a run are one trace, and each claim of it is a span."""
     span = sha256(f"{order.run_id}{order.fence}".encode()).digest()[:8]
     return f"00-{order.run_id.hex}-{span.hex()}-01"

@@ -1,4 +1,4 @@
-"""A warm child from the worker's side: it is given runs over its channel, and what it prints is the runs' log."""
+"""A warm child process, seen from the worker: it gets runs over its channel, and its output is the log of the runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.attempt import Attempt, LogSink, NoteProgress, OpenLog
 from mainspring.worker.execution.work_folders import WorkFolders
@@ -34,10 +35,10 @@ from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _CHUNK = 64 * 1024
 _TAIL = 2 * 1024
-# What a pipe can hold at most, in chunks: so much may be there when a run ends, and not more.
+# The capacity of a pipe, in chunks: at most this much output can be left when a run ends.
 _PIPE_CHUNKS = 32
 _LOADING = 60.0
-_HINT = "Children start with a clean environment; MAINSPRING_PASS_ENV=A,B on the worker passes variables on to them."
+_HINT = "Child processes start with a clean environment; set MAINSPRING_PASS_ENV=A,B on the worker to pass variables."
 
 log = get_logger("process")
 
@@ -47,7 +48,7 @@ class Unfit(Exception):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """All that is needed to start a child of a worker."""
+    """What is needed to start a child process of a worker."""
 
     watchdog: WatchdogClient
     app: str
@@ -56,14 +57,15 @@ class Origin(msgspec.Struct, frozen=True):
     folders: WorkFolders
     note_progress: NoteProgress | None = None
     open_log: OpenLog | None = None
+    clock: LoopClock = SYSTEM_CLOCK
 
 
 async def start_child(origin: Origin) -> WarmChild:
-    """Returns when the application is loaded; raises Unfit with the reason when it cannot be."""
+    """Returns when the application is loaded; raises Unfit with the reason if that fails."""
     try:
         child = await _spawned(origin)
     except OSError as error:
-        raise Unfit(f"a child interpreter could not be started: {error}") from error
+        raise Unfit(f"a child process could not be started: {error}") from error
     await child.loaded(origin.hello)
     return child
 
@@ -86,23 +88,24 @@ async def _spawned(origin: Origin) -> WarmChild:
 
 
 def _order(origin: Origin) -> SpawnOrder:
-    """It finds what we find: PYTHONPATH is our sys.path, and the first thing that the child takes out again."""
+    """PYTHONPATH is the sys.path of the worker, so that the child finds the same modules. The child removes it at
+    once."""
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
     argv = [sys.executable, "-P", "-m", "mainspring.worker.executors.process.warm", origin.app]
     return SpawnOrder(argv, {**origin.environ, "PYTHONPATH": path}, str(Path.cwd()))
 
 
 class WarmChild(asyncio.Protocol):
-    """`runs` counts what it was given, `memory` is what it had in use before the first. `on_lost` is called when it is
-    gone; its exit code is known once it is buried. `unheard` means that it was gone before it had read its run.
-    `nonsense` is what it said instead of a word of ours: a task wrote to the channel."""
+    """runs: how many it was given. memory: what it used before the first run. on_lost: called when it is gone; its exit
+    code is known after `kill_and_wait`. unread: it was gone before it had read its run. nonsense: an invalid message;
+    a task wrote to the channel."""
 
     def __init__(self, command: Command, channel: int, output: int, origin: Origin) -> None:
         self.command = command
         self.runs = 0
         self.memory = 0
         self.lost = False
-        self.unheard = False
+        self.unread = False
         self.nonsense: str | None = None
         self.on_lost: Callable[[WarmChild], None] | None = None
         self._origin = origin
@@ -121,16 +124,16 @@ class WarmChild(asyncio.Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where its runs work, one after the other."""
+        """The working folder of its runs."""
         return self._origin.folders.root / f"child-{self.command.pid}"
 
     @property
     def tail(self) -> str:
-        """The last of what it printed in this run."""
+        """The end of its output in this run."""
         return self._tail.decode("utf-8", "replace")
 
     def growth(self) -> int:
-        """How much more memory it has in use than when it had loaded the application."""
+        """How much more memory it uses than after it had loaded the application."""
         try:
             return resident_bytes(self.command.pid) - self.memory
         except OSError:  # it is gone
@@ -139,7 +142,7 @@ class WarmChild(asyncio.Protocol):
     async def loaded(self, hello: Hello) -> None:
         self._send(framed(hello))
         try:
-            async with asyncio.timeout(_LOADING):
+            async with self._origin.clock.timeout(_LOADING):
                 answer = await self._ready
         except TimeoutError:
             answer = Unready(f"the application was not loaded within {_LOADING:.0f} s")
@@ -149,13 +152,13 @@ class WarmChild(asyncio.Protocol):
         if isinstance(answer, Ready):
             self.memory = answer.memory
             return
-        await self.bury()
+        await self.kill_and_wait()
         if answer is None:
-            raise Unfit(f"a child interpreter ended while it loaded the application: {in_words(self)}")
-        raise Unfit(f"a child interpreter cannot load the application: {answer.error}\n{_HINT}")
+            raise Unfit(f"a child process ended while it loaded the application: {in_words(self)}")
+        raise Unfit(f"a child process cannot load the application: {answer.error}\n{_HINT}")
 
     def begin(self, begin: Begin, attempt: Attempt) -> asyncio.Future[Ended | None]:
-        """Have it run this; the future tells how it ended, or None when the child was lost meanwhile."""
+        """Start a run in the child. The future gives its end, or None if the child was lost meanwhile."""
         self.runs += 1
         self._tail = b""
         self._attempt = attempt
@@ -163,29 +166,29 @@ class WarmChild(asyncio.Protocol):
             self._pausing.cancel()
             self._read_on()
         self._ended = self._loop.create_future()
-        self.unheard = not self._send(framed(begin))
+        self.unread = not self._send(framed(begin))
         if self.lost:
             self._ended.set_result(None)
         return self._ended
 
     def halt(self, run_id: str) -> None:
-        """Ask for the run to end; nothing happens if it has."""
+        """Ask the run to end. It is no error if it has ended."""
         self._send(framed(Halt(run_id)))
 
     def end_run(self) -> None:
-        """Read the rest of what the run has printed: it was all written before the run was said to be over."""
+        """Read the rest of the output of the run. It was all written before the run ended."""
         self._drain()
         self._attempt = self._ended = None
 
-    async def bury(self) -> None:
-        """Kill it and all that its run has started, and wait until the last of them is gone; its folder goes, too."""
-        await self.command.bury()
+    async def kill_and_wait(self) -> None:
+        """Kill it and all processes that its run has started, wait until they are gone, and remove its folder."""
+        await self.command.kill_and_wait()
         self._close()
         if self.runs:
             await self._origin.folders.remove(self.folder)
 
     def close(self) -> None:
-        """For the end of the worker: the watchdog sees to the processes."""
+        """For the end of the worker: the watchdog ends the processes."""
         self.command.kill()
         self._close()
 
@@ -216,12 +219,12 @@ class WarmChild(asyncio.Protocol):
                         self._ready.set_result(word)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The kernel closes the channel when the last process that holds it is gone, and not before. It says
-        "connection reset" then, and not "end of file", if something was not read: the last thing that we sent, which
-        is the run unless that was told to stop. So nobody need acknowledge what has been read."""
+        """The kernel closes the channel when the last process that has it is gone. It reports "connection reset"
+        instead of "end of file" if something was not read. The last message is the run, unless the run was asked to
+        stop. So the child need not acknowledge what it has read."""
         self.lost = True
-        # Any other error is one of this side, and says nothing about what the child has read.
-        self.unheard = self.unheard or isinstance(error, ConnectionError)
+        # Any other error comes from this side, and does not say what the child has read.
+        self.unread = self.unread or isinstance(error, ConnectionError)
         for future in (self._ready, self._ended):
             if future is not None and not future.done():
                 future.set_result(None)
@@ -229,7 +232,7 @@ class WarmChild(asyncio.Protocol):
             self.on_lost(self)
 
     def _send(self, data: bytes) -> bool:
-        """False when the child is gone. Past the transport where that can be done, which would not tell."""
+        """False if the child is gone. Writes directly where possible, because the transport would not report that."""
         if self._transport is None or self._transport.is_closing():
             return False
         sent = 0
@@ -239,7 +242,7 @@ class WarmChild(asyncio.Protocol):
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return False  # we are about to read that it is gone
+                return False  # the next read reports that it is gone
         if sent < len(data):
             self._transport.write(data[sent:])
         return True
@@ -247,7 +250,7 @@ class WarmChild(asyncio.Protocol):
     # -- its output
 
     def _read(self) -> bool:
-        """One chunk; False when there is none."""
+        """Read one chunk; False if there is none."""
         if self._output < 0:
             return False
         try:
@@ -269,7 +272,7 @@ class WarmChild(asyncio.Protocol):
         return True
 
     async def _go_on(self, sink: LogSink) -> None:
-        """The child waits at its full pipe meanwhile."""
+        """Meanwhile the child waits, because its pipe is full."""
         await sink.room()
         self._read_on()
 
@@ -297,7 +300,7 @@ class WarmChild(asyncio.Protocol):
 
 
 def in_words(child: WarmChild) -> str:
-    """How the process of a lost child ended."""
+    """How a lost child process ended."""
     code = child.command.exit_code
     words = f"exit code {code}"
     if code is not None and code < 0:

@@ -1,5 +1,5 @@
-"""Process tasks: Python functions in warm child interpreters, so that a crash, a leak or a blocked interpreter hurts
-one run only. An attempt ends when everything of it is gone: its child is clean and free again, or is buried."""
+"""Process tasks: Python functions in warm child processes, so that a crash, a leak or a blocked interpreter affects one
+run only. An attempt ends when its child is clean and free again, or is gone with all its processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.sizes import format_size
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.task import Task
 from mainspring.wire.exchange import RunOrder
@@ -36,15 +37,15 @@ from mainspring.worker.executors.shell.executor import base_environment
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 PASS_ENV = "MAINSPRING_PASS_ENV"
-# A run that finds one child after the other dead goes back to the server: nothing good happens on this machine.
+# A run that finds this many children dead goes back to the server: something is wrong on this machine.
 _MOST_CHILDREN = 5
 
 log = get_logger("process")
 
 
 class ProcessExecutor:
-    """`app` is the application as `module:attribute`: children load it for themselves. `server` and `token` are where
-    its tasks submit jobs."""
+    """`app` is the application as `module:attribute`, which children load themselves. Its tasks submit jobs to `server`
+    with `token`."""
 
     killable = True
 
@@ -63,7 +64,9 @@ class ProcessExecutor:
         folders: WorkFolders | None = None,
         environ: Mapping[str, str] | None = None,
         runs_each: int = RUNS_EACH,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._tasks = [name for name, task in tasks.items() if task.kind == "process"]
         if self._tasks and app is None:
             raise ValueError(
@@ -79,15 +82,17 @@ class ProcessExecutor:
             folders or WorkFolders(),
             note_progress,
             open_log,
+            clock,
         )
         warm = min(slots, os.cpu_count() or 1)
-        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each)
+        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each, clock=clock)
 
     def offers(self) -> dict[str, Execute]:
         return dict.fromkeys(self._tasks, self.execute)
 
     def warm_up(self) -> None:
-        """Start the first children, so that the first runs need not wait for them. The watchdog must be there."""
+        """Start the first children, so that the first runs need not wait for them. The watchdog must have been
+        started."""
         if self._tasks:
             self._pool.warm_up()
 
@@ -99,10 +104,10 @@ class ProcessExecutor:
         self._pool.close()
 
     async def execute(self, attempt: Attempt) -> Ending:
-        attempt.heeds = StopSupport.REQUEST
+        attempt.stops_by = StopSupport.REQUEST
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
-            return failed("sandbox: a process task runs in a warm interpreter and cannot be boxed in", retry=False)
+            return failed("sandbox: a process task runs in a warm interpreter and cannot run in a sandbox", retry=False)
         ending = None
         for _ in range(_MOST_CHILDREN):
             child = self._pool.take_idle()
@@ -127,11 +132,11 @@ class ProcessExecutor:
         return RETURNED if ending is None else ending
 
     async def _run_in(self, child: WarmChild, attempt: Attempt) -> Ending | None:
-        """None when the child was dead before it had read the run, which then has not begun."""
+        """None if the child died before it had read the run; then the run has not started."""
         order = attempt.order
         begin = _begin(order, child)
         attempt.kill = child.command.kill
-        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace))
+        stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
             child.command.limit(_for_the_tree(begin.limits, child))
@@ -142,47 +147,48 @@ class ProcessExecutor:
             if fit and begin.limits is not None:
                 child.command.limit(None)
                 await child.command.limited()
-                fit = child.command.breach is None  # else it is being killed, and not for the next run to see
+                fit = child.command.breach is None  # otherwise it is being killed, and must not get the next run
             if not fit:
-                await self._bury(child, begin, ended)
+                await self._end_child(child, begin, ended)
         finally:
             stopping.over()
-            attempt.kill = attempt.on_stop = None  # the child is another run's from here on
+            attempt.kill = attempt.on_stop = None  # from here on the child belongs to another run
             child.end_run()
             self._pool.give_back(child, fit=fit)
-        if ended is None and child.unheard and attempt.stopping is None:
-            log.warning("a child interpreter was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
+        if ended is None and child.unread and attempt.stopping is None:
+            log.warning("a child process was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
             return None
         return _ending(attempt, begin, child, ended)
 
-    async def _bury(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
+    async def _end_child(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
         if ended is not None:
             reason = ended.unfit or child.command.breach
-            log.info("a child interpreter is replaced", run=begin.run_id, task=begin.task, reason=reason)
-        await child.bury()
+            log.info("a child process is replaced", run=begin.run_id, task=begin.task, reason=reason)
+        await child.kill_and_wait()
 
 
 def children_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What children get of the worker's environment: what a command gets, and what MAINSPRING_PASS_ENV names, for
+    """The environment of children: that of a shell command, and the variables that MAINSPRING_PASS_ENV names, for
     applications that read their settings when they are loaded."""
     named = (name.strip() for name in environ.get(PASS_ENV, "").split(","))
     return base_environment(environ) | {name: environ[name] for name in named if name in environ}
 
 
 class _Stopping:
-    """Ends a run: by a request first, and by force when its grace is over."""
+    """Ends a run: asks first, and kills when the grace is over."""
 
-    def __init__(self, child: WarmChild, run_id: str, grace: float) -> None:
+    def __init__(self, child: WarmChild, run_id: str, grace: float, clock: LoopClock) -> None:
+        self._clock = clock
         self._child = child
         self._run_id = run_id
         self._grace = grace
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def ask(self) -> None:
-        """Once; not to be called after `over`."""
+        """Only the first call counts. Not to be called after `over`."""
         if self._timer is None:
             self._child.halt(self._run_id)
-            self._timer = asyncio.get_running_loop().call_later(self._grace, self._child.command.kill)
+            self._timer = self._clock.call_later(self._grace, self._child.command.kill)
 
     def over(self) -> None:
         if self._timer is not None:
@@ -210,8 +216,8 @@ def _give_up(waiting: asyncio.Future[WarmChild]) -> None:
 
 
 def _for_the_tree(limits: ResourceLimits, child: WarmChild) -> ResourceLimits:
-    """What the supervisor enforces for all processes of the run together. The memory of the warm interpreter is not the
-    run's; files are for each process, which sees to them itself."""
+    """The limits that the supervisor enforces for all processes of the run together. The memory of the warm interpreter
+    does not count. The limit of open files is per process, and the child sets it itself."""
     memory = None if limits.memory is None else limits.memory + child.memory
     return msgspec.structs.replace(limits, memory=memory, files=None)
 
@@ -224,7 +230,7 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
         return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
     cause = Cause(exit_code=child.command.exit_code)
     if child.nonsense is not None:
-        return failed(f"the task wrote to descriptor 3, which is its worker's: {child.nonsense}", cause=cause)
+        return failed(f"the task wrote to descriptor 3, which the worker uses: {child.nonsense}", cause=cause)
     if child.command.breach is not None:
         memory = begin.limits.memory if begin.limits is not None and "memory" in child.command.breach else None
         breach = child.command.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"

@@ -1,4 +1,4 @@
-"""Registered Python functions: `async def` on the worker's loop, plain `def` in threads."""
+"""Python tasks of the application: `async def` on the event loop of the worker, plain `def` in threads."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mainspring.worker.execution.attempt import (
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Interruption
 from mainspring.worker.executors.python.threads import ThreadPool
-from mainspring.worker.output.capture import Voice, current, shielded
+from mainspring.worker.output.capture import LogWriter, current, shielded
 
-_BROKEN_OFF = failed("the task was broken off by its worker")
+_INTERRUPTED = failed("the task was interrupted by its worker")
 _set_current = current.set
 
 
 class PythonExecutor:
-    """Neither a coroutine nor a thread can be ended for certain: when the lease is lost the process must go.
+    """Neither a coroutine nor a thread can be ended for certain: when the lease is lost, the process must end.
 
-    Without `open_log` what tasks say is not kept, and without `note_progress` how far they are.
+    Without `open_log` the output of tasks is not kept, and without `note_progress` their progress.
     """
 
     killable = False
@@ -51,7 +51,7 @@ class PythonExecutor:
         self._threads: ThreadPool[Ending] = ThreadPool(slots)
         self._open_log = open_log
         self._note_progress = note_progress
-        self._voice: Voice | None = None
+        self._log_writer: LogWriter | None = None
 
     def offers(self) -> dict[str, Execute]:
         return {
@@ -60,7 +60,7 @@ class PythonExecutor:
         }
 
     def kill_all(self) -> None:
-        """Nothing to do: see `killable`."""
+        """Does nothing: see `killable`."""
 
     def _on_the_loop(self, task: Task[Any, Any]) -> Execute:
         wants_context = task.context_parameter is not None
@@ -86,7 +86,7 @@ class PythonExecutor:
                 ending = ending_after_stop(attempt)
             if context is not None:
                 await _clean_up(context)
-                attempt.on_stop = None  # or it would take the garbage collector to free the two
+                attempt.on_stop = None  # breaks a reference cycle
             if attempt.log is not None:
                 await _finish_log(attempt)
             return ending
@@ -101,14 +101,14 @@ class PythonExecutor:
             context = self._context(attempt)
             try:
                 call = task.bind_json(attempt.order.payload, context)
-            except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
+            except BaseException as error:  # noqa: BLE001 - annotations are user code too
                 return ending_of_error(error)
             interruption = attempt.interruption = Interruption()
             attempt.on_stop, attempt.kill = context.cancel, interruption.interrupt
-            attempt.heeds = StopSupport.NOTHING
+            attempt.stops_by = StopSupport.NOTHING
             ending = await self._threads.run(partial(_called, call, context, interruption))
             attempt.on_stop = attempt.kill = None
-            attempt.heeds = StopSupport.REQUEST  # it is over, however long its log takes
+            attempt.stops_by = StopSupport.REQUEST  # it has ended; only its log may take longer
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if attempt.log is not None:
@@ -127,20 +127,20 @@ class PythonExecutor:
             task=order.task,
             name=order.name,
         )
-        if self._voice is None and self._open_log is not None:
-            self._voice = Voice(self._open_log)
-        context._channel = _Channel(attempt, self._voice, self._note_progress)
+        if self._log_writer is None and self._open_log is not None:
+            self._log_writer = LogWriter(self._open_log)
+        context._channel = _Channel(attempt, self._log_writer, self._note_progress)
         return context
 
 
 class _Channel:
-    """The way of a context's words into the attempt's log, and of its progress to the next exchange."""
+    """Writes what a context logs to the log of the attempt, and keeps its progress for the next exchange."""
 
-    __slots__ = ("_attempt", "_note_progress", "_voice")
+    __slots__ = ("_attempt", "_log_writer", "_note_progress")
 
-    def __init__(self, attempt: Attempt, voice: Voice | None, note_progress: NoteProgress | None) -> None:
+    def __init__(self, attempt: Attempt, log_writer: LogWriter | None, note_progress: NoteProgress | None) -> None:
         self._attempt = attempt
-        self._voice = voice
+        self._log_writer = log_writer
         self._note_progress = note_progress
 
     def progress(self, fraction: float | None, message: str | None) -> None:
@@ -150,19 +150,19 @@ class _Channel:
             self._note_progress(self._attempt, fraction, message)
 
     def log(self, text: str) -> None:
-        if self._voice is not None:
-            self._voice.write(self._attempt, text.encode("utf-8", "backslashreplace"))
+        if self._log_writer is not None:
+            self._log_writer.write(self._attempt, text.encode("utf-8", "backslashreplace"))
 
 
 def _called(call: Callable[[], Any], context: Context, interruption: Interruption) -> Ending:
-    """In the thread: the task, and what it wants done after it, which is not broken off."""
-    ending = interruption.run(partial(ending_of_call, call), _BROKEN_OFF)
+    """In the thread: run the task and then its clean-ups, which are not interrupted."""
+    ending = interruption.run(partial(ending_of_call, call), _INTERRUPTED)
     for clean_up in context.take_cleanups():
         try:
             if inspect.iscoroutine(left := clean_up()):
                 left.close()
                 context.log("a clean-up is a coroutine function, which only an async task can have")
-        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything; it changes nothing
             context.log(_clean_up_failed(error), end="")
     return ending
 
@@ -174,7 +174,7 @@ async def _clean_up(context: Context) -> None:
                 await left
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything; it changes nothing
             context.log(_clean_up_failed(error), end="")
 
 
@@ -183,7 +183,7 @@ def _clean_up_failed(error: BaseException) -> str:
 
 
 async def _finish_log(attempt: Attempt) -> None:
-    """What became of the attempt is settled: to be told to stop only means not to wait for the rest of its log."""
+    """The ending is decided. A cancellation now only means not to wait for the rest of the log."""
     assert attempt.log is not None
     try:
         await attempt.log.finish()
@@ -192,7 +192,7 @@ async def _finish_log(attempt: Attempt) -> None:
 
 
 def _without_effect(attempt: Attempt) -> Ending | None:
-    """A setting that cannot be kept on the loop or in a thread must not be taken for kept."""
+    """Fail if the job has a setting that has no effect on the loop or in a thread."""
     setup = attempt.order.setup
     if setup is None:
         return None

@@ -1,7 +1,7 @@
 """A pool of daemon threads that reports back to the event loop in batches.
 
-concurrent.futures would do, but it waits at exit for threads that never return, and wakes the loop once per call: a
-no-op, 20 at a time, took 29 µs there and takes 4 µs here.
+concurrent.futures is not used, because at exit it waits for threads that never return, and it wakes the loop once per
+call: a no-op, 20 at a time, takes 29 µs there and 4 µs here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Raised(NamedTuple):
 
 
 class ThreadPool(Generic[T]):
-    """At most `size` threads, each started when it is first needed."""
+    """At most `size` threads, started when they are needed."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -37,11 +37,11 @@ class ThreadPool(Generic[T]):
         self._pid = os.getpid()
 
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `call`, which should not raise, in a thread and in a copy of the present context."""
+        """Run `call`, which should not raise, in a thread and in a copy of the current context."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if self._busy >= self._threads < self._size:
-            # Counted once it is there: where no thread can be had this raises, and the next call tries again.
+            # Counted after the start: if no thread can be started this raises, and the next call tries again.
             threading.Thread(target=self._work, name=f"mainspring-{self._threads + 1}", daemon=True).start()
             self._threads += 1
         self._busy += 1
@@ -54,21 +54,21 @@ class ThreadPool(Generic[T]):
             value: T | _Raised
             try:
                 value = context.run(call)
-            except BaseException as error:  # noqa: BLE001 - else the thread would end, and its caller wait for ever
+            except BaseException as error:  # noqa: BLE001 - otherwise the thread would end, and its caller would wait for ever
                 value = _Raised(error)
-            if os.getpid() != self._pid:  # the call forked, and this is the copy that came back from it
+            if os.getpid() != self._pid:  # the call forked, and this is the child process
                 os._exit(_EXIT_FORKED)
             self._done.append((future, value))
-            del call, context, future, value  # an idle thread keeps nothing alive
+            del call, context, future, value  # an idle thread holds no references
             self._wake()
 
     def _wake(self) -> None:
-        # Set after the append and cleared before the drain, so a wake-up can be one too many but never one too few.
+        # Set after the append and cleared before the results are read: a wake-up may be redundant, but none is lost.
         if not self._woken and self._loop is not None:
             self._woken = True
             try:
                 self._loop.call_soon_threadsafe(self._hand_over)
-            except RuntimeError:  # the loop is closed: the process ends, and nobody waits for this any more
+            except RuntimeError:  # the loop is closed: the process ends
                 return
 
     def _hand_over(self) -> None:

@@ -1,7 +1,7 @@
-"""Shell runs: each a tree of processes in a folder and with an environment of its own, dead when its worker is.
+"""Shell commands: each is a process tree with its own folder and environment, and dies with its worker.
 
-The watchdog starts the command and knows when the last of its processes is gone (worker/watchdog); here is what it is
-given, what becomes of its output, and how it is stopped.
+The watchdog starts the command and reports when the last of its processes is gone (worker/processes/watchdog). This
+module prepares the command, handles its output, and stops it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from mainspring.domain.job import SHELL_TASK
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import idempotency_key, rfc3339
@@ -56,8 +57,10 @@ class ShellExecutor:
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
         sandbox: str | None = None,
+        clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`sandbox`: for every command, also where the job does not ask for it."""
+        """`sandbox` applies to every command, even if the job does not ask for it."""
+        self._clock = clock
         self._sandbox = sandbox
         self._watchdog = watchdog
         self._kill_grace = kill_grace
@@ -76,7 +79,7 @@ class ShellExecutor:
 
     async def execute(self, attempt: Attempt) -> Ending:
         news = asyncio.Event()
-        attempt.on_stop, attempt.heeds = news.set, StopSupport.REQUEST
+        attempt.on_stop, attempt.stops_by = news.set, StopSupport.REQUEST
         order = attempt.order
         if not order.command:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
@@ -103,7 +106,7 @@ class ShellExecutor:
             command = await self._watchdog.spawn(spawn_order, output=output.writer)
             output.close_writer()
             await self._until_gone(command, attempt, news)
-            stopped = attempt.stopping is not None  # from here on it is over, however long its log takes
+            stopped = attempt.stopping is not None  # the command has ended; only its log may take longer
             await output.finish()
         except (OSError, ValueError) as error:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
@@ -129,20 +132,20 @@ class ShellExecutor:
         return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
 
     async def _until_gone(self, command: Command, attempt: Attempt, news: asyncio.Event) -> None:
-        """Returns when no process of the tree is left. One that is told to stop has its grace, and then none."""
+        """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""
         self._commands.add(command)
         attempt.kill = command.kill
         command.on_news(news.set)
         try:
             if attempt.stopping is not None or attempt.fenced:
-                command.kill()  # told while it started: it has hardly begun
+                command.kill()  # asked to stop while it was started
             while not command.exited.is_set() and attempt.stopping is None:
                 news.clear()
                 await news.wait()
             if not command.exited.is_set():
                 command.terminate()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(grace_of(attempt.order, self._kill_grace)):
+                    async with self._clock.timeout(grace_of(attempt.order, self._kill_grace)):
                         await command.gone.wait()
                 command.kill()
             await command.gone.wait()
@@ -153,7 +156,8 @@ class ShellExecutor:
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command gets of the worker's own environment: enough to find programs and to write text, no secrets."""
+    """The part of the worker's environment that a command gets: enough to find programs and to write text, no
+    secrets."""
     kept = {name: environ[name] for name in _INHERITED if name in environ}
     kept |= {name: value for name, value in environ.items() if name.startswith("LC_")}
     kept.setdefault("PATH", _DEFAULT_PATH)

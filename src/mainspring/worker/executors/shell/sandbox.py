@@ -1,4 +1,4 @@
-"""`"sandbox": "bubblewrap"`: a command that sees a read-only system, its working folder, itself, and no network."""
+"""`"sandbox": "bubblewrap"`: the command sees a read-only system, its own folder and processes, and no network."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 WRAPPER = "bwrap"
-# Where people and services keep what is not everybody's: homes, sockets, mounted secrets. Inside they are empty.
+# Folders with private data: homes, sockets, mounted secrets. Inside the sandbox they are empty.
 _HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
-# What the loader and the C library of any program heed, bwrap itself among them, which stands outside.
-_HEEDED = ("LD_", "GLIBC_", "GCONV_", "MALLOC_", "LOCPATH", "NLSPATH", "RESOLV_", "TZDIR")
+# Variables that the loader and the C library of every program read, also of bwrap itself, which runs outside.
+_READ_BY_LOADER = ("LD_", "GLIBC_", "GCONV_", "MALLOC_", "LOCPATH", "NLSPATH", "RESOLV_", "TZDIR")
 
 
 class NoSandbox(Exception):
-    """bubblewrap is not installed here."""
+    """bubblewrap is not installed on this machine."""
 
 
 def installed(environ: Mapping[str, str]) -> bool:
@@ -22,9 +22,9 @@ def installed(environ: Mapping[str, str]) -> bool:
 
 
 def inside_only(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of a job's variables that must not reach bwrap: LD_PRELOAD, naming a library in another run's folder, would
-    be code of the job's outside of the sandbox."""
-    return {name: value for name, value in variables.items() if name.upper().startswith(_HEEDED)}
+    """The variables of a job that must not reach bwrap itself: LD_PRELOAD with a library in another run's folder would
+    run code of the job outside the sandbox."""
+    return {name: value for name, value in variables.items() if name.upper().startswith(_READ_BY_LOADER)}
 
 
 def in_bubblewrap(
@@ -34,12 +34,12 @@ def in_bubblewrap(
     hidden: tuple[Path, ...] = (),
     variables: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """`argv` as it is run inside; `environ` is the worker's, which says where bwrap is and what its home is, and
+    """The command line that runs `argv` in the sandbox. `environ` is that of the worker, with its PATH and HOME;
     `variables` are set inside only.
 
-    A worker that is root has no more rights in there than another: with root's capabilities a command could mount the
-    system writable again and uncover what is hidden, and in a writable /proc it could set the kernel's core_pattern.
-    /dev/shm, which semaphores need, is the folder too: a tmpfs would be memory that no limit counts.
+    Commands of a worker that runs as root have no capabilities inside: with them a command could remount the system
+    writable and uncover what is hidden, and in a writable /proc it could set the kernel's core_pattern. /dev/shm, which
+    semaphores need, is the working folder: a tmpfs would be memory that no limit counts.
     """
     program = shutil.which(WRAPPER, path=environ.get("PATH"))
     if program is None:
@@ -47,7 +47,7 @@ def in_bubblewrap(
     empty = [Path(path) for path in (*_HIDDEN, environ.get("HOME", "/root"))] + [*hidden, folder.parent]
     covers: list[str] = []
     closed = ["--remount-ro", "/proc", "--remount-ro", "/dev"]
-    for path in sorted({path.resolve() for path in empty if path.is_dir()}):  # parents first, or they would cover again
+    for path in sorted({path.resolve() for path in empty if path.is_dir()}):  # parents first, or they would hide them
         if path != Path("/"):
             covers += ["--tmpfs", str(path)]
             closed += ["--remount-ro", str(path)]

@@ -1,17 +1,17 @@
-"""The watchdog: a process of its own, the root of every process that runs start, that ends them when the worker cannot.
+"""The watchdog: a separate process that starts all commands of a worker, and ends them when the worker cannot.
 
-It is started without site and imports nothing but the standard library, so that it is there in about 20 ms and stays
-small; nothing here may import from the rest of Mainspring. It is the child subreaper of all that it starts: whatever
-double forks, or leaves its session, stays below it.
+It is started without `site` and imports only the standard library, so that it starts in about 20 ms and stays small.
+Nothing here may import from the rest of Mainspring. The watchdog is the child subreaper of everything it starts:
+processes that fork twice or leave their session stay below it.
 
-program   the watchdog itself: forks supervisors, hears of deadlines, and kills all when the worker is gone
-supervisor    runs one command at a time, as told by the worker on a socket of its own
-charge    a command in its hands: started, limited, signalled, and gone when the last of its processes is
-child     what a command's process does before it becomes the command
-tree      the processes below one: find, signal, kill
-limits    what a tree may use, and whether it uses more
-cgroup    the same in the kernel's hands, where cgroup v2 can be used
+program             the watchdog: forks supervisors, takes deadlines, kills everything when the worker is gone
+supervisor          runs one command at a time for the worker, over its own socket
+supervised_command  a command under a supervisor, until the last of its processes is gone
+child               what a new process does before it executes the command
+tree                the processes below a process: find, signal, kill
+resource_limits     what a process tree may use, and whether it uses more
+cgroup              the same limits enforced by the kernel, where cgroup v2 is available
 
-worker/processes/watchdog_client.py and worker/processes/command.py are the worker's ends of the two conversations. On a
-system without subreapers and /proc a command has its process group instead of a tree.
+The other ends of the two sockets are worker/processes/watchdog_client.py and worker/processes/command.py. On a system
+without subreapers and /proc, a command has its process group instead of a tree.
 """

@@ -1,7 +1,7 @@
-"""cgroup v2, where it can be used: the kernel itself holds a tree to its limits, and kills it in one stroke.
+"""cgroup v2, where it is available: the kernel enforces the limits of a process tree, and kills it at once.
 
-Only trees with a limit that the kernel can hold get a group: moving into one takes 0.7 ms of the 4 that a run of `true`
-takes, and knowing and killing a tree needs none. Whatever is not there or not allowed is silently done without.
+Only trees with a limit that the kernel can enforce get a group: to enter one takes 0.7 ms of the 4 ms that a run of
+`true` takes, and a tree can be watched and killed without one. What is missing or not permitted is skipped silently.
 """
 
 # pathlib would cost the watchdog 10 ms of its start.
@@ -45,7 +45,7 @@ def kill(group: str) -> None:
 
 
 def breach(group: str) -> str | None:
-    """Which limit the kernel has enforced by now."""
+    """The limit that the kernel has enforced so far."""
     if _count(f"{group}/memory.events", b"oom_kill"):
         return "memory"
     return "processes" if _count(f"{group}/pids.events", b"max") else None
@@ -54,12 +54,12 @@ def breach(group: str) -> str | None:
 def remove(group: str) -> None:
     try:
         os.rmdir(group)
-    except OSError:  # not empty: somebody else moved in
+    except OSError:  # not empty: another process is in it
         return
 
 
 def remove_all(owner: int) -> None:
-    """The groups of a worker that is gone, and of others that left theirs behind."""
+    """Remove the groups of this worker, and of other workers that are gone."""
     ours = _folder_of(owner)
     if ours is None:
         return
@@ -80,16 +80,16 @@ def _folder_of(owner: int) -> str | None:
             paths = [line.rstrip("\n")[3:] for line in file if line.startswith("0::")]
     except OSError:
         return None
-    if not paths or not os.path.isdir(mount + paths[0]):  # our group belongs to another namespace of groups
+    if not paths or not os.path.isdir(mount + paths[0]):  # this group belongs to another cgroup namespace
         return None
     own = mount + paths[0].rstrip("/")
     above = os.path.dirname(own)
-    # A group that has processes in it, as ours has us, cannot hand controllers down; the one above it may.
-    base = above if own != mount and _hands_down(above) else own
+    # A group that contains processes, as this one does, cannot delegate controllers. Its parent may.
+    base = above if own != mount and _delegates(above) else own
     return f"{base}/mainspring-{owner}"
 
 
-def _hands_down(group: str) -> bool:
+def _delegates(group: str) -> bool:
     try:
         with open(f"{group}/cgroup.subtree_control") as file:
             return {"memory", "pids"} <= set(file.read().split()) and os.access(group, os.W_OK)
@@ -98,7 +98,7 @@ def _hands_down(group: str) -> bool:
 
 
 def _mount_point() -> str | None:
-    """/sys/fs/cgroup, or /sys/fs/cgroup/unified where v1 and v2 live side by side."""
+    """/sys/fs/cgroup, or /sys/fs/cgroup/unified where v1 and v2 are both mounted."""
     try:
         with open("/proc/self/mounts") as file:
             for line in file:
@@ -122,7 +122,7 @@ def _write(path: str, text: str) -> None:
     try:
         with open(path, "w") as file:
             file.write(text)
-    except OSError:  # no such controller, or not ours to use
+    except OSError:  # no such controller, or no permission
         return
 
 

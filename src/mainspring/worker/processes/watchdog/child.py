@@ -1,4 +1,4 @@
-"""What a command's process does between its birth and the command: a session, descriptors, signals, limits, exec."""
+"""What a new process does before it executes the command: session, descriptors, signals, limits, exec."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .tree import signal_at_parents_death
 
 _CHANNEL = 3
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-# What is ignored stays so through exec: by Python (SIGPIPE), by the watchdog, or by whoever started the worker (a shell
-# starts what runs in its background without SIGINT and SIGQUIT).
+# Ignored signals stay ignored after exec: those that Python ignores (SIGPIPE), the watchdog, or the program that
+# started the worker (a shell starts background jobs with SIGINT and SIGQUIT ignored).
 _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def become(order: dict[str, Any], output: int, channel: int | None, group: str | None) -> NoReturn:
-    """Never returns. What goes wrong is told on the output, with the exit codes of a shell."""
+    """Never returns. Errors are written to the output, and the exit codes are those of a shell."""
     program = order["argv"][0]
     try:
         os.setsid()
-        # Should the supervisor be killed the watchdog takes over; this is for the case that it is killed, too.
+        # If the supervisor is killed, the watchdog takes over. This is for the case that the watchdog is killed too.
         signal_at_parents_death(signal.SIGKILL)
-        # All that a supervisor holds is closed by exec, but for what is put in these places.
+        # exec closes all descriptors of the supervisor except these.
         os.dup2(output, 1)
         os.dup2(output, 2)
         if channel is not None:
             os.dup2(channel, _CHANNEL)
-            os.set_inheritable(_CHANNEL, True)  # dup2 does not when it is in its place already
+            os.set_inheritable(_CHANNEL, True)  # dup2 does not do it if source and target are the same
         for number in _RESETTABLE:
             if signal.getsignal(number) != signal.SIG_DFL:
                 signal.signal(number, signal.SIG_DFL)
@@ -40,7 +40,7 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
         os.chdir(order["cwd"])
         limits.set_rlimits(order["limits"])
         os.execvpe(program, order["argv"], order["env"])
-    except Exception as error:  # noqa: BLE001 - anything at all: this process must not live on as a copy of its parent
+    except Exception as error:  # noqa: BLE001 - this process must not go on as a copy of its parent
         reason = error.strerror if isinstance(error, OSError) else repr(error)
         os.write(2, f"mainspring: {program}: {reason}\n".encode(errors="replace"))
         absent = isinstance(error, OSError) and error.errno == errno.ENOENT

@@ -1,11 +1,11 @@
-"""The watchdog's main loop. Its argument is the worker's pid; on its stdin, a socket, it hears a line each:
+"""The main loop of the watchdog. Its argument is the pid of the worker. Its stdin is a socket with these lines:
 
-    supervisor        with a descriptor, the supervisor's end of its control socket: fork one
-    deadline T    without a later word by T (CLOCK_MONOTONIC, which is the same for all processes) all must end
-    deadline -    nothing is held, nothing must end
+    supervisor    with a descriptor, the supervisor's end of its control socket: fork a supervisor
+    deadline T    kill everything at T (CLOCK_MONOTONIC, the same for all processes), unless another deadline arrives
+    deadline -    the worker holds nothing, and there is no deadline
 
-The worker's death (end of input, or its pidfd) means: kill everything below us. A deadline that passes means the same,
-and the worker's end too, for it is stopped or stuck, and its runs are about to be given to others.
+When the worker dies (end of input, or its pidfd), everything below the watchdog is killed. When a deadline passes, the
+worker is killed as well: it is stopped or stuck, and its runs are about to be given to others.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from contextlib import suppress
 from typing import NoReturn
 
 from . import cgroup, tree
-from .supervisor import CommandSupervisor, ring_on_signals
+from .supervisor import CommandSupervisor, wake_on_signals
 
 _INPUT = 0
 _CHUNK = 1 << 16
 _KILL_PAUSE = 0.01
-# What cannot be killed (it sleeps in the kernel) must not keep a stuck worker alive for longer.
-_MOST_PATIENCE = 0.5
+# A process that cannot be killed (it sleeps in the kernel) must not keep a stuck worker alive for longer.
+_KILL_SECONDS = 0.5
 
 
 class Watchdog:
     def __init__(self, worker: int) -> None:
         self._worker = worker
-        self._link = socket.socket(fileno=_INPUT)
-        self._link.setblocking(False)
+        self._input = socket.socket(fileno=_INPUT)
+        self._input.setblocking(False)
         self._partial = b""
         self._deadline: float | None = None
         self._worker_lives = True
-        # The watchdog also holds each supervisor's end of its control socket: so the worker sees it close only when the
-        # whole tree is gone, also when the supervisor was killed and its orphans came to us.
+        # The watchdog keeps a copy of each supervisor's control socket. So the worker sees it close only when the whole
+        # tree is gone, even if the supervisor was killed and its children were reparented to the watchdog.
         self._supervisors: dict[int, int] = {}
-        self._bereaved: list[int] = []
+        self._orphaned: list[int] = []
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN)
-        self._alarm = ring_on_signals(signal.SIGCHLD)
+        self._alarm = wake_on_signals(signal.SIGCHLD)
         self._poll.register(self._alarm, select.POLLIN)
-        # A child that the worker forked may hold our input open after the worker's death; the pidfd is not fooled.
+        # A child that the worker forked may keep the input open after the worker's death. The pidfd is reliable.
         if hasattr(os, "pidfd_open"):
             try:
                 self._poll.register(os.pidfd_open(worker), select.POLLIN)
@@ -54,9 +54,9 @@ class Watchdog:
                 self._worker_lives = False
 
     def watch(self) -> None:
-        """Returns when the worker is gone and nothing is left below us."""
+        """Returns when the worker is gone and no process is left below the watchdog."""
         while self._worker_lives:
-            ready = self._poll.poll(self._patience())
+            ready = self._poll.poll(self._poll_timeout())
             if any(fd == self._alarm for fd, _ in ready):
                 os.read(self._alarm, _CHUNK)
             self._reap()
@@ -67,18 +67,18 @@ class Watchdog:
         self._end_everything(None)
         cgroup.remove_all(self._worker)
 
-    def _patience(self) -> float | None:
-        if self._bereaved:
+    def _poll_timeout(self) -> float | None:
+        if self._orphaned:
             return _KILL_PAUSE * 1000.0
         if self._deadline is None:
             return None
         return max(0.0, self._deadline - time.monotonic()) * 1000.0 + 1.0
 
     def _listen(self) -> bool:
-        """Read all there is; False at the end of input."""
+        """Read all input that is available; False at the end of input."""
         while True:
             try:
-                chunk, descriptors, _, _ = socket.recv_fds(self._link, _CHUNK, 1)
+                chunk, descriptors, _, _ = socket.recv_fds(self._input, _CHUNK, 1)
             except BlockingIOError:
                 return True
             except ConnectionResetError:
@@ -87,12 +87,12 @@ class Watchdog:
                 return False
             *lines, self._partial = (self._partial + chunk).split(b"\n")
             for line in lines:
-                self._heed(line, descriptors)
+                self._obey(line, descriptors)
 
-    def _heed(self, line: bytes, descriptors: list[int]) -> None:
+    def _obey(self, line: bytes, descriptors: list[int]) -> None:
         word, _, value = line.partition(b" ")
         if word == b"supervisor" and descriptors:
-            # The kernel gives the descriptors of one message at a time, so there is one such line in what was read.
+            # The kernel returns the descriptors of one message at a time, so at most one such line was read.
             self._fork_supervisor(*descriptors)
         elif word == b"deadline":
             self._deadline = None if value == b"-" else float(value)
@@ -102,15 +102,15 @@ class Watchdog:
         try:
             pid = os.fork()
         except OSError as error:
-            _complain(f"no supervisor could be forked: {error.strerror}")
+            _log(f"no supervisor could be forked: {error.strerror}")
             os.close(control)
             return
         if pid == 0:
-            _keep(control, us, self._worker)
+            _supervise(control, us, self._worker)
         self._supervisors[pid] = control
 
     def _reap(self) -> None:
-        """Close the books on supervisors. The orphans of one that was killed are ours, and are killed."""
+        """Reap supervisors. If one was killed, its orphans are children of the watchdog now, and are killed."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -120,11 +120,11 @@ class Watchdog:
                 if control is not None and status == 0:
                     os.close(control)
                 elif control is not None:
-                    self._bereaved.append(control)
-        if self._bereaved and not self._kill_orphans():
-            for control in self._bereaved:
+                    self._orphaned.append(control)
+        if self._orphaned and not self._kill_orphans():
+            for control in self._orphaned:
                 os.close(control)
-            self._bereaved.clear()
+            self._orphaned.clear()
 
     def _kill_orphans(self) -> bool:
         orphans = [pid for pid in tree.children_of(os.getpid()) if pid not in self._supervisors]
@@ -137,18 +137,18 @@ class Watchdog:
     def _enforce(self) -> None:
         """The deadline has passed."""
         if tree.LINUX:
-            self._end_everything(_MOST_PATIENCE)
-        _complain(
+            self._end_everything(_KILL_SECONDS)
+        _log(
             f"worker {self._worker} was not acknowledged in time and did not act on it "
             f"(stopped, or blocked by a task); killed it and what it ran"
         )
-        if os.getppid() == self._worker:  # else it is gone, and its number may be somebody else's
+        if os.getppid() == self._worker:  # otherwise it is gone, and its pid may be in use again
             os.kill(self._worker, signal.SIGKILL)
 
-    def _end_everything(self, patience: float | None) -> None:
-        """Kill all below us, supervisors too, until nothing is left, or for `patience` seconds. Where there is no /proc
-        the supervisors see the worker's end themselves."""
-        deadline = None if patience is None else time.monotonic() + patience
+    def _end_everything(self, seconds: float | None) -> None:
+        """Kill all processes below the watchdog, supervisors included, until none is left or `seconds` have passed. On
+        a system without /proc, the supervisors notice the end of the worker themselves."""
+        deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             tree.kill_below(os.getpid())
             try:
@@ -163,19 +163,19 @@ class Watchdog:
                 os.read(self._alarm, _CHUNK)
 
 
-def _keep(control: int, watchdog: int, worker: int) -> NoReturn:
-    """In the forked process, which must never come back to the watchdog's loop."""
+def _supervise(control: int, watchdog: int, worker: int) -> NoReturn:
+    """In the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
-        CommandSupervisor(control, watchdog, worker).keep()
+        CommandSupervisor(control, watchdog, worker).run()
         status = 0
-    except Exception as error:  # noqa: BLE001 - it ends here; the watchdog sees the status and kills what is left
-        _complain(f"a supervisor failed: {error!r}")
+    except Exception as error:  # noqa: BLE001 - the watchdog sees the exit status and kills what is left
+        _log(f"a supervisor failed: {error!r}")
     finally:
         os._exit(status)
 
 
-def _complain(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"mainspring watchdog: {text}\n")
     sys.stderr.flush()
 
@@ -184,5 +184,5 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
-    gc.freeze()  # so that forked supervisors do not copy what they only look at
+    gc.freeze()  # so that the garbage collector does not copy pages in forked supervisors
     Watchdog(int(sys.argv[-1])).watch()

@@ -1,4 +1,4 @@
-"""What a process tree may use. rlimits hold single processes; the supervisor checks the tree four times a second."""
+"""Limits of a process tree. rlimits apply to single processes; the supervisor checks the whole tree every 0.25 s."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ LOOK_EVERY = 0.25
 
 _PAGE = resource.getpagesize()
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Address space is not memory: Go, Node and Java reserve far more than they use, and would not even start with a
-# limit on it. RLIMIT_DATA counts what a process could write to.
+# Address space is not memory: Go, Node and Java reserve far more than they use, and would not start with a limit on it.
+# RLIMIT_DATA counts what a process can write to.
 _MEMORY = resource.RLIMIT_DATA if LINUX else resource.RLIMIT_AS
 
 
 def set_rlimits(limits: dict[str, Any]) -> None:
-    """In the process that becomes the command, and inherited by what it starts."""
+    """Called in the process that becomes the command; its children inherit the limits."""
     _lower(resource.RLIMIT_CORE, 0)
     if limits.get("memory"):
         _lower(_MEMORY, limits["memory"])
     if limits.get("files"):
         _lower(resource.RLIMIT_NOFILE, limits["files"])
     if limits.get("cpu"):
-        # A second later than the supervisor, which says better what happened.
+        # One second later than the supervisor, which reports the breach more clearly.
         _lower(resource.RLIMIT_CPU, math.ceil(limits["cpu"]) + 1)
 
 
 class Gauge:
-    """Measures the tree below a process against `limits`; CPU seconds count from now on."""
+    """Compares the process tree below `root` with `limits`. CPU seconds count from now on."""
 
     def __init__(self, root: int, limits: dict[str, Any]) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class Gauge:
         self._spent_before = self._cpu(descendants(self._root)) if "cpu" in self._limits else 0.0
 
     def breach(self) -> str | None:
-        """Which limit the tree exceeds right now."""
+        """The limit that the tree exceeds now."""
         pids = descendants(self._root)
         limits = self._limits
         if "processes" in limits and len(pids) > limits["processes"]:
@@ -53,7 +53,7 @@ class Gauge:
             return "cpu"
         if "memory" in limits:
             resident = sum(map(_resident, pids))
-            # Pages that processes share count in each of them there. Only the slow way tells, so it is for the case.
+            # Shared pages count in each process here. The exact value is slow to read, so it is read only if needed.
             if resident > limits["memory"]:
                 resident = sum(map(_proportional, pids))
             self.peak = max(self.peak, resident)
@@ -82,7 +82,7 @@ def _lower(which: int, value: int) -> None:
 
 
 def _cpu_of(pid: int) -> float:
-    """Its own, and that of the children it has waited for."""
+    """CPU seconds of the process and of the children it has waited for."""
     try:
         return sum(map(int, stat_of(pid)[11:15])) / _TICKS
     except (OSError, ValueError):
@@ -101,6 +101,6 @@ def _proportional(pid: int) -> int:
         for line in read_file(f"/proc/{pid}/smaps_rollup").splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
-    except OSError:  # gone, or another user's
+    except OSError:  # it is gone, or belongs to another user
         pass
     return _resident(pid)

@@ -1,8 +1,8 @@
-"""One command under a supervisor, with everything that it starts, until the last of its processes is gone.
+"""One command under a supervisor, with all processes that it starts, until the last of them is gone.
 
-The supervisor is their subreaper, so that moment is when it has no children left, whatever forked twice or called
-setsid. What a command leaves behind when it exits dies with it, unless it was told to terminate: then all of its
-processes may take their time until the worker says kill.
+The supervisor is their subreaper: when it has no children left, the tree is gone, even if processes forked twice or
+called setsid. When the command exits, the processes it leaves behind are killed, unless it was asked to terminate: then
+they may go on until the worker asks for a kill.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from . import cgroup, child, tree
 from . import resource_limits as limits
 
-# How soon to look again for what a kill did not reach: there is no event for a process that was just forked.
+# How soon to check again for processes that a kill missed: there is no event for a process that was just forked.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 _NEVER = float("inf")
-# A sandbox's own processes, the one that waits and the first one inside, are not the command's.
-_OF_THE_WRAPPER = 2
+# A sandbox has two processes of its own: the one that waits outside, and the first one inside.
+_WRAPPER_PROCESSES = 2
 
 
 class SupervisedCommand:
@@ -29,7 +29,7 @@ class SupervisedCommand:
         self._wrapper: str = order["wrapper"]
         given: dict[str, Any] = order["limits"]
         if self._wrapper and given["processes"]:
-            given = {**given, "processes": given["processes"] + _OF_THE_WRAPPER}
+            given = {**given, "processes": given["processes"] + _WRAPPER_PROCESSES}
         self._cgroup = cgroup.create(worker, given)
         self._spent_before = limits.cpu_of_the_reaped()
         self._peak = 0
@@ -45,7 +45,7 @@ class SupervisedCommand:
 
     @property
     def next_look(self) -> float:
-        """When to call `heed` again, should nothing happen before (monotonic)."""
+        """When to call `check` again if nothing happens before (monotonic)."""
         return self._look_at
 
     def terminate(self) -> None:
@@ -53,7 +53,7 @@ class SupervisedCommand:
         if not tree.LINUX:
             self._signal_group(signal.SIGTERM)
         pids = tree.descendants(self._us)
-        if self._wrapper:  # a sandbox that ends takes what is in it along, without the grace that it has
+        if self._wrapper:  # when a sandbox ends, everything in it is killed without a grace
             pids = [pid for pid in pids if not _is_named(pid, self._wrapper)]
         tree.signal_all(pids, signal.SIGTERM)
 
@@ -71,11 +71,11 @@ class SupervisedCommand:
         self._gauge.set(given)
         self._plan_look()
 
-    def heed(self) -> tuple[list[str], bool]:
-        """Take in the dead and look at the living; the news to tell, and whether all is over."""
+    def check(self) -> tuple[list[str], bool]:
+        """Reap ended processes and check the limits of the others. Returns the news, and whether the tree is gone."""
         news: list[str] = []
         if self._reap(news):
-            self._bury(news)
+            self._finish(news)
             return news, True
         if self._killing:
             self.kill()
@@ -101,10 +101,10 @@ class SupervisedCommand:
         except ChildProcessError:
             return True
 
-    def _bury(self, news: list[str]) -> None:
+    def _finish(self, news: list[str]) -> None:
         if self._cgroup is not None:
             enforced = cgroup.breach(self._cgroup)
-            if enforced is not None and self._failed:  # one that was refused a fork and coped is no worse for it
+            if enforced is not None and self._failed:  # a command that handled a failed fork has not failed
                 news.insert(0, f"breach {enforced}")
             cgroup.remove(self._cgroup)
         spent = limits.cpu_of_the_reaped() - self._spent_before

@@ -1,14 +1,14 @@
-"""A command supervisor: forked by the watchdog, in its own session; runs one command after the other, each to its end.
+"""A command supervisor: forked by the watchdog, in its own session. It runs one command after the other.
 
-On its control socket it hears frames, four bytes of length and a marshalled (word, value):
+Its control socket carries frames: four bytes of length and a marshalled (word, value).
 
-    start ORDER      argv, env, cwd, limits, wrapper; with one descriptor or two: output, channel
-    limits LIMITS    hold the tree to these from now on, and say that it is so
-    term, kill       a signal for every process of the tree
-    (the end)        the worker is gone, or wants no more of it: kill, and leave
+    start ORDER      argv, env, cwd, limits, wrapper; with one or two descriptors: output, channel
+    limits LIMITS    enforce these limits from now on, and answer `limited`
+    term, kill       send this signal to every process of the tree
+    (end of input)   the worker is gone, or gives up the command: kill the tree, and exit
 
-and says lines: `started PID KEEPERS_PID`, `exited CODE` (of the command itself), `breach LIMIT`, `limited`, and
-`gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is no more; then it is ready for another command.
+It answers with lines: `started PID SUPERVISOR_PID`, `exited CODE` (of the command itself), `breach LIMIT`, `limited`,
+and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is gone. Then it is ready for another command.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class CommandSupervisor:
         self._worker = worker
         os.setsid()
         tree.close_all_but({1, 2, control})
-        os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # 0, which was the watchdog's own socket
+        os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # becomes 0, which was the socket of the watchdog
         os.set_inheritable(control, False)
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)
-        self._alarm = ring_on_signals(signal.SIGCHLD, signal.SIGUSR1)
+        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGUSR1)
         tree.become_subreaper()
         tree.signal_at_parents_death(signal.SIGUSR1)
         self._received = bytearray()
@@ -48,13 +48,13 @@ class CommandSupervisor:
         self._command: SupervisedCommand | None = None
         self._leaving = False
 
-    def keep(self) -> None:
+    def run(self) -> None:
         """Returns when the worker or the watchdog is gone and no process is left."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._alarm, select.POLLIN)
         while not self._leaving or self._command is not None:
-            ready = dict(poll.poll(self._patience()))
+            ready = dict(poll.poll(self._poll_timeout()))
             if self._alarm in ready:
                 os.read(self._alarm, _CHUNK)
             orphaned = os.getppid() != self._watchdog
@@ -63,14 +63,14 @@ class CommandSupervisor:
                 poll.unregister(self._control)
                 if self._command is not None:
                     self._command.kill()
-            self._attend()
+            self._check_command()
 
-    def _patience(self) -> float | None:
+    def _poll_timeout(self) -> float | None:
         look_at = _NEVER if self._command is None else self._command.next_look
         return None if look_at == _NEVER else max(0.0, look_at - time.monotonic()) * 1000.0 + 1.0
 
     def _listen(self) -> bool:
-        """Read what there is and do it; False at the end."""
+        """Read and obey the frames that are available; False at the end of input."""
         try:
             chunk, descriptors, _, _ = socket.recv_fds(self._control, _CHUNK, _MOST_DESCRIPTORS)
         except BlockingIOError:
@@ -87,14 +87,14 @@ class CommandSupervisor:
                 break
             word, value = marshal.loads(self._received[_LENGTH:end])
             del self._received[:end]
-            self._heed(word, value)
+            self._obey(word, value)
         return bool(chunk)
 
-    def _heed(self, word: str, value: Any) -> None:
+    def _obey(self, word: str, value: Any) -> None:
         if word == "start":
             self._start(value)
         elif self._command is None:
-            return  # said before the news of its end had been read
+            return  # sent before the worker had read that the command is gone
         elif word == "limits":
             self._command.limit(value)
             self._say("limited")
@@ -114,33 +114,33 @@ class CommandSupervisor:
                 os.close(descriptor)
         self._say(f"started {self._command.command} {os.getpid()}")
 
-    def _attend(self) -> None:
+    def _check_command(self) -> None:
         if self._command is None:
             return
-        news, over = self._command.heed()
+        news, over = self._command.check()
         if over:
             self._command = None
-        # One that leaves says nothing more: it would be given another command. The end of the socket says enough.
+        # A supervisor that exits says nothing more, or it would be given another command.
         if news and not self._leaving:
             self._say("\n".join(news))
 
     def _say(self, text: str) -> None:
         try:
             self._control.send(f"{text}\n".encode())
-        except OSError:  # nobody listens: the end of the socket follows, and says so
+        except OSError:  # the worker is gone: the end of input follows
             return
 
 
-def ring_on_signals(*numbers: signal.Signals) -> int:
-    """A descriptor that has something to read after one of these signals."""
-    alarm, bell = os.pipe()
+def wake_on_signals(*numbers: signal.Signals) -> int:
+    """A descriptor that becomes readable after one of these signals."""
+    alarm, wake = os.pipe()
     os.set_blocking(alarm, False)
-    os.set_blocking(bell, False)
-    signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in numbers:
         signal.signal(number, _heard)
     return alarm
 
 
 def _heard(number: int, _frame: object) -> None:
-    """A handler must be there for the alarm to ring."""
+    """Signals wake the descriptor only if they have a handler."""

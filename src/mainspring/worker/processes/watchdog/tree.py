@@ -1,5 +1,5 @@
-"""The processes below one: find them all, signal them, kill them. Linux finds them in /proc; elsewhere none are found,
-and a supervisor has the process group of its command only."""
+"""The processes below a process: find, signal, kill. Linux lists them in /proc. On other systems none are found, and a
+supervisor only has the process group of its command."""
 
 # pathlib would cost the watchdog 10 ms of its start.
 # ruff: noqa: PTH110, PTH112, PTH208
@@ -16,14 +16,14 @@ LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 1 << 16
-# A tree that still grows after so many rounds of stopping it is killed as far as it is known, and looked at again.
+# A tree that still grows after this many rounds of SIGSTOP is killed as far as it is known, and then checked again.
 _MOST_ROUNDS = 30
 
 _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
 
 def become_subreaper() -> bool:
-    """From now on orphans below this process become its children; False where the system has no such thing."""
+    """From now on orphans below this process become its children. False if the system does not support that."""
     return _libc is not None and _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
@@ -33,19 +33,19 @@ def signal_at_parents_death(number: int) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Those of all its threads."""
+    """The children of all its threads."""
     found: list[int] = []
     if LINUX:
         try:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 found += map(int, read_file(f"/proc/{pid}/task/{thread}/children").split())
-        except OSError:  # it has just ended, and its children are somebody else's
+        except OSError:  # it has just ended, and its children have another parent
             return found
     return found
 
 
 def descendants(root: int) -> list[int]:
-    """All below `root`, parents before their children."""
+    """All processes below `root`, parents before their children."""
     if not _HAS_CHILDREN_FILES:
         return _descendants_by_parent(root)
     found: list[int] = []
@@ -60,13 +60,13 @@ def signal_all(pids: list[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):  # gone; or it changed its user, and is not ours to end
+        except (ProcessLookupError, PermissionError):  # it is gone, or runs as another user now
             continue
 
 
 def kill_below(root: int) -> None:
-    """KILL for all below `root`. They are stopped first, again until no new ones turn up: a stopped process does not
-    fork, so a tree that multiplies cannot outrun this."""
+    """Send SIGKILL to all processes below `root`. They are stopped first, until no new ones appear: a stopped process
+    does not fork, so a tree that multiplies cannot escape."""
     stopped: set[int] = set()
     for _ in range(_MOST_ROUNDS):
         fresh = [pid for pid in descendants(root) if pid not in stopped]
@@ -82,12 +82,12 @@ def close_all_but(kept: set[int]) -> None:
         if int(name) not in kept:
             try:
                 os.close(int(name))
-            except OSError:  # the one that listed the others
+            except OSError:  # the descriptor of the listing itself
                 continue
 
 
 def read_file(path: str) -> bytes:
-    """The beginning of a file in /proc; OSError when the process has gone."""
+    """The contents of a file in /proc; OSError if the process is gone."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         data = chunk = os.read(descriptor, _CHUNK)
@@ -105,7 +105,7 @@ def stat_of(pid: int) -> list[bytes]:
 
 
 def _descendants_by_parent(root: int) -> list[int]:
-    """For kernels without the `children` files: read every process's parent."""
+    """For kernels without the `children` files: read the parent of every process."""
     below: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if LINUX else ():
         if name.isdigit():

@@ -1,4 +1,4 @@
-"""Loads the application that its argument names and serves the worker at descriptor 3."""
+"""Loads the application that its argument names, and serves the worker on descriptor 3."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _EXIT_GONE = 71
 
 
 def main() -> None:
-    os.environ.pop("PYTHONPATH", None)  # ours, to be found ourselves; sys.path has it
+    os.environ.pop("PYTHONPATH", None)  # the worker set it for this process only; sys.path has it
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     adopt_orphans()
-    _prepare_for_the_worst()
+    _prepare_for_crashes()
     heard = orders()
     hello = _hello(channel, heard)
     try:
@@ -43,15 +43,15 @@ def main() -> None:
     channel.sendall(framed(Ready(resident_bytes())))
     try:
         interpreter.serve()
-    except BaseException:  # noqa: BLE001 - it is our end, whatever it is
+    except BaseException:  # noqa: BLE001 - the process ends in any case
         traceback.print_exc()
-    # At once: threads that a task left must not keep us, since the worker waits for our end, or is gone.
+    # At once: the worker waits for this process or is gone, and threads that a task left must not delay the exit.
     os._exit(_EXIT_GONE)
 
 
-def _prepare_for_the_worst() -> None:
-    """A crash leaves its Python frames in the run's log, and no core in its folder. Both streams go to one pipe, line
-    by line, and take any text."""
+def _prepare_for_crashes() -> None:
+    """A crash leaves its Python frames in the log of the run, and no core file in its folder. Both streams write to one
+    pipe, line by line, and accept any text."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):

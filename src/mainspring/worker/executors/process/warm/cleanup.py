@@ -1,5 +1,5 @@
-"""What a run has left behind in its interpreter, and what it has changed for good. Processes are never missed; threads
-and descriptors are counted."""
+"""Checks what a run has left behind or changed in its interpreter. Processes are never missed; threads and descriptors
+are counted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MANY_DESCRIPTORS = 64
 
 
 def adopt_orphans() -> None:
-    """Have the kernel give us what our children leave behind, setsid and double fork or not: then "we have no children"
-    means that nothing is left. When we die it all goes to our supervisor in the same way."""
+    """Become the subreaper of all processes that a run starts, even after setsid or a double fork. Then no children
+    means that no process is left. When this process dies, its supervisor becomes their parent."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class LeftoverCheck:
-    """Made once, when the application is loaded: what is there then belongs to it."""
+    """Created once, after the application is loaded. What exists then belongs to the application."""
 
     def __init__(self) -> None:
         self._threads = _lasting_threads()
@@ -29,11 +29,11 @@ class LeftoverCheck:
         self._priority = os.getpriority(os.PRIO_PROCESS, 0)
 
     def threads(self) -> set[threading.Thread]:
-        """Threads that would hold up the end of a program. Daemon threads are how libraries work in the background."""
+        """Threads that would delay the end of a program. Daemon threads do not count: libraries use them."""
         return _lasting_threads() - self._threads if threading.active_count() > 1 else set()
 
     def found(self) -> str | None:
-        """Why this interpreter must not run another task; None when it is as good as new."""
+        """Why this interpreter must not run another task; None if it is clean."""
         if _has_children():
             return "processes are left"
         if self.threads():
@@ -52,7 +52,7 @@ def _lasting_threads() -> set[threading.Thread]:
 
 
 def _has_children() -> bool:
-    """Ended ones are reaped: nobody asks for them any more."""
+    """Whether there are children. Those that have ended are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -62,7 +62,7 @@ def _has_children() -> bool:
 
 
 def _output() -> list[tuple[int, int]]:
-    """What stdout and stderr are; OSError when one is closed."""
+    """The files behind stdout and stderr; OSError if one is closed."""
     return [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
 
 

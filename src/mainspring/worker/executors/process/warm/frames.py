@@ -1,4 +1,4 @@
-"""What the worker and its warm children say to each other: MessagePack structs, each behind its length."""
+"""The messages between a worker and its warm children: MessagePack structs with a length prefix."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mainspring.wire.execution import Cause, ResourceLimits
 
 T = TypeVar("T")
 _LENGTH = 4
-_LONGEST = 8 * 1024 * 1024  # a payload, an environment and what belongs to them are far less
+_LONGEST = 8 * 1024 * 1024  # far more than a payload and an environment
 
 
 class Hello(msgspec.Struct, tag="hello", array_like=True):
-    """The worker's first words: the server that the application's tasks submit to."""
+    """The first message of the worker: the server to which tasks submit jobs."""
 
     server: str
     token: str
 
 
 class Begin(msgspec.Struct, tag="begin", array_like=True):
-    """Run this, in `folder`, which the child makes and keeps empty between runs."""
+    """Run this in `folder`, which the child creates and empties between runs."""
 
     run_id: str
     job_id: str
@@ -38,19 +38,19 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):
-    """End this run. It may have ended already: then this is about nothing."""
+    """End this run. Ignored if the run has ended already."""
 
     run_id: str
 
 
 class Ready(msgspec.Struct, tag="ready", array_like=True):
-    """The application is loaded, and the interpreter has this much memory in use."""
+    """The application is loaded, and the interpreter uses this much memory."""
 
     memory: int
 
 
 class Unready(msgspec.Struct, tag="unready", array_like=True):
-    """The application cannot be loaded; the child leaves."""
+    """The application cannot be loaded; the child exits."""
 
     error: str
 
@@ -61,8 +61,8 @@ class Progress(msgspec.Struct, tag="progress", array_like=True):
 
 
 class Ended(msgspec.Struct, tag="ended", array_like=True):
-    """The run is over, and all that it printed has been written. `unfit` says why the child must not run another one:
-    processes or threads are left, or it has run enough."""
+    """The run has ended, and all its output has been written. `unfit` says why the child must not run another one, for
+    example because processes or threads are left."""
 
     status: OutcomeStatus
     error: str | None
@@ -87,18 +87,18 @@ def framed(message: Order | Word) -> bytes:
 
 
 class InvalidFrame(ValueError):
-    """What came is no message of ours."""
+    """The received bytes are not a valid message."""
 
 
 class Frames(Generic[T]):
-    """Bytes in, messages out."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._decode = decoder.decode
         self._rest = b""
 
     def feed(self, data: bytes) -> list[T]:
-        """The messages that are complete with `data`. Raises Nonsense; there is no way on from there."""
+        """The messages that are complete with `data`. After InvalidFrame the stream cannot be read any further."""
         data = self._rest + data if self._rest else data
         found: list[T] = []
         at, end = 0, len(data)
@@ -120,10 +120,10 @@ class Frames(Generic[T]):
 
 
 def orders() -> Frames[Order]:
-    """What a child hears."""
+    """Messages to a child."""
     return Frames(_orders)
 
 
 def words() -> Frames[Word]:
-    """What a worker hears from a child."""
+    """Messages from a child."""
     return Frames(_words)

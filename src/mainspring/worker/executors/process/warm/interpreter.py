@@ -1,8 +1,8 @@
-"""A warm child's loop: hear of a run, run it, say how it ended.
+"""The main loop of a warm child: read a run, run it, report how it ended.
 
-The worker asks for a run to end by a word on the channel, and the kernel tells us of it by SIGIO, also in the middle of
-a task. So a request can never hit the next run, as a bare signal could. An async task is cancelled; in a plain function
-`Halted` is raised where it stands, so that its `finally` blocks run. One that neither hears nor heeds is killed.
+To end a run, the worker sends a message on the channel, and the kernel announces it by SIGIO, also in the middle of a
+task. So a request can never hit the next run, as a bare signal could. An async task is cancelled. In a plain function
+`Halted` is raised, so that its `finally` blocks run. A task that does not react is killed by the worker.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from mainspring.worker.executors.process.warm.run_environment import RunEnvironm
 _CHUNK = 256 * 1024
 _EXIT_FORKED = 70
 _MOST_TEXT = 1000
-# How long the flag may take to go up in the thread that raises it; it waits only for code that holds the flag's lock.
-_FLAG = 0.05
+# How long a thread may take to set the cancel flag. It waits only for code that holds the lock of the flag.
+_FLAG_SECONDS = 0.05
 
 
 class Interpreter:
@@ -54,7 +54,7 @@ class Interpreter:
         self._run_id: str | None = None
         self._halt: Callable[[], None] | None = None
         self._held_back = False
-        self._talking = False
+        self._sending = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.copy_context()
         self._listen()
@@ -62,21 +62,22 @@ class Interpreter:
         self._leftover_check = LeftoverCheck()
 
     def serve(self) -> None:
-        """Until the worker has gone."""
+        """Serve until the worker is gone."""
         while (order := self._next_order()) is not None:
             if isinstance(order, Begin):
                 self._say(self._run(order))
 
     def say(self, word: Word) -> None:
-        """For the running task, from any of its threads. Not to be cut off in the middle of a frame by `Halted`."""
+        """Send a message of the running task, from any of its threads. `Halted` does not interrupt it within a
+        frame."""
         if threading.current_thread() is not threading.main_thread():
             self._say(word)
             return
-        self._talking = True
+        self._sending = True
         try:
             self._say(word)
         finally:
-            self._talking = False
+            self._sending = False
         if self._held_back:
             self._held_back = False
             raise Halted
@@ -90,7 +91,7 @@ class Interpreter:
     def _listen(self) -> None:
         number = self._channel.fileno()
         signal.signal(signal.SIGIO, self._on_signal)
-        # The worker decides when its children go, also where a service manager tells every process of a service.
+        # The worker decides when its children end, even if a service manager signals every process of a service.
         signal.signal(signal.SIGTERM, _ignore)
         signal.signal(signal.SIGINT, _ignore)
         os.register_at_fork(after_in_child=_forget_signals)
@@ -130,10 +131,10 @@ class Interpreter:
             self._run_id = begin.run_id
             ending = self._ending_of(task, begin)
         except OSError as error:
-            ending = failed(f"the run's surroundings could not be made: {error}")
+            ending = failed(f"the environment of the run could not be set up: {error}")
         finally:
             self._run_id = None
-        if os.getpid() != self._pid:  # the task forked, and this is the copy that came back from it
+        if os.getpid() != self._pid:  # the task forked, and this is the child process
             os._exit(_EXIT_FORKED)
         return _ended(ending, self._clean_up(ending))
 
@@ -141,7 +142,7 @@ class Interpreter:
         context = self._context_of(begin) if task.context_parameter is not None else None
         try:
             call = task.bind_json(begin.payload, context)
-        except BaseException as error:  # noqa: BLE001 - annotations are the user's code too
+        except BaseException as error:  # noqa: BLE001 - annotations are user code too
             return ending_of_error(error)
         if task.is_async:
             ending = self._in_the_loop(call, context)
@@ -167,7 +168,7 @@ class Interpreter:
         try:
             try:
                 self._halt = partial(self._raise_halted, context)
-                self._look_for_halt()  # it may have come together with the run
+                self._look_for_halt()  # it may have arrived together with the run
                 ending = self._context.copy().run(ending_of_call, call)
             finally:
                 self._halt, self._held_back = None, False
@@ -177,19 +178,19 @@ class Interpreter:
             try:
                 if asyncio.iscoroutine(left := clean_up()):
                     left.close()
-                    _complain("a clean-up is a coroutine function, which only an async task can have\n")
-            except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
-                _complain(_clean_up_failed(error))
+                    _print_to_log("a clean-up is a coroutine function, which only an async task can have\n")
+            except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything; it changes nothing
+                _print_to_log(_clean_up_failed(error))
         return ending
 
     def _raise_halted(self, context: Context | None) -> None:
         if context is not None:
-            # Not from here: the code that we interrupt may hold the lock that this needs.
+            # In a thread, because the interrupted code may hold the lock that this needs.
             flagging = threading.Thread(target=context.cancel, daemon=True)
-            with suppress(RuntimeError):  # no thread can be had
+            with suppress(RuntimeError):  # no thread can be started
                 flagging.start()
-                flagging.join(_FLAG)
-        if self._talking:
+                flagging.join(_FLAG_SECONDS)
+        if self._sending:
             self._held_back = True
         else:
             raise Halted
@@ -208,7 +209,7 @@ class Interpreter:
             self._halt = lambda: _on_loop(loop, cancel)
             self._look_for_halt()
             ending = loop.run_until_complete(running)
-        except BaseException as error:  # noqa: BLE001 - sys.exit() and the like come out of the loop too
+        except BaseException as error:  # noqa: BLE001 - sys.exit() and similar leave the loop too
             ending = ending_of_error(error)
         finally:
             self._halt = None
@@ -229,17 +230,17 @@ class Interpreter:
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
-    # -- afterwards
+    # -- after the run
 
     def _clean_up(self, ending: Ending) -> str | None:
-        """Makes all as it was; says why this interpreter must not be used again, if that is so."""
+        """Restore the environment. Returns why this interpreter must not be used again, or None."""
         try:
             self._run_environment.leave()
             sys.stdout.flush()
             sys.stderr.flush()
             unfit = self._leftover_check.found()
-        except (OSError, ValueError, AttributeError) as error:  # it closed or replaced what is ours
-            return f"the surroundings are not as they were: {error}"
+        except (OSError, ValueError, AttributeError) as error:  # the task closed or replaced streams
+            return f"the environment could not be restored: {error}"
         return "it was out of memory" if unfit is None and "MemoryError" in _errors(ending) else unfit
 
 
@@ -248,12 +249,12 @@ class _Channel:
         self._interpreter = interpreter
 
     def progress(self, fraction: float | None, message: str | None) -> None:
-        # No longer than a word is at the end of its way; and it takes no lone surrogates.
+        # No longer than the server accepts, and without lone surrogates.
         short = None if message is None else message[:_MOST_TEXT].encode("utf-8", "replace").decode()
         self._interpreter.say(Progress(fraction, short))
 
     def log(self, text: str) -> None:
-        """Through stdout, so that it stands between the lines of `print` where it belongs."""
+        """Write to stdout, so that it appears in order between the lines of `print`."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
@@ -268,8 +269,8 @@ async def _awaited(call: Callable[[], Coroutine[Any, Any, Any]], context: Contex
         try:
             if inspect.isawaitable(left := clean_up()):
                 await left
-        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything, and changes nothing
-            _complain(_clean_up_failed(error))
+        except BaseException as error:  # noqa: BLE001 - a clean-up may raise anything; it changes nothing
+            _print_to_log(_clean_up_failed(error))
     return ending
 
 
@@ -277,14 +278,14 @@ def _clean_up_failed(error: BaseException) -> str:
     return "a clean-up failed: " + "".join(traceback.format_exception(error))
 
 
-def _complain(text: str) -> None:
-    """Into the run's log, whatever the task has made of sys.stderr."""
+def _print_to_log(text: str) -> None:
+    """Write to the log of the run, even if the task has replaced sys.stderr."""
     if sys.__stderr__ is not None:
         sys.__stderr__.write(text)
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """From a signal handler: the loop may be asleep, and wakes up for this."""
+    """For signal handlers: wakes the loop if it sleeps."""
     loop.call_soon_threadsafe(call)
 
 
@@ -298,11 +299,11 @@ def _errors(ending: Ending) -> list[str]:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Instead of SIG_IGN, which programs that the task starts would inherit."""
+    """Used instead of SIG_IGN, which programs started by the task would inherit."""
 
 
 def _forget_signals() -> None:
-    """A forked process is the task's own: `multiprocessing` ends its workers by SIGTERM."""
+    """A forked process belongs to the task: `multiprocessing` ends its workers by SIGTERM."""
     for number in (signal.SIGIO, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The surroundings of one run in a warm child: folder, environment, limits; all as before once it is over."""
+"""The folder, environment variables and limits of one run in a warm child, all restored after the run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mainspring.worker.executors.process.warm.frames import Begin
 
 _PAGE = resource.getpagesize()
 _STATM = Path("/proc/self/statm")
-_HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO, signal.SIGXCPU, signal.SIGALRM, signal.SIGCHLD)
+_RESTORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO, signal.SIGXCPU, signal.SIGALRM, signal.SIGCHLD)
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """The memory that a process has in use."""
+    """The resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
 
 
@@ -29,13 +29,13 @@ def _state(folder: str) -> tuple[int, ...]:
 
 
 class RunEnvironment:
-    """Made once, when the application is loaded: what is found then is what every run finds."""
+    """Created once, after the application is loaded. Every run starts with the state of that moment."""
 
     def __init__(self) -> None:
         self._home = Path.cwd()
         self._environ = dict(os.environ)
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
-        self._handlers = {number: signal.getsignal(number) for number in _HEEDED}
+        self._handlers = {number: signal.getsignal(number) for number in _RESTORED}
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._umask = os.umask(0o077)
         os.umask(self._umask)
@@ -45,7 +45,7 @@ class RunEnvironment:
 
     def enter(self, begin: Begin) -> None:
         if self._folder != begin.folder:
-            os.mkdir(begin.folder, 0o700)  # noqa: PTH102 - one call of the kernel, as below
+            os.mkdir(begin.folder, 0o700)  # noqa: PTH102 - a single system call, as below
             self._folder, self._fresh = begin.folder, _state(begin.folder)
         os.chdir(begin.folder)
         if begin.env:
@@ -54,7 +54,7 @@ class RunEnvironment:
             self._limit(begin.limits)
 
     def leave(self) -> None:
-        """Undo what `enter` did and what the run changed."""
+        """Undo what `enter` did, and what the run has changed."""
         for kind, before in self._limited:
             resource.setrlimit(kind, before)
         self._limited.clear()
@@ -68,32 +68,32 @@ class RunEnvironment:
         for number, handler in self._handlers.items():
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # or the next run would not hear that it is to end
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # otherwise the next run could not be asked to end
         os.umask(self._umask)
 
     def _renew_folder(self) -> None:
-        """One that is as it was when it was made is as good as a new one, and costs no write to a disk that PostgreSQL
-        may be syncing at this moment. Any other is removed; OSError when that cannot be done, and the worker must."""
+        """A folder that is empty and unchanged is used again: that saves a write to a disk that PostgreSQL may be
+        syncing at this moment. Any other folder is removed. OSError if that fails; then the worker removes it."""
         folder = self._folder
         try:
             if not folder or (not os.listdir(folder) and _state(folder) == self._fresh):  # noqa: PTH208
                 return
-        except OSError:  # the run removed it, or has locked us out
+        except OSError:  # the run removed it, or changed its permissions
             pass
         self._folder = ""
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
     def _limit(self, limits: ResourceLimits) -> None:
-        """What one process may take; the supervisor watches over the run as a whole. Memory counts from what the loaded
-        interpreter has mapped already. Without /proc there is only the supervisor."""
+        """Set the limits of this process; the supervisor checks the run as a whole. The limit of memory is added to
+        what the loaded interpreter has mapped already. Without /proc there is only the supervisor."""
         if limits.memory is not None and _STATM.exists():
             self._lower(resource.RLIMIT_AS, int(_STATM.read_text().split()[0]) * _PAGE + limits.memory)
         if limits.files is not None:
             self._lower(resource.RLIMIT_NOFILE, limits.files)
 
     def _lower(self, kind: int, value: int) -> None:
-        """The soft limit, so that it can be taken back."""
+        """Lower the soft limit, which can be raised again."""
         before = resource.getrlimit(kind)
         hard = before[1]
         self._limited.append((kind, before))

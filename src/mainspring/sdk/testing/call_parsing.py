@@ -1,4 +1,4 @@
-"""What both desks of a box do: read a call's body and its parameters, and give pages."""
+"""Reads bodies and parameters of calls, and splits results into pages, for the local server of a box."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Route = Callable[[str, Call[Any]], Any]
 _PAGE = 50
 
 
-def body_of(call: Call[Any], shape: type[T]) -> T:
+def read_body(call: Call[Any], shape: type[T]) -> T:
     try:
         return msgspec.json.decode(call.body or b"{}", type=shape)
     except msgspec.ValidationError as error:
         raise InvalidInput(str(error), field="$") from None
 
 
-def page_of(items: Sequence[T], call: Call[Any]) -> tuple[list[T], str | None]:
-    """The page that the call asks for, and the cursor of the next one."""
+def read_page(items: Sequence[T], call: Call[Any]) -> tuple[list[T], str | None]:
+    """The requested page, and the cursor of the next one."""
     asked = dict(call.params)
     begin, size = int(asked.get("cursor", 0)), int(asked.get("limit", _PAGE))
     end = begin + size
     return list(items[begin:end]), str(end) if end < len(items) else None
 
 
-def asked_for(call: Call[Any], **values: str | None) -> bool:
-    """Whether each of these values is the one that the call names, if it names one."""
+def matches(call: Call[Any], **values: str | None) -> bool:
+    """Whether these values match the filters of the call."""
     asked = dict(call.params)
     return all(name not in asked or asked[name] == value for name, value in values.items())

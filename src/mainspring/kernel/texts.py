@@ -1,0 +1,17 @@
+"""Texts from outside: makes them storable and limits their size."""
+
+from __future__ import annotations
+
+
+def storable_text(text: str) -> str:
+    """`text` in a form that JSON and PostgreSQL accept: NUL and lone surrogates are replaced."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def shorten_text(text: str, most_bytes: int) -> str:
+    """`text` with at most `most_bytes` bytes in UTF-8. A longer text keeps its first quarter and its end."""
+    data = text.encode()
+    if len(data) <= most_bytes:
+        return text
+    head, tail = data[: most_bytes // 4], data[-(most_bytes * 3 // 4 - 5) :]
+    return (head + b" ... " + tail).decode("utf-8", "ignore")

@@ -1,0 +1,80 @@
+"""Decides what follows an attempt that did not succeed: another attempt or an end. This module writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainspring.domain.durations import format_duration
+from mainspring.domain.job import Delivery, Spec, spec_from_text
+from mainspring.domain.retry import Verdict, after_failure
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.texts import storable_text
+from mainspring.operations.lifecycle.effects import Changes
+from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
+from mainspring.wire.exchange import Outcome
+
+_MAX_ERROR = 65536  # characters of an error that are stored
+
+Random = Callable[[], float]
+
+
+def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
+    """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing."""
+    error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
+
+    def end(state: StoredState, reason: str) -> None:
+        before = int(StoredState.RUNNING)
+        ran_ms = None if lost else outcome.ran_ms  # the end of a lost attempt is unknown
+        changes.endings.append(
+            Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, outcome.held_ms, run.attempt)
+        )
+
+    def again(how: str, delay: float, given_back: int = 0) -> None:
+        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error))
+        changes.attempts.append(
+            PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, run.claimed_at, how, error, delay)
+        )
+
+    if run.cancel_requested_at is not None:
+        end(StoredState.CANCELLED, "cancelled on request")
+    elif outcome.status == "CANCELLED":
+        end(StoredState.CANCELLED, "cancelled by its worker")
+    elif outcome.status == "RETURNED":
+        again("RETURNED", 0.0, given_back=1)
+    else:
+        verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost)
+        if verdict.delay is None:
+            end(StoredState.FAILED, verdict.reason)
+        else:
+            again("LOST" if lost else "FAILED", verdict.delay)
+
+
+def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool) -> Verdict:
+    """Whether another attempt follows a failed or lost one, by delivery, retry policy and run_timeout."""
+    at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
+    if lost and at_most_once:
+        return Verdict(None, "worker lost, and the job is at most once")
+    time_left = run.time_left
+    if time_left is not None and time_left <= 0:
+        return Verdict(None, out_of_time(spec))
+    verdict = after_failure(
+        spec.retry,
+        run.attempt,
+        run.max_attempts,
+        random,
+        cause=outcome.cause,
+        wanted=outcome.retry,
+        retry_after=outcome.retry_after,
+    )
+    if verdict.delay is None:
+        return verdict
+    if at_most_once:  # regardless of the row; intake gives such a job one attempt
+        return Verdict(None, "failed, and the job is at most once")
+    delay = 0.0 if lost else verdict.delay
+    if time_left is not None and delay >= time_left:
+        return Verdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
+    return Verdict(delay)
+
+
+def out_of_time(spec: Spec) -> str:
+    return f"timed out after {format_duration(spec.run_timeout or 0.0)} in all (run_timeout)"

@@ -1,0 +1,27 @@
+"""Expire: end waiting runs whose time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.domain.job import spec_from_text
+from mainspring.domain.transitions import StoredState
+from mainspring.operations.lifecycle.decide import out_of_time
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.store.pool import Connection
+from mainspring.store.runs import Ending, OverdueRun
+
+
+async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effects:
+    """The field whose time is over determines the end. The caller holds the locks."""
+    effects = Effects()
+    await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
+    return effects
+
+
+def _ending(run: OverdueRun) -> Ending:
+    if run.because == "expires_in":
+        state, reason = StoredState.SKIPPED, "expired"
+    else:
+        state, reason = StoredState.FAILED, out_of_time(spec_from_text(run.spec_text))
+    return Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt)

@@ -1,0 +1,47 @@
+"""Fire: create the runs of due jobs. A run is SKIPPED if an earlier one of its job is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.lifecycle.effects import Effects, after_end
+from mainspring.store import fires
+from mainspring.store.pool import Connection
+
+
+class Fired(Effects):
+    """How many runs each lane got, and which jobs fired, by their index in the batch."""
+
+    created: dict[int, int] = msgspec.field(default_factory=dict)
+    moved: list[int] = msgspec.field(default_factory=list)
+
+
+async def fire_recurring(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueAgain], *, overlap: bool
+) -> Fired:
+    """Fire recurring jobs as planned. `overlap`: some of them skip a fire while a run is alive. These are locked first,
+    so that the fire sees every run that was created before."""
+    if overlap:
+        async with connection.transaction():
+            await fires.lock_due(connection, node_id, leases, due)
+            done = await fires.fire_recurring(connection, node_id, leases, due)
+    else:
+        done = await fires.fire_recurring(connection, node_id, leases, due)
+    fired = Fired(created=done.created, moved=done.moved)
+    after_end(done.skipped, fired)
+    return fired
+
+
+async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
+    """Create a manual run. It is skipped if nothing was created. Return None if the job is cancelled or does not exist.
+    The caller holds the job's lock."""
+    run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
+    if run is None:
+        return None
+    fired = Fired(created={} if run.skipped else {run.lane_id: 1})
+    after_end([(run_id, run.follows)], fired)
+    return fired

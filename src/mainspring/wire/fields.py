@@ -1,0 +1,199 @@
+"""The table of the fields of a job. It declares each field and where the field may appear.
+
+Most fields have special rules. Their structs, keywords and options are written by hand, because type checkers and
+editors must see them and because their checks differ. tests/domain/test_fields.py compares them with this table.
+
+A plain field has no special rules. It is a duration, a whole number or a line of text, and is stored in the spec and
+shown unchanged. It is declared only in this file. To add one:
+
+1. add a row to FIELDS with `plain_field(...)`;
+2. add a line to PlainValues and one to PlainKeywords below, which type checkers read.
+
+The request, the patch, the options of a task, the stored spec, the view of a job, the keywords of the SDK, the options
+of the command line and the lists of `mainspring.submit` are derived from that (wire/field_structs.py,
+domain/intake/plain.py, cli/field_options.py, store/submit_fields.py).
+
+This module imports only the standard library, because `mainspring --help` imports it and must not load msgspec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Flag, auto
+from typing import TypedDict
+
+Duration = str | float | timedelta
+LONGEST_TIMEOUT = 30 * 86400.0
+LONGEST_EXPIRY = 366 * 86400.0
+
+
+class Place(Flag):
+    """Where a field may be given."""
+
+    REQUEST = auto()  # POST /v1/jobs
+    PATCH = auto()  # PATCH and PUT /v1/jobs/{id}
+    CLEAR = auto()  # the same, as null: back to the default
+    TASK_OPTION = auto()  # @app.task(...), and what workers declare
+    SQL = auto()  # mainspring.submit(jsonb)
+    KEYWORD = auto()  # Client.submit(...) and task.options(...)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A type as annotations write it. merged: the members of the request are merged with those of the task's option."""
+
+    wire: str
+    keyword: str = ""
+    stored: str = ""
+    merged: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keyword", self.keyword or self.wire)
+        object.__setattr__(self, "stored", self.stored or self.wire)
+
+
+DURATION = Kind("DurationIn", keyword="Duration", stored="float")
+COUNT = Kind("int")
+TEXT = Kind("str")
+NAME = Kind("Name", keyword="str")
+CHOSEN_ID = Kind("ChosenJobId", keyword="str")
+PRIORITY = Kind("str | int")
+TIME = Kind("str", keyword="When")
+COMMAND = Kind("str | list[str]", keyword="str | Sequence[str]")
+SCHEDULE = Kind("str | ScheduleIn", keyword="str | Mapping[str, Any]")
+HTTP_CALL = Kind("HttpCallIn", keyword="Mapping[str, Any]")
+PAIRS = Kind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
+RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
+RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
+MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
+PAYLOAD = Kind("msgspec.Raw", keyword="Any")
+NAMES = Kind("list[str]")
+ANYTHING = Kind("Any")
+PLAIN_KINDS = (DURATION, COUNT, TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a job.
+
+    stored: the path in the definition where it is stored. None if the field is a short form; `means` then names the
+    field that it stands for. shown: its names in the view of a job. option: its name on the command line.
+    least, most, help: the bounds and the help text of a plain field. For text they are the bounds of its length.
+    """
+
+    name: str
+    kind: Kind
+    places: Place
+    stored: str | None = None
+    shown: tuple[str, ...] = ()
+    option: str | None = None
+    means: str | None = None
+    later: bool = False
+    least: float = 0
+    most: float = 0
+    help: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        return self.help is not None
+
+
+_NEW = Place.REQUEST | Place.SQL | Place.KEYWORD  # it cannot be changed later
+_JOB = _NEW | Place.PATCH
+_SETTING = _JOB | Place.CLEAR
+_DEFAULT = _SETTING | Place.TASK_OPTION
+_HTTP_ONLY = ~Place.SQL
+
+
+def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
+    """A field without special rules. It may appear everywhere."""
+    if kind not in PLAIN_KINDS:
+        raise ValueError(f"{name}: a plain field is a duration, a count or a text")
+    return Field(
+        name, kind, _DEFAULT, f"spec.{name}", (name,), "--" + name.replace("_", "-"), least=least, most=most, help=help
+    )
+
+
+def _later(name: str, kind: Kind) -> Field:
+    """A field of a feature that does not exist yet. It is refused by name."""
+    return Field(name, kind, Place.REQUEST | Place.PATCH, later=True)
+
+
+FIELDS = (
+    Field("job_id", CHOSEN_ID, _NEW, "job_id", ("job_id",), "--job-id"),
+    Field("name", NAME, _SETTING, "name", ("name",), "--name"),
+    Field("task", NAME, _JOB, "task", ("task",), "TASK"),
+    Field("job_type", NAME, _JOB, means="task"),
+    Field("command", COMMAND, _JOB, "spec.command", ("command",), "--command"),
+    Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
+    Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
+    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
+    Field("schedule_type", TEXT, _JOB, means="schedule", shown=("schedule_type",)),
+    Field("schedule_time", TIME, _JOB, means="schedule", shown=("schedule_time",)),
+    Field("cron_expression", TEXT, _JOB & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
+    Field("timezone", TEXT, _JOB & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
+    Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
+    Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
+    Field("cron", TEXT, Place.KEYWORD, means="schedule", shown=("cron_expression",), option="--cron"),
+    Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
+    Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
+    Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
+    plain_field(
+        "run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="Time limit for all attempts together: 2h."
+    ),
+    plain_field(
+        "expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started by then: 10m."
+    ),
+    Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
+    Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
+    Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
+    Field("sandbox", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox"),
+    Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require"),
+    Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
+    Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
+    Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
+    Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",)),
+    Field("overlap", TEXT, _SETTING, "overlap", ("overlap",)),
+    Field("delivery", TEXT, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
+    Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
+    Field("owner", TEXT, _SETTING, "spec.owner", ("owner",)),
+    Field("description", TEXT, _SETTING, "spec.description", ("description",)),
+    Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label"),
+    _later("depends_on", NAMES),
+    _later("dependencies", NAMES),
+    _later("notify", ANYTHING),
+    _later("concurrency", ANYTHING),
+    _later("rate_limit", ANYTHING),
+    _later("circuit_breaker", ANYTHING),
+)
+
+
+class PlainValues:
+    """The plain fields as the spec stores them and the view of a job shows them. None means the default."""
+
+    __slots__ = ()
+
+    run_timeout: float | None
+    expires_in: float | None
+
+
+class PlainKeywords(TypedDict, total=False):
+    """The plain fields as Python code gives them."""
+
+    run_timeout: Duration | None
+    expires_in: Duration | None
+
+
+PLAIN_FIELDS = tuple(field for field in FIELDS if field.plain)
+PLAIN_NAMES = tuple(field.name for field in PLAIN_FIELDS)
+
+
+def fields_in(place: Place) -> tuple[Field, ...]:
+    """The fields that may appear in `place`, in the order of the table."""
+    return tuple(field for field in FIELDS if place in field.places)
+
+
+def task_options() -> tuple[Field, ...]:
+    """The options that a worker declares for a task, without the short forms."""
+    return tuple(field for field in fields_in(Place.TASK_OPTION) if field.means is None)

@@ -1,0 +1,48 @@
+"""One exchange in flight, and what its answer brought."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from mainspring.wire.exchange import ExchangeRequest
+from mainspring.worker.exchange.queue_weights import NOTHING, SlotDivision
+from mainspring.worker.exchange.rejected_outcomes import Batch
+from mainspring.worker.execution.attempt import Attempt
+
+
+class Flight(msgspec.Struct, eq=False):
+    """An exchange that was sent and is not answered yet.
+
+    failures: how many exchanges were lost before it was sent. division: how it divides what it asks for among the
+    queues. trial: it carries a batch of RejectedOutcomes.
+    """
+
+    request: ExchangeRequest
+    sent: float
+    failures: int
+    division: SlotDivision = NOTHING
+    trial: bool = False
+
+    @property
+    def carries(self) -> Batch:
+        return Batch(self.request.outcomes, self.request.progress)
+
+    @property
+    def waits(self) -> bool:
+        """It is a long poll."""
+        return self.request.wait_ms > 0
+
+    def may_bring(self, task: str) -> int:
+        """How many runs of a task it asks for at most."""
+        request = self.request
+        return min(request.room.get(task, request.free), request.free)
+
+
+class Landing(msgspec.Struct):
+    """What an answer brought that is new."""
+
+    taken: list[Attempt]
+    stop: list[Attempt]
+    fenced: list[UUID]

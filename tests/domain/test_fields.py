@@ -1,0 +1,169 @@
+"""Compares every declaration of a job's field with the table of fields (wire/fields.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+import typer.main
+from msgspec import UNSET
+
+from mainspring.cli.main import build
+from mainspring.domain.job import JobDefinition, Spec, plain_values
+from mainspring.sdk.app.app import TaskOptions
+from mainspring.sdk.client.job_fields import OPTION_NAMES, JobChanges, JobFields
+from mainspring.wire.execution import RunSetup
+from mainspring.wire.fields import (
+    FIELDS,
+    PLAIN_FIELDS,
+    PLAIN_NAMES,
+    TEXT,
+    Field,
+    Place,
+    PlainKeywords,
+    PlainValues,
+    fields_in,
+    plain_field,
+    task_options,
+)
+from mainspring.wire.jobs import JobPatch, JobRequest, JobView
+from mainspring.wire.tasks import DeclaredOptions
+
+from .requests_as_sent import amended, defined
+
+# Fields of the view of a job that its owner does not set.
+FATE = {"status", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at"}
+# Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
+PARTS_OF_HTTP = {"--method", "--header", "--body"}
+OF_THE_COMMAND = {"KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data"}
+# Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
+UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "concurrency": "Any", "rate_limit": "Any",
+             "circuit_breaker": "Any"}  # fmt: skip
+
+by_name = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+
+
+def names(fields: Iterable[Field]) -> list[str]:
+    return [field.name for field in fields]
+
+
+def default_of(struct: type[msgspec.Struct], name: str) -> Any:
+    index = struct.__struct_fields__.index(name) - len(struct.__struct_fields__)
+    return struct.__struct_defaults__[index]
+
+
+def test_each_field_has_one_row() -> None:
+    assert len(set(names(FIELDS))) == len(FIELDS)
+
+
+def test_the_structs_have_the_fields_of_the_table_in_its_order() -> None:
+    assert list(JobRequest.__struct_fields__) == names(fields_in(Place.REQUEST))
+    assert list(JobPatch.__struct_fields__) == names(fields_in(Place.PATCH))
+    assert set(DeclaredOptions.__struct_fields__) == set(names(task_options()))
+
+
+@by_name
+def test_a_request_takes_it_with_the_type_of_the_table(field: Field) -> None:
+    if Place.REQUEST in field.places:
+        assert JobRequest.__annotations__[field.name] == UNWRAPPED.get(field.name, f"{field.kind.wire} | None")
+        if field.name != "payload":
+            assert default_of(JobRequest, field.name) is None
+    if Place.TASK_OPTION in field.places and field.means is None:
+        assert DeclaredOptions.__annotations__[field.name] == f"{field.kind.wire} | None"
+        assert default_of(DeclaredOptions, field.name) is None
+
+
+@by_name
+def test_a_patch_takes_it_and_null_where_the_table_says_so(field: Field) -> None:
+    if Place.PATCH in field.places:
+        null = " | None" if Place.CLEAR in field.places else ""
+        expected = UNWRAPPED.get(field.name, f"{field.kind.wire} | UnsetType{null}")
+        assert JobPatch.__annotations__[field.name] == expected
+        if field.name != "payload":
+            assert default_of(JobPatch, field.name) is UNSET
+    else:
+        assert Place.CLEAR not in field.places
+
+
+@by_name
+def test_it_is_stored_where_the_table_says(field: Field) -> None:
+    first, _, rest = (field.stored or "").partition(".")
+    if field.stored is None:
+        assert field.later or field.means in names(FIELDS)
+    elif first != "spec":
+        assert field.stored in JobDefinition.__struct_fields__
+    elif rest.startswith("setup."):
+        assert rest.removeprefix("setup.") in RunSetup.__struct_fields__
+    else:
+        assert rest in Spec.__struct_fields__
+
+
+def test_nothing_is_stored_or_shown_that_is_not_in_the_table() -> None:
+    stored = {field.stored for field in FIELDS}
+    assert {f"spec.{name}" for name in Spec.__struct_fields__} - stored == {"spec.setup"}
+    assert {f"spec.setup.{name}" for name in RunSetup.__struct_fields__} <= stored
+    assert set(JobDefinition.__struct_fields__) - stored == {"spec", "idempotency_key"}
+    shown = {name for field in FIELDS for name in field.shown}
+    assert set(JobView.__struct_fields__) == shown | FATE
+    assert not shown & FATE
+
+
+def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
+    keywords = fields_in(Place.KEYWORD)
+    assert set(JobFields.__annotations__) == set(names(keywords))
+    for field in keywords:
+        expected = field.kind.keyword if field.name == "payload" else f"{field.kind.keyword} | None"
+        assert JobFields.__annotations__[field.name].__forward_arg__ == expected, field.name
+    fixed = {field.name for field in keywords if Place.REQUEST in field.places and Place.PATCH not in field.places}
+    assert set(JobChanges.__annotations__) == set(JobFields.__annotations__) - fixed
+    assert set(names(fields_in(Place.TASK_OPTION))) <= OPTION_NAMES <= set(names(keywords))
+    assert set(TaskOptions.__annotations__) == set(names(fields_in(Place.TASK_OPTION))) | {"executor", "concurrency"}
+
+
+def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
+    group: Any = typer.main.get_command(build("submit"))
+    submit = group.commands["submit"]
+    found = {
+        parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
+        for parameter in submit.params
+        if parameter.name != "help"
+    }
+    assert found == {field.option for field in FIELDS if field.option} | PARTS_OF_HTTP | OF_THE_COMMAND
+
+
+def test_type_checkers_see_the_plain_fields() -> None:
+    """PlainValues and PlainKeywords, which editors read, name each plain field."""
+    assert tuple(PlainValues.__annotations__) == tuple(PlainKeywords.__annotations__) == PLAIN_NAMES
+    for field in PLAIN_FIELDS:
+        assert PlainValues.__annotations__[field.name] == f"{field.kind.stored} | None"
+        assert PlainKeywords.__annotations__[field.name].__forward_arg__ == f"{field.kind.keyword} | None"
+    for struct in (Spec, JobView):
+        assert issubclass(struct, PlainValues)
+        hints = get_type_hints(struct)
+        assert all(hints[name] == get_type_hints(PlainValues)[name] for name in PLAIN_NAMES)
+
+
+def test_plain_fields_may_be_given_everywhere() -> None:
+    for field in PLAIN_FIELDS:
+        assert all(place in field.places for place in Place)
+        assert (field.stored, field.shown) == (f"spec.{field.name}", (field.name,))
+        assert field.help and field.help.endswith("."), "the help of its option is a sentence"
+        assert field.least < field.most
+
+
+@pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
+def test_a_plain_field_is_read_stored_changed_and_taken_back(field: Field) -> None:
+    low, high = ("x", "y") if field.kind is TEXT else (field.least, field.most)
+    job = defined({"task": "t", "schedule": "manual", field.name: low})
+    assert plain_values(job.spec) == dict.fromkeys(PLAIN_NAMES) | {field.name: low}
+    changed = amended(job, {field.name: high})
+    assert plain_values(changed.spec)[field.name] == high
+    assert plain_values(amended(changed, {"owner": "me"}).spec)[field.name] == high
+    assert amended(changed, {field.name: None}) == defined({"task": "t", "schedule": "manual"})
+
+
+def test_only_simple_kinds_are_plain() -> None:
+    with pytest.raises(ValueError, match="probe: a plain field is a duration, a count or a text"):
+        plain_field("probe", next(field.kind for field in FIELDS if field.name == "env"), least=0, most=1, help="No.")

@@ -1,0 +1,39 @@
+"""Texts from outside become storable, and short enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.kernel.texts import shorten_text, storable_text
+
+
+@pytest.mark.parametrize(
+    ("text", "storable"),
+    [
+        ("plain äöü \U0001f600", "plain äöü \U0001f600"),
+        ("a\x00b", "a\ufffdb"),
+        ("half \ud83d pair", "half ? pair"),
+        ("", ""),
+    ],
+)
+def test_nul_and_lone_surrogates_are_replaced(text: str, storable: str) -> None:
+    assert storable_text(text) == storable
+
+
+@pytest.mark.parametrize("text", ["", "x" * 100, "ä" * 50])
+def test_a_text_that_fits_is_not_changed(text: str) -> None:
+    assert shorten_text(text, 100) == text
+
+
+def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
+    short = shorten_text("BEGIN " + "x" * 1000 + " END", 100)
+
+    assert short.startswith("BEGIN x") and " ... " in short and short.endswith("x END")
+    assert len(short) == 100
+
+
+def test_characters_are_not_cut_in_half() -> None:
+    short = shorten_text("\U0001f600" * 1000, 101)
+
+    assert set(short) == set("\U0001f600 .")
+    assert 90 < len(short.encode()) <= 101

@@ -1,0 +1,183 @@
+"""The transitions that each statement may make: declared in the SQL files, and checked on PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.store import runs, workers
+from mainspring.wire.exchange import Progress
+
+from .rows import BEGINNING, a_lane, live, queued
+from .test_sql_files import FILES, QUERIES, Query, label, read
+
+pytestmark = pytest.mark.anyio
+
+S = StoredState
+Move = tuple[StoredState, StoredState]
+
+WRITES_RUNS = re.compile(r"\b(?:insert\s+into|update|delete\s+from)\s+mainspring\.runs\b")
+DECLARED = re.compile(r"-- (creates|moves|keeps): (.+)")
+# Dependencies and limits come later (docs/guarantees.md, S9 and S10).
+NOT_BUILT: set[Move] = {(S.WAITING, S.QUEUED), (S.HELD, S.QUEUED), (S.QUEUED, S.HELD)}
+NOT_BORN = {S.WAITING, S.HELD}
+ENDS = {(before, after) for before in LIVE for after in ENDED if may_follow(before, after)} - {(S.RUNNING, S.SUCCESS)}
+
+
+@dataclass(frozen=True)
+class Declared:
+    creates: frozenset[StoredState]
+    moves: frozenset[Move]
+    keeps: frozenset[StoredState]
+
+
+def states(words: str) -> set[StoredState]:
+    return {StoredState[word.strip()] for word in words.split(",")}
+
+
+def declared(query: Query) -> Declared:
+    creates: set[StoredState] = set()
+    moves: set[Move] = set()
+    keeps: set[StoredState] = set()
+    for line in query.comments:
+        if found := DECLARED.match(line):
+            kind, words = found.groups()
+            if kind == "moves":
+                before, _, after = words.partition("->")
+                moves |= {(StoredState[before.strip()], state) for state in states(after)}
+            else:
+                (creates if kind == "creates" else keeps).update(states(words))
+    return Declared(frozenset(creates), frozenset(moves), frozenset(keeps))
+
+
+BY_NAME = {query.name: declared(query) for query in QUERIES if WRITES_RUNS.search(query.bare)}
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=label)
+def test_a_statement_declares_what_it_does_to_runs_and_no_other_does(query: Query) -> None:
+    said = declared(query)
+    writes = WRITES_RUNS.search(query.bare) is not None
+    assert bool(said.creates or said.moves or said.keeps) == writes
+
+
+def test_what_is_declared_is_the_transition_table_as_far_as_it_is_built() -> None:
+    edges = {(before, after) for before, following in TRANSITIONS.items() for after in following}
+    assert {move for said in BY_NAME.values() for move in said.moves} == edges - NOT_BUILT
+    assert {state for said in BY_NAME.values() for state in said.creates} == INITIAL_STATES - NOT_BORN
+    assert {state for said in BY_NAME.values() for state in said.keeps} <= LIVE
+    assert BY_NAME["end_runs"].moves == ENDS
+
+
+def test_what_is_created_is_what_the_fragments_create() -> None:
+    for query in (query for file in FILES for query in read(file)):
+        created = {S.QUEUED} if "{{create_runs}}" in query.sql else set()
+        created |= {S.SKIPPED} if "{{skipped_runs}}" in query.sql else set()
+        assert declared(query).creates == created, query.label
+
+
+# --- on PostgreSQL
+
+WORKER = UUID(int=7)
+Act = Callable[[asyncpg.Connection, UUID, int], Awaitable[object]]
+
+
+async def claim_from_lane(connection: asyncpg.Connection, _: UUID, lane: int) -> object:
+    return await runs.claim(connection, [(lane, 1, BEGINNING)], 10, WORKER, 9)
+
+
+async def claim_from_lanes(connection: asyncpg.Connection, _: UUID, lane: int) -> object:
+    return await runs.claim(connection, [(lane, 1, BEGINNING), (lane + 1, 1, BEGINNING)], 10, WORKER, 9)
+
+
+async def claim_fairly(connection: asyncpg.Connection, _: UUID, lane: int) -> object:
+    heads = [(lane, 1, BEGINNING)]
+    return await runs.claim_fairly(connection, heads, [DEFAULT_TENANT], {DEFAULT_TENANT: 0}, 10, WORKER, 9)
+
+
+async def report_successes(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await runs.report_successes(connection, WORKER, [run_id], [1], [0.0], [0.0], [None])
+
+
+async def requeue(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await runs.requeue(connection, [runs.Requeue(run_id, 1, 0.0)])
+
+
+async def request_cancel(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await runs.request_cancel(connection, run_id, 1)
+
+
+async def note_progress(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await workers.note_progress(connection, DEFAULT_TENANT, WORKER, [Progress(run_id, 1, 1, 0.5, "half")])
+
+
+ACTS: list[Act] = [
+    claim_from_lane, claim_from_lanes, claim_fairly, report_successes, requeue, request_cancel, note_progress,
+]  # fmt: skip
+
+
+async def a_run(connection: asyncpg.Connection, state: StoredState) -> tuple[UUID, int]:
+    """A run in that state, with the columns of a claimed run. Return its id and its lane."""
+    lane_id = await a_lane(connection, f"work-{uuid7()}")
+    [run_id] = await queued(connection, lane_id)
+    await connection.execute(
+        """update mainspring.runs set state = $2, attempt = 1, fence = 1, worker_id = $3, claim_seq = 1,
+                                      claimed_at = clock_timestamp() where run_id = $1""",
+        run_id,
+        int(state),
+        WORKER,
+    )
+    return run_id, lane_id
+
+
+async def became(connection: asyncpg.Connection, run_id: UUID) -> StoredState:
+    """The state of a run, live or ended."""
+    rows = await connection.fetch(
+        """select state from mainspring.runs where run_id = $1
+           union all select state from mainspring.run_history where run_id = $1""",
+        run_id,
+    )
+    [state] = [StoredState(row["state"]) for row in rows]
+    return state
+
+
+def test_every_statement_that_moves_runs_is_tried_here() -> None:
+    moving = {name for name, said in BY_NAME.items() if said.moves or said.keeps}
+    assert moving == {act.__name__ for act in ACTS} | {"end_runs"}
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+@pytest.mark.parametrize("state", StoredState, ids=lambda state: state.name)
+async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
+    connection: asyncpg.Connection, act: Act, state: StoredState
+) -> None:
+    said = BY_NAME[act.__name__]
+    run_id, lane_id = await a_run(connection, state)
+    before = await live(connection)
+    await act(connection, run_id, lane_id)
+    expected = [after for origin, after in said.moves if origin is state]
+    assert await became(connection, run_id) is (expected[0] if expected else state)
+    changed = bool(expected) or state in said.keeps
+    assert (await live(connection) != before) == changed
+
+
+@pytest.mark.parametrize("state", StoredState, ids=lambda state: state.name)
+async def test_a_run_ends_only_as_declared(connection: asyncpg.Connection, state: StoredState) -> None:
+    for after in StoredState:
+        run_id, _ = await a_run(connection, state)
+        for believed in StoredState:
+            ending = runs.Ending(run_id, 1, int(after), "reason", None, int(believed))
+            legal = believed is state and (state, after) in ENDS
+            ended = await runs.end(connection, [ending])
+            assert bool(ended) == legal, f"{state.name}, expected {believed.name}, to {after.name}"
+            assert await became(connection, run_id) is (after if legal else state)
+            if legal:
+                break
+    letters = await connection.fetchval("select count(*) from mainspring.dead_letters")
+    assert letters == ((state, S.FAILED) in ENDS)
