@@ -10,7 +10,6 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
-from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.store.pool import AWAY
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
@@ -82,7 +81,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
         error.status_code, "http_error"
     )
     if error.status_code == 413:
-        return on_mainspring_error(request, _body_too_large())
+        return on_mainspring_error(request, _body_too_large(request))
     detail, field, problems = error.detail, None, []
     if error.status_code == 404:
         detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
@@ -115,9 +114,10 @@ def _no_body() -> errors.InvalidInput:
     return errors.InvalidInput("the body is empty", code="invalid_json", field="$", expected="a JSON object")
 
 
-def _body_too_large() -> errors.PayloadTooLarge:
+def _body_too_large(request: Request[Any, Any, Any]) -> errors.PayloadTooLarge:
+    most = request.route_handler.resolve_request_max_body_size()
     return errors.PayloadTooLarge(
-        "the body is too large", field="$", expected=f"at most {MAX_BODY_BYTES} bytes", hint="send it in parts"
+        "the body is too large", field="$", expected=f"at most {most} bytes", hint="send it in parts"
     )
 
 

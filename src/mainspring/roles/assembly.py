@@ -10,12 +10,14 @@ from litestar import Litestar
 
 from mainspring.api.app import create_app
 from mainspring.api.auth import TokenRegistry, hosts_for
+from mainspring.api.load_shedding import LoadShedder
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
+from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
@@ -52,12 +54,18 @@ class Assembly:
     long_polls: LongPolls
     services: Services
     app: Litestar
+    monitor: LoopMonitor
     node: SchedulerNode | None
     pulse: Pulse
     periodic_tasks: list[PeriodicTask]
 
+    def front(self) -> LoadShedder:
+        """The app as it is served: with too much to do it refuses what can wait."""
+        return LoadShedder(self.app, self.monitor)
+
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
+        self.monitor.start()
         loops.start(*self.periodic_tasks)
         loops.start_task("signals_out", self.signals.send_forever)
         loops.start_task("signals_in", self.signals.listen_forever)
@@ -78,6 +86,7 @@ class Assembly:
     async def close(self) -> None:
         """Close everything that uses the database."""
         self.release_waiters()
+        self.monitor.stop()
         await self.services.exchanger.close()
         await self.pulse.close()
         await self.store.close()
@@ -140,6 +149,7 @@ async def assemble(
         long_polls=long_polls,
         services=services,
         app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
+        monitor=LoopMonitor(),
         node=node,
         pulse=pulse,
         periodic_tasks=[

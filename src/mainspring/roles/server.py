@@ -11,6 +11,7 @@ from types import FrameType
 
 import uvicorn
 
+from mainspring.api.http_protocol import BoundedHttpProtocol
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
@@ -60,10 +61,10 @@ async def run_server(options: ServerOptions) -> int:
     await assembly.start(loops)
     freeze_garbage_collection()
     config = uvicorn.Config(
-        assembly.app,
+        assembly.front(),
         host=options.host,
         port=options.port,
-        http="httptools",
+        http=BoundedHttpProtocol,
         loop="none",
         lifespan="off",
         log_config=None,
