@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass
-class HeldRuns:
+class Ledger:
     """One connection with an open transaction; `execute` gives the first value of the first row, if there is one."""
 
     connection: Any
@@ -50,46 +50,46 @@ async def settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def open_sqlite(place: Place) -> HeldRuns:
+async def open_sqlite(place: Place) -> Ledger:
     connection = sqlite3.connect(place.sqlite, timeout=60)
 
     def execute(text: str) -> Any:
         row = connection.execute(text).fetchone()
         return row and row[0]
 
-    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
+    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_psycopg(place: Place) -> HeldRuns:
+async def open_psycopg(place: Place) -> Ledger:
     connection = psycopg.connect(place.postgres)
 
     def execute(text: str) -> Any:
         cursor = connection.execute(text)
         return cursor.fetchone()[0] if cursor.description else None  # type: ignore[index]
 
-    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
+    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_psycopg_async(place: Place) -> HeldRuns:
+async def open_psycopg_async(place: Place) -> Ledger:
     connection = await psycopg.AsyncConnection.connect(place.postgres)
 
     async def execute(text: str) -> Any:
         cursor = await connection.execute(text)
         return (await cursor.fetchone())[0] if cursor.description else None  # type: ignore[index]
 
-    return HeldRuns(connection, execute, connection.commit, connection.rollback, connection.close)
+    return Ledger(connection, execute, connection.commit, connection.rollback, connection.close)
 
 
-async def open_asyncpg(place: Place) -> HeldRuns:
+async def open_asyncpg(place: Place) -> Ledger:
     return await _asyncpg(await asyncpg.connect(place.postgres), None)
 
 
-async def open_asyncpg_pool(place: Place) -> HeldRuns:
+async def open_asyncpg_pool(place: Place) -> Ledger:
     pool = await asyncpg.create_pool(place.postgres, min_size=1, max_size=1)
     return await _asyncpg(await pool.acquire(), pool)
 
 
-async def _asyncpg(connection: Any, pool: Any) -> HeldRuns:
+async def _asyncpg(connection: Any, pool: Any) -> Ledger:
     state = {"transaction": connection.transaction()}
     await state["transaction"].start()
 
@@ -106,11 +106,11 @@ async def _asyncpg(connection: Any, pool: Any) -> HeldRuns:
             await pool.release(connection)
             await pool.close()
 
-    return HeldRuns(connection, connection.fetchval, lambda: end("commit"), lambda: end("rollback"), close)
+    return Ledger(connection, connection.fetchval, lambda: end("commit"), lambda: end("rollback"), close)
 
 
-def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Awaitable[HeldRuns]]:
-    async def opened(place: Place) -> HeldRuns:
+def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Awaitable[Ledger]]:
+    async def opened(place: Place) -> Ledger:
         engine = sqlalchemy.create_engine(url(place))
         connection: Any = Session(engine) if session else engine.connect()
 
@@ -122,13 +122,13 @@ def _alchemy(url: Callable[[Place], str], session: bool) -> Callable[[Place], Aw
             connection.close()
             engine.dispose()
 
-        return HeldRuns(connection, execute, connection.commit, connection.rollback, close)
+        return Ledger(connection, execute, connection.commit, connection.rollback, close)
 
     return opened
 
 
-def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[HeldRuns]]:
-    async def opened(place: Place) -> HeldRuns:
+def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[Ledger]]:
+    async def opened(place: Place) -> Ledger:
         from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
         engine = create_async_engine(place.alchemy("asyncpg"))
@@ -142,12 +142,12 @@ def _alchemy_async(session: bool) -> Callable[[Place], Awaitable[HeldRuns]]:
             await connection.close()
             await engine.dispose()
 
-        return HeldRuns(connection, execute, connection.commit, connection.rollback, close)
+        return Ledger(connection, execute, connection.commit, connection.rollback, close)
 
     return opened
 
 
-ON_POSTGRES: dict[str, Callable[[Place], Awaitable[HeldRuns]]] = {
+ON_POSTGRES: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
     "psycopg": open_psycopg,
     "psycopg async": open_psycopg_async,
     "asyncpg": open_asyncpg,
@@ -158,7 +158,7 @@ ON_POSTGRES: dict[str, Callable[[Place], Awaitable[HeldRuns]]] = {
 if importlib.util.find_spec("greenlet"):  # what SQLAlchemy's async side is made with; not part of SQLAlchemy alone
     ON_POSTGRES["sqlalchemy async"] = _alchemy_async(session=False)
     ON_POSTGRES["sqlalchemy async session"] = _alchemy_async(session=True)
-ON_SQLITE: dict[str, Callable[[Place], Awaitable[HeldRuns]]] = {
+ON_SQLITE: dict[str, Callable[[Place], Awaitable[Ledger]]] = {
     "sqlite3": open_sqlite,
     "sqlalchemy on sqlite": _alchemy(lambda place: f"sqlite:///{place.sqlite}?timeout=60", session=False),
 }

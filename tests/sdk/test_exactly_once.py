@@ -22,7 +22,7 @@ import mainspring
 from mainspring import Context
 from mainspring.domain.errors import InvalidInput
 from mainspring.wire.runs import RunView
-from tests.sdk.ledgers import ALL, CHARGE, CHARGES, COUNT, ON_POSTGRES, HeldRuns, Place, settled
+from tests.sdk.ledgers import ALL, CHARGE, CHARGES, COUNT, ON_POSTGRES, Ledger, Place, settled
 from tests.sdk.wire_samples import run as run_sample
 
 pytestmark = pytest.mark.anyio
@@ -44,9 +44,9 @@ class Opening:
     def __init__(self, library: str, place: Place) -> None:
         self._open = ALL[library]
         self._place = place
-        self.opened: list[HeldRuns] = []
+        self.opened: list[Ledger] = []
 
-    async def __call__(self) -> HeldRuns:
+    async def __call__(self) -> Ledger:
         self.opened.append(await self._open(self._place))
         return self.opened[-1]
 
@@ -80,14 +80,14 @@ every_library = pytest.mark.parametrize("opening", ALL, indirect=True)
 on_postgres = pytest.mark.parametrize("opening", ON_POSTGRES, indirect=True)
 
 
-async def charge(ledger: HeldRuns, run: Any, **more: Any) -> bool:
+async def charge(ledger: Ledger, run: Any, **more: Any) -> bool:
     first = await settled(mainspring.exactly_once(ledger.connection, run, **more))
     if first:
         await settled(ledger.execute(CHARGE))
     return bool(first)
 
 
-async def count(ledger: HeldRuns) -> int:
+async def count(ledger: Ledger) -> int:
     found = await settled(ledger.execute(COUNT))
     await settled(ledger.rollback())
     return int(found)

@@ -11,7 +11,7 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
 from mainspring.kernel.logs import get_logger
-from mainspring.store.pool import AWAY
+from mainspring.store.pool import AWAY, NoFreeConnection
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
 log = get_logger("api")
@@ -148,6 +148,8 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
     if isinstance(error, AWAY):
         log.warning("the database is unavailable", path=request.url.path, error=repr(error))
         outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
+        if isinstance(error, NoFreeConnection):
+            outage = errors.Unavailable(error.DETAIL, code="store_down", hint=error.FIX)
         return on_mainspring_error(request, outage)
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
     return respond(

@@ -40,6 +40,7 @@ from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
+from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
@@ -57,6 +58,7 @@ class Assembly:
     monitor: LoopMonitor
     node: SchedulerNode | None
     pulse: Pulse
+    connection_budget: ConnectionBudget
     periodic_tasks: list[PeriodicTask]
 
     def front(self) -> LoadShedder:
@@ -66,6 +68,7 @@ class Assembly:
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
         self.monitor.start()
+        await self.connection_budget.run_once(starting=True)
         loops.start(*self.periodic_tasks)
         loops.start_task("signals_out", self.signals.send_forever)
         loops.start_task("signals_in", self.signals.listen_forever)
@@ -117,8 +120,8 @@ async def assemble(
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
-    beats = Beats(store, uuid7(), clock, timing)
-    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, timing, chance, signatures)
+    beats = Beats(store, uuid7(), clock, database_clock, timing)
+    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures)
     run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
@@ -152,9 +155,11 @@ async def assemble(
         monitor=LoopMonitor(),
         node=node,
         pulse=pulse,
+        connection_budget=(connection_budget := ConnectionBudget(store)),
         periodic_tasks=[
             clock_sync,
             pulse,
+            connection_budget,
             ReadyPoll(exchanger, timing.ready_poll),
             signatures,
             log_watch,

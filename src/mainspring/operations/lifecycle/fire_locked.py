@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_between, plan_fires
+from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import next_fire
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
@@ -64,7 +64,7 @@ async def miss_due(connection: Connection, row: LockedJob, definition: JobDefini
     missed = [Missed(first, first, 1, reason)]
     if definition.schedule.recurring:
         # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
-        missed = await asyncio.to_thread(missed_between, definition.schedule, first, row.now, reason)
+        missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
     for one in missed:
         await jobs.record_missed(connection, row.tenant_id, row.job_id, one)
 

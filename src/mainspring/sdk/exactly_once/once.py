@@ -74,7 +74,7 @@ def exactly_once(connection: Any, run: Run, *, step: str | None = None) -> bool 
     """
     key = _key_of(run, step)
     run_id = None if isinstance(run, str) else run.run_id
-    return run_steps(connection, lambda tongue: tongue.record(key, run_id), in_transaction=True)
+    return run_steps(connection, lambda dialect: dialect.record(key, run_id), in_transaction=True)
 
 
 def exactly_once_table() -> str:
@@ -103,7 +103,7 @@ def forget_before(connection: Any, moment: datetime) -> int | Awaitable[int]:
     """
     if moment.tzinfo is None:
         raise InvalidInput(f"{moment} has no time zone", field="moment", hint="use datetime.now(UTC) or .astimezone()")
-    return run_steps(connection, lambda tongue: tongue.forget(moment), in_transaction=False)
+    return run_steps(connection, lambda dialect: dialect.forget(moment), in_transaction=False)
 
 
 def _key_of(run: Run, step: str | None) -> str:

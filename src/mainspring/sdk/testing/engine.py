@@ -16,7 +16,7 @@ import msgspec
 
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, JobDefinition, Overlap
 from mainspring.domain.retry import after_failure
-from mainspring.domain.schedules.misfire import missed_between, plan_fires
+from mainspring.domain.schedules.misfire import missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
@@ -132,7 +132,7 @@ class Engine:
     def miss_pause(self, job: BoxJob, first: datetime | None) -> None:
         """Record the fires of a pause as missed. `first` is the first that it held back."""
         if first is not None and first <= self.now:
-            missed = missed_between(job.definition.schedule, first, self.now, "paused")
+            missed = missed_through(job.definition.schedule, first, self.now, "paused")
             job.missed += [(one, self.now) for one in missed]
 
     def _fire(self, job: BoxJob) -> None:
@@ -171,7 +171,8 @@ class Engine:
             if run.context is not None:
                 run.context.cancel()
         else:
-            self._end(run, RunState.CANCELLED, "cancelled before it started")
+            waited = "while it waited for its next attempt" if run.attempt else "before it started"
+            self._end(run, RunState.CANCELLED, f"cancelled {waited}")
 
     def _create_run(
         self,

@@ -119,7 +119,7 @@ r.spec::text as spec_text, {{time_left}}
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence
+r.run_id, r.state, r.fence, r.attempt
 
 -- fragment: time_left
 extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
