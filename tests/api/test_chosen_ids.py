@@ -22,6 +22,21 @@ async def test_letters_digits_dots_underscores_and_hyphens_are_fine(api: httpx.A
         assert (made.status_code, made.json()) == (201, {"job_id": job_id})
 
 
+@pytest.mark.parametrize("job_id", [".", ".."])
+async def test_ids_that_clients_remove_from_urls_are_refused(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, job_id: str
+) -> None:
+    stored = await rows(connection)
+    body = {"job_id": job_id, "task": "noop", "schedule": "manual"}
+    refused = problem(await api.post("/v1/jobs", json=body))
+    assert (refused["status"], refused["code"], refused["field"]) == (422, "invalid_input", "job_id")
+    assert "URL" in refused["detail"]
+    refused = problem(await api.post("/v1/jobs:batch", json=[body]))
+    assert (refused["status"], refused["code"]) == (422, "invalid_batch")
+    assert "URL" in str(refused)
+    assert await rows(connection) == stored
+
+
 async def test_a_second_create_answers_409_whatever_it_asks_for(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:

@@ -182,7 +182,7 @@ async def test_delete_reaches_every_live_run_of_a_job(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
     """A one-time job with a generated id is stored as its run. A run that was started by hand is a separate one."""
-    job_id = await make(api, schedule={"at": "2020-01-01T00:00:00Z"})
+    job_id = await make(api, schedule={"at": "2020-01-01T00:00:00Z"}, overlap="allow")
     by_hand = (await api.post(f"/v1/jobs/{job_id}:runNow")).json()["run_id"]
     assert await fire_due(assembly, connection) == 1
     job = (await api.get(f"/v1/jobs/{job_id}")).json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -61,18 +62,41 @@ async def test_resume_records_the_fires_of_the_pause_as_missed(
     assert missed["reason"] == "paused"
 
 
-async def test_the_missed_of_a_long_pause_are_ranges_and_the_newest_come_first(
+async def test_the_missed_of_each_pause_are_a_range_and_the_newest_come_first(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
     job_id = await make(api, schedule={"every": 1, "anchor": "2026-01-01T00:00:00Z"})
-    await api.post(f"/v1/jobs/{job_id}:pause")
     now = datetime.now(UTC).replace(microsecond=0)
-    await pause_since(connection, job_id, now - timedelta(seconds=100_000))
-    assert (await api.post(f"/v1/jobs/{job_id}:resume")).status_code == 200
+    for seconds in (100_000, 50):
+        await api.post(f"/v1/jobs/{job_id}:pause")
+        await pause_since(connection, job_id, now - timedelta(seconds=seconds))
+        assert (await api.post(f"/v1/jobs/{job_id}:resume")).status_code == 200
     newer, older = (await api.get(f"/v1/jobs/{job_id}/missed")).json()
-    assert older["count"] == 100_000 and newer["count"] >= 1
-    assert datetime.fromisoformat(newer["first"]) - datetime.fromisoformat(older["last"]) == timedelta(seconds=1)
+    for missed, seconds in ((older, 100_000), (newer, 50)):
+        first, last = datetime.fromisoformat(missed["first"]), datetime.fromisoformat(missed["last"])
+        assert first == now - timedelta(seconds=seconds) and last >= now
+        assert missed["count"] == (last - first) // timedelta(seconds=1) + 1
     assert len((await api.get(f"/v1/jobs/{job_id}/missed?limit=1")).json()) == 1
+
+
+@pytest.mark.parametrize(
+    "schedule", [{"every": 1, "anchor": "2020-01-01T00:00:00Z"}, {"cron": "* * * * * *", "timezone": "Europe/Berlin"}]
+)
+async def test_a_job_of_every_second_is_resumed_after_a_year_at_once(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, schedule: dict[str, object]
+) -> None:
+    job_id = await make(api, schedule=schedule)
+    await api.post(f"/v1/jobs/{job_id}:pause")
+    first = datetime.now(UTC).replace(microsecond=0) - timedelta(days=365)
+    await pause_since(connection, job_id, first)
+    began = time.process_time()
+    resumed = (await api.post(f"/v1/jobs/{job_id}:resume")).json()
+    assert time.process_time() - began < 1.0, "31 million steps take minutes"
+    [missed] = (await api.get(f"/v1/jobs/{job_id}/missed")).json()
+    following = datetime.fromisoformat(resumed["next_fire_at"])
+    assert datetime.fromisoformat(missed["first"]) == first
+    assert datetime.fromisoformat(missed["last"]) == following - timedelta(seconds=1)
+    assert missed["count"] == (following - first) // timedelta(seconds=1)
 
 
 async def test_a_pause_in_which_nothing_was_due_misses_nothing(api: httpx.AsyncClient) -> None:
@@ -166,7 +190,8 @@ async def test_status_shows_the_latest_run(
 async def test_the_latest_run_of_a_one_time_job_is_its_fire_not_an_earlier_one_by_hand(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    job_id = await make(api, schedule={"at": (datetime.now(UTC) + timedelta(hours=1)).isoformat()})
+    at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    job_id = await make(api, schedule={"at": at}, overlap="allow")
     await api.post(f"/v1/jobs/{job_id}:runNow")
     soon = await connection.fetchval(
         "update mainspring.jobs set next_fire_at = clock_timestamp() returning next_fire_at"

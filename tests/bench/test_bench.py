@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, output, overhead, process_tasks, schedules, submit
+from mainspring.bench import failover, output, overhead, overload, process_tasks, schedules, submit
 from mainspring.bench.cron_stream import check_seconds
 from mainspring.bench.recorded import check_one_run_each, ended_once
 from mainspring.bench.schedules import check_fires
@@ -53,6 +53,13 @@ async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_j
     figures = await failover.run(1, ["server"])
     assert figures.keys() == {"rounds", "server_s", "server_p50_s"}
     assert number(figures["server_s"]) > 0
+
+
+async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
+    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5))
+    assert number(figures["capacity_per_s"]) > 0 and number(figures["offered_per_s"]) > 0
+    assert (figures["lost_workers"], figures["held"]) == (0, 100)
+    assert number(figures["refused"]) >= 0 and "recovered_s" in figures
 
 
 async def test_overhead_measures_waves_of_sleeping_jobs() -> None:

@@ -13,7 +13,9 @@ VERBS = (
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
     "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
 )  # fmt: skip
-BENCHES = ("throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover")
+BENCHES = (
+    "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)

@@ -29,6 +29,8 @@ RECURRING: dict[str, dict[str, Any]] = {
     "one-at-a-time": {"schedule": _EVERY_SECOND, "payload": {"seconds": 1.4}},
 }
 STEERED = ("each-second-once", "in-berlin")
+# Schedules that jobs are changed to.
+_SCHEDULES: tuple[Any, ...] = (_EVERY_SECOND, "*/2 * * * * *", {"every": "1s"}, {"every": "1500ms"}, "*/3 * * * * *")
 
 
 class Clients:
@@ -97,6 +99,7 @@ class Load:
             assert call.result == "ok", call
         self._go(self._run())
         self._go(self._steer())
+        self._go(self._redefine())
 
     async def stop(self) -> None:
         """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
@@ -146,7 +149,16 @@ class Load:
 
     async def _at(self, number: int) -> None:
         when = datetime.now(UTC) + timedelta(seconds=self._random.uniform(0.2, 4))
-        await self._submit(number, task="note", schedule={"at": when.isoformat()})
+        call = await self._submit(number, task="note", schedule={"at": when.isoformat()})
+        if call.result != "ok":
+            return
+        job_id, chance = call.answer["job_id"], self._random.random()
+        if chance < 0.2:  # its own fire must not run beside this one
+            await self._clients.steer(job_id, "runNow")
+        elif chance < 0.5:  # about when it is due
+            await self._over_after(max(0.0, (when - datetime.now(UTC)).total_seconds() - 0.01))
+            later = when + timedelta(seconds=2)
+            await self._clients.change(job_id, {"schedule": {"at": later.isoformat()}})
 
     async def _failing(self, number: int) -> None:
         failures = self._random.choice((1, 2, 9))
@@ -203,7 +215,29 @@ class Load:
             job_id = self._random.choice(STEERED)
             await self._clients.steer(job_id, "pause")
             await self._over_after(self._random.uniform(0.5, 4))
+            if job_id != "in-berlin" and self._random.random() < 0.5:
+                await self._clients.change(job_id, {"schedule": self._random.choice(_SCHEDULES)})
             if self._random.random() < 0.5:
                 policy = self._random.choice(("skip", "once", "all"))
                 await self._clients.change(job_id, {"misfire": {"policy": policy}})
             await self._clients.steer(job_id, "resume")
+
+    async def _redefine(self) -> None:
+        """Change jobs again and again while they fire, and delete them."""
+        number = 0
+        while not self._over.is_set():
+            number += 1
+            job_id = f"redefined-{number}"
+            body = {"task": "note", "job_id": job_id, "idempotency_key": job_id, "overlap": "allow"}
+            call = await self._clients.submit({**body, "schedule": self._random.choice(_SCHEDULES)})
+            if call.result != "ok":
+                await self._over_after(1.0)
+                continue
+            for _ in range(self._random.randint(2, 12)):
+                if await self._over_after(self._random.uniform(0.05, 1.2)):
+                    break
+                change: dict[str, Any] = {"schedule": self._random.choice(_SCHEDULES)}
+                if self._random.random() < 0.4:
+                    change = {"misfire": {"policy": self._random.choice(("skip", "once", "all"))}}
+                await self._clients.change(job_id, change)
+            await self._clients.cancel(job_id)

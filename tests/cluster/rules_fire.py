@@ -71,7 +71,8 @@ def _fires_while_off(history: History) -> Iterator[str]:
 
 
 def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
-    """A node writes with the epoch of its last grant. Nobody writes with it after a later grant."""
+    """A node writes with the epoch of its last grant. Nobody writes with it after a later grant. A server fires without
+    a lease, but only what is due when it changes the job."""
     granted: dict[int, tuple[int, str]] = {}
     known: dict[tuple[str, int], int] = {}
     for event in history.events:
@@ -85,6 +86,8 @@ def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
             if taken or new["epoch"] > old["epoch"]:
                 granted[shard] = (new["epoch"], event.process)
                 known[event.process, shard] = new["epoch"]
+        elif _is_fire_of_a_change(history, event):
+            continue
         elif event.table == "jobs" and (_is_fire(event) or _is_one_time_fire(event)):
             shard = event.old["shard"]
             newest, owner = granted.get(shard, (0, "nobody"))
@@ -106,12 +109,27 @@ def l1_fires_on_time(history: History) -> Iterator[str]:
             yield f"{job}: the run for {birth.new['scheduled_for']} came {birth.at - due:.1f} s late"
     for event in history.of("missed_fires"):
         row = event.new
+        if _was_scheduled(history, event):
+            if event.at > history.deadline(history.moment(row["first_at"]), ON_TIME):
+                yield f"{row['job_id']} was due since {row['first_at']} when it was changed ({row['reason']})"
+            continue
         if row["reason"] == "paused":
             continue
         last = history.moment(row["last_at"])
         if event.at > history.deadline(last, ON_TIME):
             yield f"{row['job_id']}: {row['count']} fire(s) up to {row['last_at']} missed, and no fault explains it"
     yield from _still_due(history)
+
+
+def _was_scheduled(history: History, missed: Event) -> bool:
+    """Whether a pause or a delete of a scheduled job recorded this as missed."""
+    return any(
+        _is_change(event)
+        and event.old["job_id"] == missed.new["job_id"]
+        and event.old["status"] == SCHEDULED_JOB
+        and event.new["status"] in (PAUSED_JOB, CANCELLED_JOB)
+        for event in history.by_tx[missed.tx]
+    )
 
 
 def _still_due(history: History) -> Iterator[str]:
@@ -136,15 +154,49 @@ def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
     for job, events in history.jobs.items():
         for event in events:
             if event.op == "I":
-                yield from _next_is(job, event.new, parse(event.new["created_at"]))
+                # A submission that takes long is stored after its first fire, which is then late.
+                moments = [event.new["created_at"], event.new["next_fire_at"] or event.new["created_at"]]
+                yield from _next_is(job, event.new, min(map(parse, moments)))
             elif event.op == "U" and _is_fire(event):
                 yield from _fire_is_exact(history, job, event)
             elif event.op == "U" and event.old["status"] == PAUSED_JOB and event.new["status"] == SCHEDULED_JOB:
                 yield from _resume_is_exact(history, job, event)
+            elif _is_change(event):
+                yield from _change_is_exact(history, job, event)
+
+
+def _change_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
+    """What was due until the change is fired before it, or missed with it. Then the new definition is in force."""
+    old, new = event.old, event.new
+    cut, since = parse(new["updated_at"]), old["next_fire_at"] or old["paused_from"]
+    if since is not None and not _still_held_back(old, new):
+        due, missed = fires_between(old["schedule"], parse(since), cut), _missed_with(history, job, event)
+        if new["status"] in (PAUSED_JOB, CANCELLED_JOB) and missed != due:
+            yield f"{job}: changed at {cut} with {_short(missed)} missed, of {_short(due)}"
+        elif new["status"] not in (PAUSED_JOB, CANCELLED_JOB) and due:
+            yield f"{job}: the change at {cut} swallowed {_short(due)}"
+    after = max(cut, parse(new["last_fired_for"])) if new["last_fired_for"] else cut
+    if new["schedule"] != old["schedule"] or new["status"] != old["status"]:
+        yield from _next_is(job, new, after)
+
+
+def _still_held_back(old: Row, new: Row) -> bool:
+    """A pause goes on, or begins before the fire of a one-time job, which then waits for the end of the pause."""
+    if new["status"] != PAUSED_JOB or new["schedule"] != old["schedule"]:
+        return False
+    return old["status"] == PAUSED_JOB or new["schedule"]["kind"] == "FUTURE"
+
+
+def _missed_with(history: History, job: str, event: Event) -> list[datetime]:
+    found: list[datetime] = []
+    for other in history.by_tx[event.tx]:
+        if other.table == "missed_fires" and other.new["job_id"] == job:
+            found += fires_between(event.old["schedule"], parse(other.new["first_at"]), parse(other.new["last_at"]))
+    return found
 
 
 def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
-    schedule, found = row["schedule"], row["next_fire_at"]
+    schedule, found = row["schedule"], row["next_fire_at"] or row["paused_from"]
     if schedule["kind"] not in ("CRON", "INTERVAL") or found is None:
         return
     # `after` is close to the time that the product used. Its next fire must be one of the two fires around it.
@@ -156,6 +208,9 @@ def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
 def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     """The runs and misses of one fire are the oracle's fires from the old next fire to `through`."""
     old, new = event.old, event.new
+    if old["next_fire_at"] is None:
+        yield f"{job} fired for {new['last_fired_for']}, and nothing was due"
+        return
     through = parse(new["last_fired_for"])
     expected = fires_between(old["schedule"], parse(old["next_fire_at"]), through)
     ran, skipped, missed = [], [], []
@@ -200,10 +255,7 @@ def _resume_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     since = event.old["paused_from"]
     if event.new["schedule"]["kind"] not in ("CRON", "INTERVAL") or since is None:
         return
-    missed: list[datetime] = []
-    for other in history.by_tx[event.tx]:
-        if other.table == "missed_fires" and other.new["job_id"] == job:
-            missed += fires_between(event.new["schedule"], parse(other.new["first_at"]), parse(other.new["last_at"]))
+    missed = _missed_with(history, job, event)
     following = parse(event.new["next_fire_at"])
     expected = fires_between(event.new["schedule"], parse(since), following)
     if [*missed, following] != expected:
@@ -239,6 +291,20 @@ def _is_fire(event: Event) -> bool:
     if event.op != "U" or event.table != "jobs" or event.process == "nobody":
         return False
     return event.old["version"] == event.new["version"] and event.old["last_fired_for"] != event.new["last_fired_for"]
+
+
+def _is_change(event: Event) -> bool:
+    return event.table == "jobs" and event.op == "U" and event.new["version"] > event.old["version"]
+
+
+def _is_fire_of_a_change(history: History, event: Event) -> bool:
+    """A fire in the transaction that changes the job. A one-time job is then gone, and its change was refused."""
+    if event.table != "jobs" or event.process in history.nodes:
+        return False
+    if _is_one_time_fire(event):
+        return True
+    changes = (other for other in history.by_tx[event.tx] if _is_change(other))
+    return _is_fire(event) and any(other.old["job_id"] == event.old["job_id"] for other in changes)
 
 
 def _is_one_time_fire(event: Event) -> bool:

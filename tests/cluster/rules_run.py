@@ -150,7 +150,8 @@ def _exclusive(history: History, run: str) -> bool:
 def _overlapping_runs(history: History) -> Iterator[str]:
     by_job: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for (run, _), (first, last) in history.extents.items():
-        job = history.runs[run][0].new["job_id"] if run in history.runs else None
+        # A one-time job with an id of ours gives it to its run.
+        job = (history.runs[run][0].new["job_id"] or run) if run in history.runs else run
         if job in history.jobs and history.jobs[job][-1].row["overlap"] == 0:
             by_job[job].append((first, last, run))
     for job, extents in by_job.items():

@@ -61,13 +61,27 @@ class Story:
             "job_id": "tick", "version": 1, "status": SCHEDULED_JOB, "shard": SHARD, "overlap": 1, "spec": None,
             "schedule": {"kind": "CRON", "cron": "* * * * * *"}, "next_fire_at": time_of(int(at) + 1),
             "last_fired_for": None, "paused_from": None, "created_at": time_of(at), "name": "tick",
+            "updated_at": time_of(at),
         } | fields  # fmt: skip
         self.write(at, "server", ("jobs", "I", {}, self.job))
 
-    def change(self, at: float, **fields: Any) -> None:
-        new = self.job | {"version": self.job["version"] + 1} | fields
-        self.write(at, "server", ("jobs", "U", self.job, new))
+    def change(self, at: float, *missed: Row, **fields: Any) -> None:
+        """One transaction that changes the job and records fires as missed."""
+        new = self.job | {"version": self.job["version"] + 1, "updated_at": time_of(at)} | fields
+        self.write(at, "server", ("jobs", "U", self.job, new), *(("missed_fires", "I", {}, row) for row in missed))
         self.job = new
+
+    def close(self) -> None:
+        """Nothing is due any more: the job was deleted right after its last fire, and the news of it comes late."""
+        if self.job["status"] != CANCELLED_JOB:
+            until = self.job["last_fired_for"]
+            self.change(30.0, status=CANCELLED_JOB, next_fire_at=None, paused_from=None, updated_at=until)
+
+    def missed(self, first: int, last: int, reason: str) -> Row:
+        return {
+            "job_id": "tick", "first_at": time_of(first), "last_at": time_of(last), "count": last - first + 1,
+            "reason": reason,
+        }  # fmt: skip
 
     def fire(self, at: float, second: int, *, process: str = "node", through: int | None = None, **fields: Any) -> str:
         """Create the run for `second`. The next fire of the job is the second after it (or after `through`)."""

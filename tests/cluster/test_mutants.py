@@ -56,19 +56,22 @@ async def fire_after_the_shard_has_gone_to_another(mutant: str | None) -> Histor
 
 
 async def fire_after_the_job_was_changed(mutant: str | None) -> History:
-    """A node stops between its plan and its fire. The cron job is changed to run once at the same fire time."""
+    """A node stops between its plan and its fire. The job is changed and paused, and the node continues."""
     async with stage(mutant, Shape(schedulers=1, servers=1, workers=0), before="fire_recurring") as (arena, clients):
         (node,) = arena.seats_of(SCHEDULER)
         await clients.submit(CRON)
         await eventually(lambda: stopped(arena, 0), PATIENCE, "the node stands before its fire")
         hold = Injection("failpoint", "the node", time.monotonic(), whole=True)
         arena.injections.append(hold)
-        rows = await arena.ask("select next_fire_at from mainspring.jobs where job_id = 'target'")
-        changed = await clients.change("target", {"schedule": {"at": rows[0]["next_fire_at"].isoformat()}})
-        assert changed.result == "ok", changed
+        # On a busy machine the stop is longer than a lease, and the node would get its shards under another epoch.
+        await arena.ask(
+            "update mainspring.shard_leases set expires_at = expires_at + interval '1 hour' returning shard"
+        )
+        for call in (await clients.steer("target", "pause"), await clients.change("target", {"payload": {"n": 2}})):
+            assert call.result == "ok", call
         node.child.go_on()
         hold.end = time.monotonic()
-        await eventually(lambda: gone(arena), PATIENCE, "the job has fired")
+        await eventually(lambda: has_fired(node.child), PATIENCE, "the node has fired, or tried to")
         return await gather(arena, clients.calls, at_rest=False)
 
 
@@ -192,10 +195,6 @@ async def rounds(arena: Arena, label: str, count: int) -> None:
 async def caught_up(arena: Arena) -> bool:
     rows = await arena.ask("select next_fire_at > clock_timestamp() as ahead from mainspring.jobs")
     return bool(rows) and all(row["ahead"] for row in rows)
-
-
-async def gone(arena: Arena) -> bool:
-    return not await arena.ask("select from mainspring.jobs")
 
 
 async def claim_one(worker: HandWorker) -> RunOrder:

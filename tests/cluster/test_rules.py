@@ -26,6 +26,29 @@ def test_a_log_that_is_whole_or_truncated_with_a_mark_is_fine() -> None:
         assert [str(found) for found in RULES["S12"](story.history)] == []
 
 
+def test_changes_that_account_for_every_fire_are_fine() -> None:
+    """A change fires what is due in its own transaction; pause, delete and a change in a pause record it as missed."""
+    story = plain_story()
+    fired = story.job | {"last_fired_for": time_of(4), "next_fire_at": time_of(5)}
+    changed = fired | {
+        "version": 2, "updated_at": time_of(4.02), "schedule": EVEN, "next_fire_at": time_of(6),
+    }  # fmt: skip
+    run = story.created(4)
+    story.write(4.03, "server", ("jobs", "U", story.job, fired), ("runs", "I", {}, run), ("jobs", "U", fired, changed))
+    story.job, story.runs["run-4"] = changed, run
+    story.claim(4.05, "run-4")
+    story.lines("run-4", 1, start=4.06, end=4.1)
+    story.end(4.2, "run-4")
+    gap = {"job_id": "tick", "first_at": time_of(6), "last_at": time_of(6), "count": 1, "reason": "paused"}
+    story.change(6.02, gap, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(8))
+    every = {"kind": "CRON", "cron": "* * * * * *"}
+    gap = gap | {"first_at": time_of(8), "last_at": time_of(8)}
+    story.change(9.5, gap, schedule=every, paused_from=time_of(10))
+    story.change(12.5, story.missed(10, 12, "paused"), status=1, paused_from=None, next_fire_at=time_of(13))
+    story.change(13.01, story.missed(13, 13, "deleted"), status=CANCELLED_JOB, next_fire_at=None)
+    assert [str(violation) for violation in judge(story.history)] == []
+
+
 def paused(story: Story) -> Story:
     """Nothing is due any more."""
     story.change(3.5, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(4))
@@ -183,6 +206,47 @@ def a_late_fire_under_the_policy_skip(story: Story) -> None:
     story.write(12.6, "node", ("missed_fires", "I", {}, missed))
 
 
+EVEN = {"kind": "CRON", "cron": "*/2 * * * * *"}
+
+
+def a_change_that_swallows_a_fire(story: Story) -> None:
+    story.change(4.02, schedule=EVEN, next_fire_at=time_of(6))
+
+
+def a_change_of_something_else_before_a_fire_that_is_due(story: Story) -> None:
+    story.change(4.02, name="tock")
+
+
+def a_change_that_leaves_out_a_fire_of_the_new_schedule(story: Story) -> None:
+    story.change(3.5, schedule=EVEN, next_fire_at=time_of(6))
+
+
+def a_pause_that_swallows_a_fire(story: Story) -> None:
+    story.change(4.02, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(5))
+
+
+def a_change_in_a_pause_that_swallows_its_fires(story: Story) -> None:
+    story.change(3.5, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(4))
+    story.change(5.5, schedule=EVEN, paused_from=time_of(6))
+
+
+def a_delete_that_swallows_a_fire(story: Story) -> None:
+    story.change(4.02, status=CANCELLED_JOB, next_fire_at=None)
+
+
+def a_delete_in_a_pause_that_swallows_its_fires(story: Story) -> None:
+    story.change(3.5, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(4))
+    story.change(5.5, status=CANCELLED_JOB, paused_from=None)
+
+
+def a_delete_of_a_job_that_nobody_fired(story: Story) -> None:
+    story.change(20.5, story.missed(4, 20, "deleted"), status=CANCELLED_JOB, next_fire_at=None)
+
+
+def a_fire_by_a_server_that_changes_nothing(story: Story) -> None:
+    story.fire(4.01, 4, process="server")
+
+
 def runs_left_with_the_dead(story: Story) -> None:
     run = story.fire(4.01, 4)
     story.claim(4.02, run)
@@ -241,6 +305,15 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("L1", a_late_fire),
     ("L2", a_second_that_is_neither_run_nor_missed),
     ("L2", a_late_fire_under_the_policy_skip),
+    ("S3", a_fire_by_a_server_that_changes_nothing),
+    ("L1", a_delete_of_a_job_that_nobody_fired),
+    ("L2", a_change_that_swallows_a_fire),
+    ("L2", a_change_of_something_else_before_a_fire_that_is_due),
+    ("L2", a_change_that_leaves_out_a_fire_of_the_new_schedule),
+    ("L2", a_pause_that_swallows_a_fire),
+    ("L2", a_change_in_a_pause_that_swallows_its_fires),
+    ("L2", a_delete_that_swallows_a_fire),
+    ("L2", a_delete_in_a_pause_that_swallows_its_fires),
     ("L3", runs_left_with_the_dead),
     ("L4", shards_left_with_the_dead),
     ("L5", a_run_that_is_left_over),
@@ -255,7 +328,7 @@ def test_the_rule_finds_it(rule: str, wrong: Callable[[Story], None]) -> None:
     story = plain_story()
     wrong(story)
     if wrong is not an_acknowledged_delete_that_is_forgotten:
-        story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+        story.close()
     found = judge(story.history)
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
 
@@ -264,7 +337,7 @@ def test_a_process_that_was_stopped_while_it_drained_is_not_blamed_for_that() ->
     story = plain_story()
     a_drain_that_takes_for_ever(story)
     story.history.injections.append(Injection("SIGSTOP scheduler 90 s", "node", 4.6, 94.6))
-    story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    story.close()
     assert "L8" not in {violation.rule for violation in judge(story.history)}
 
 
@@ -273,7 +346,7 @@ def test_a_process_that_was_killed_while_it_drained_is_not_blamed_for_that(targe
     story = plain_story()
     story.exit("node", "scheduler", 5.0, code=-9, asked_at=4.5)
     story.history.injections.append(Injection("kill -9 scheduler", target, 4.8, 4.9))
-    story.change(30.0, status=CANCELLED_JOB, next_fire_at=None)
+    story.close()
     assert ("L8" not in {violation.rule for violation in judge(story.history)}) == excused
 
 

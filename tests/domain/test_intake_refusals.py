@@ -41,6 +41,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "queue": "a\x00"}, "invalid_input", "queue"),
     ({"task": "a", "queue": "a\x7f"}, "invalid_input", "queue"),
     ({"task": "a", "job_id": "a\n"}, "invalid_input", "job_id"),
+    ({"task": "a", "job_id": "."}, "invalid_input", "job_id"),
+    ({"task": "a", "job_id": ".."}, "invalid_input", "job_id"),
     ({"task": "a", "idempotency_key": "a\x00"}, "invalid_input", "idempotency_key"),
     ({"task": "a", "owner": "a\r"}, "invalid_input", "owner"),
     ({"task": "a", "owner": LONG}, "invalid_input", "owner"),

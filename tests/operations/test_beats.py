@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import httpx
 import pytest
 
-from mainspring.kernel.clock import ManualClock
+from mainspring.kernel.clock import ManualClock, SystemClock
 from tests.operations.hand_worker import HandWorker
 from tests.operations.servers import another_server
 from tests.operations.waiting import until
@@ -92,3 +92,29 @@ async def test_a_beat_at_either_server_counts(
     assert len(beats) == 2
     [shown] = (await api.get("/v1/workers")).json()["workers"]
     assert datetime.fromisoformat(shown["last_beat_at"]) == max(beat["at"] for beat in beats)
+
+
+class MinuteAhead(SystemClock):
+    """The clock of a machine that is a minute ahead of the others."""
+
+    def wall(self) -> datetime:
+        return super().wall() + timedelta(minutes=1)
+
+
+async def test_servers_whose_clocks_differ_by_a_minute_write_to_the_same_table(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
+) -> None:
+    async def turn() -> tuple[int, float]:
+        minutes, seconds = divmod(float(await connection.fetchval("select extract(epoch from clock_timestamp())")), 60)
+        return int(minutes) % 2, seconds
+
+    async with another_server(database_url, clock=MinuteAhead()) as other:
+        while True:  # until both beats are within one minute
+            await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
+            table, seconds = await turn()
+            await asyncio.gather(HandWorker(api).hello(), HandWorker(other).hello())
+            if seconds > 1 and (await turn())[0] == table:
+                break
+    counts = [await connection.fetchval(f"select count(*) from mainspring.worker_beats_{n}") for n in (0, 1)]
+    assert counts[table] == 2
+    assert counts[1 - table] == 0

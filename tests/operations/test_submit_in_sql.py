@@ -73,6 +73,8 @@ def plain(row: asyncpg.Record) -> dict[str, Any]:
             assert fields.pop("shard") == shard_of(DEFAULT_TENANT, fields.pop("job_id"))
     else:
         assert row["scheduled_for"] == row["ready_at"]
+        if row["expires_at"] is not None:
+            fields["expires_at"] = row["expires_at"] - row["ready_at"]
     return fields
 
 
@@ -155,7 +157,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"command": "true", "payload": {"x": "y" * 130_000}}, "payload"),
     ({"task": "shell", "payload": {"command": "true", "x": "y" * 130_000}}, "payload"),
     ({"task": "a", "payload": [1]}, "payload"), ({"task": "a", "payload": {"x": "y" * 300_000}}, "payload"),
-    ({"job_id": "a b"}, "job_id"), ({"job_id": ""}, "job_id"), ({"task": "a", "queue": ""}, "queue"),
+    ({"job_id": "a b"}, "job_id"), ({"job_id": ""}, "job_id"), ({"job_id": "."}, "job_id"),
+    ({"job_id": ".."}, "job_id"), ({"task": "a", "queue": ""}, "queue"),
     ({"task": "a", "priority": "urgent"}, "priority"), ({"task": "a", "priority": 4}, "priority"),
     ({"task": "a", "priority": 1.5}, "priority"), ({"task": "a", "priority": True}, "priority"),
     ({"task": "a", "timeout": "soon"}, "timeout"), ({"task": "a", "timeout": 0}, "timeout"),

@@ -97,6 +97,26 @@ async def test_a_cancel_is_told_when_it_was_asked_for_and_when_it_was_done(api: 
     assert entries[-1]["reason"] == "cancelled before it started"
 
 
+@pytest.mark.parametrize("what", ["run", "job"])
+async def test_a_cancel_during_the_backoff_says_that_attempts_were_made(api: httpx.AsyncClient, what: str) -> None:
+    worker, order = await claimed(api)
+    await worker.report(outcome(order, "FAILED", error="no"))
+    if what == "run":
+        await api.post(f"/v1/runs/{order.run_id}:cancel")
+    else:
+        await api.delete(f"/v1/jobs/{order.job_id}")
+    entries = await timeline(api, order.run_id)
+    assert states(entries)[-1][0] == "CANCELLED"
+    assert entries[-1]["reason"] == "cancelled while it waited for its next attempt"
+
+
+async def test_a_run_that_was_handed_back_unstarted_is_cancelled_before_it_started(api: httpx.AsyncClient) -> None:
+    worker, order = await claimed(api)
+    await worker.report(outcome(order, "RETURNED"))
+    await api.post(f"/v1/runs/{order.run_id}:cancel")
+    assert (await timeline(api, order.run_id))[-1]["reason"] == "cancelled before it started"
+
+
 async def test_a_fired_run_names_the_node_that_fired_it(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:

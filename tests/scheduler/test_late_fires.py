@@ -8,12 +8,12 @@ from itertools import pairwise
 import asyncpg
 import pytest
 
-from mainspring.domain.job import Overlap, Spec
+from mainspring.domain.job import DUE_TOGETHER, Overlap, Spec
 from mainspring.domain.schedules.misfire import MisfirePolicy
-from mainspring.domain.transitions import StoredState
+from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import jobs
-from tests.store.rows import a_job, ended, every, job_row, live
+from tests.store.rows import a_job, at, ended, every, job_row, live
 
 from .a_node import Node
 
@@ -85,6 +85,7 @@ async def test_all_with_overlap_skip_runs_the_first_and_skips_the_rest_with_the_
     skipped = await ended(connection, "late")
     assert [row["scheduled_for"] for row in skipped] == late[1:]
     assert {row["state"] for row in skipped} == {StoredState.SKIPPED}
+    assert {row["reason"] for row in skipped} == {DUE_TOGETHER}
 
 
 @pytest.mark.parametrize("policy", ["once", "skip", "all"])
@@ -117,3 +118,37 @@ async def test_a_backlog_of_more_than_one_look_is_worked_off_and_none_is_lost(
     for before, after in pairwise(gaps):
         assert after[0] - before[1] == timedelta(seconds=1)
     assert runs[-1] == first + timedelta(seconds=12_000)
+
+
+@pytest.mark.parametrize(
+    ("misfire", "seconds", "reason"),
+    [
+        (MisfirePolicy("skip"), 6, "late: misfire policy skip"),
+        (MisfirePolicy("once", grace=60.0), 61, "older than the misfire grace"),
+        (MisfirePolicy("all", grace=60.0), 61, "older than the misfire grace"),
+        (MisfirePolicy("skip"), 4, None),
+        (MisfirePolicy("once", grace=60.0), 59, None),
+        (MisfirePolicy("all"), 3600, None),
+        (MisfirePolicy("once"), 3600, None),
+    ],
+    ids=str,
+)
+async def test_a_late_one_time_job_follows_its_policy_and_grace(
+    connection: asyncpg.Connection,
+    node: Node,
+    lane_id: int,
+    misfire: MisfirePolicy,
+    seconds: float,
+    reason: str | None,
+) -> None:
+    moment = node.now - timedelta(seconds=seconds)
+    await a_job(connection, lane_id, "late", at(moment), moment, spec=Spec(misfire=misfire))
+    assert await node.turn() == (reason is None)
+    assert await node.turn() == 0
+    if reason is None:
+        assert (await runs_of(connection), await missed(connection)) == ([moment], [])
+        return
+    assert (await runs_of(connection), await missed(connection)) == ([], [(moment, moment, 1, reason)])
+    job = await job_row(connection, "late")
+    assert (job["status"], job["next_fire_at"]) == (StoredJobStatus.COMPLETED, None)
+    assert job["last_fired_for"] == moment

@@ -32,8 +32,13 @@ class Scene:
         moment = self.moment + minutes * MINUTE
         return fires.DueAgain(DEFAULT_TENANT, job_id, version, moment, FirePlan([moment], [], moment, moment + MINUTE))
 
-    def once(self, job_id: str, run_id: UUID, *, version: int = 1) -> fires.DueOnce:
-        return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id)
+    async def once(self, job_id: str, run_id: UUID, *, version: int = 1) -> fires.DueOnce:
+        """A one-time job as the due-scan reads it."""
+        written_by = await self.connection.fetchval("select xmin from mainspring.jobs where job_id = $1", job_id) or 0
+        return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id, written_by)
+
+    async def fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection | None = None) -> fires.Fired:
+        return await fires.fire_one_time(on or self.connection, self.node, self.held, [due])
 
     async def job(self, job_id: str = "nightly", *, overlap: Overlap = Overlap.SKIP, spec: Spec = DEFAULT_SPEC) -> None:
         schedule = every(60, self.moment)

@@ -107,7 +107,7 @@ async def test_nothing_is_fired_and_nothing_written_when_anything_does_not_match
     assert await scene.fire(scene.again("nightly"), scene.again("hourly")) == fires.Fired({}, [])
     unlocked = await fires.fire_recurring(scene.connection, scene.node, scene.held, [scene.again("hourly")])
     assert unlocked == fires.Fired({}, [])
-    assert await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("later", uuid7())]) == {}
+    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.Fired({}, [])
     assert await scene.connection.fetch("select * from mainspring.jobs order by job_id") == before
     assert await live(scene.connection) == []
     assert await ended(scene.connection) == []
@@ -176,12 +176,12 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     first, second = others
     transaction = first.transaction()
     await transaction.start()
-    created = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
-    assert created == {scene.lane_id: 1}
-    late = asyncio.create_task(fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())]))
+    due = await scene.once("later", uuid7())
+    assert (await scene.fire_once(due, on=first)).created == {scene.lane_id: 1}
+    late = asyncio.create_task(scene.fire_once(due, on=second))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
-    assert await late == {}
+    assert await late == fires.Fired({}, [])
     assert len(await live(scene.connection)) == 1
 
 
@@ -205,8 +205,7 @@ async def test_many_fires_of_the_same_jobs_at_once_give_one_run_each(
 async def test_a_one_time_job_leaves_jobs_and_becomes_a_run_with_its_id(scene: Scene) -> None:
     run_id = uuid7()
     await a_job(scene.connection, scene.lane_id, str(run_id), at(scene.moment), scene.moment, id_generated=True)
-    due = [scene.once(str(run_id), run_id)]
-    assert await fires.fire_one_time(scene.connection, scene.node, scene.held, due) == {scene.lane_id: 1}
+    assert (await scene.fire_once(await scene.once(str(run_id), run_id))).created == {scene.lane_id: 1}
     assert await jobs.get(scene.connection, DEFAULT_TENANT, str(run_id)) is None
     [run] = await live(scene.connection)
     assert (run["run_id"], run["job_id"], run["trigger"]) == (run_id, None, "at")
@@ -215,7 +214,7 @@ async def test_a_one_time_job_leaves_jobs_and_becomes_a_run_with_its_id(scene: S
 
 async def test_a_one_time_job_with_an_id_of_its_owners_keeps_that(scene: Scene) -> None:
     await a_job(scene.connection, scene.lane_id, "launch", at(scene.moment), scene.moment)
-    await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("launch", uuid7())])
+    await scene.fire_once(await scene.once("launch", uuid7()))
     [run] = await live(scene.connection)
     assert (run["job_id"], run["trigger"]) == ("launch", "at")
 
@@ -261,6 +260,6 @@ async def test_a_run_knows_whether_two_attempts_of_it_may_overlap(
 async def test_a_one_time_run_is_exclusive_when_it_is_at_most_once(scene: Scene, delivery: Delivery) -> None:
     spec = Spec(delivery=delivery)
     await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment, spec=spec)
-    await fires.fire_one_time(scene.connection, scene.node, scene.held, [scene.once("later", uuid7())])
+    await scene.fire_once(await scene.once("later", uuid7()))
     [run] = await live(scene.connection)
     assert run["exclusive"] is (delivery is Delivery.AT_MOST_ONCE)

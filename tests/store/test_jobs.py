@@ -112,6 +112,7 @@ async def change(connection: asyncpg.Connection, version: int, definition: JobDe
         paused_from=None,
         lane_id=1,
         definition=definition,
+        now=await now_of(connection),
     )
 
 

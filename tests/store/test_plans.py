@@ -139,7 +139,9 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     some, fences, zeros, nothing = ours[:BATCH], [1] * BATCH, [0] * BATCH, [None] * BATCH
     held = await leases.take(connection, node, range(128), 60)
     lease = [node, list(held), list(held.values())]
-    due = await connection.fetch("select job_id, one_time, next_fire_at from mainspring.jobs where job_id like 'due-%'")
+    due = await connection.fetch(
+        "select job_id, one_time, next_fire_at, xmin from mainspring.jobs where job_id like 'due-%'"
+    )
     once, again = ([row for row in due if row["one_time"] is kind] for kind in (True, False))
 
     def key(rows: list[asyncpg.Record]) -> list[Any]:
@@ -148,6 +150,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     def seen(rows: list[asyncpg.Record]) -> list[Any]:
         return [*key(rows), [1] * len(rows), [row["next_fire_at"] for row in rows]]
 
+    written = [row["xmin"] for row in once]
     moments = [row["next_fire_at"] for row in again]
     following = [moment + timedelta(hours=1) for moment in moments]
     positions = list(range(1, BATCH + 1))
@@ -170,7 +173,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "overdue", [BATCH], 3 * BATCH),
         Statement("logs", "standings", [[1] * BATCH, some], 2 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
-        Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH)], 4 * BATCH),
+        Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH), written], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
         Statement("fire", "fire_recurring", [*lease, *seen(again), *fired], 4 * BATCH),
     ]

@@ -35,6 +35,7 @@ PYTHON_TYPES: dict[str, object] = {
     "int2": int,
     "int4": int,
     "int8": int,
+    "xid": int,
     "float4": float,
     "float8": float,
     "bool": bool,

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from mainspring.api import app as api_app
+from mainspring.api.routes import exchange as exchange_route
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
@@ -161,7 +161,7 @@ async def test_one_bad_outcome_among_fifty_good_ones_costs_its_own_run_alone(
 async def test_a_report_that_is_too_large_goes_in_parts_and_what_is_too_large_alone_fails(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_app, "MAX_BODY_BYTES", 1_000_000)
+    monkeypatch.setattr(exchange_route.exchange, "request_max_body_size", 1_000_000)
     assembly = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
     try:
         async with a_scene(assembly) as scene:

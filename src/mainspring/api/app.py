@@ -20,7 +20,7 @@ from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
 from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
 from mainspring.domain.errors import MainspringError
-from mainspring.kernel.config import MAX_BODY_BYTES
+from mainspring.kernel.config import MAX_JOB_BYTES
 from mainspring.store.pulse import Pulse
 
 
@@ -61,7 +61,7 @@ def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowe
         },
         openapi_config=openapi_config(),
         state=State({"services": services, "token_registry": registry}),
-        request_max_body_size=MAX_BODY_BYTES,
+        request_max_body_size=MAX_JOB_BYTES,
         debug=False,
         logging_config=None,
     )

@@ -10,9 +10,8 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
-from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.kernel.logs import get_logger
-from mainspring.store.pool import AWAY
+from mainspring.store.pool import AWAY, NoFreeConnection
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
 log = get_logger("api")
@@ -82,7 +81,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
         error.status_code, "http_error"
     )
     if error.status_code == 413:
-        return on_mainspring_error(request, _body_too_large())
+        return on_mainspring_error(request, _body_too_large(request))
     detail, field, problems = error.detail, None, []
     if error.status_code == 404:
         detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
@@ -115,9 +114,10 @@ def _no_body() -> errors.InvalidInput:
     return errors.InvalidInput("the body is empty", code="invalid_json", field="$", expected="a JSON object")
 
 
-def _body_too_large() -> errors.PayloadTooLarge:
+def _body_too_large(request: Request[Any, Any, Any]) -> errors.PayloadTooLarge:
+    most = request.route_handler.resolve_request_max_body_size()
     return errors.PayloadTooLarge(
-        "the body is too large", field="$", expected=f"at most {MAX_BODY_BYTES} bytes", hint="send it in parts"
+        "the body is too large", field="$", expected=f"at most {most} bytes", hint="send it in parts"
     )
 
 
@@ -148,6 +148,8 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
     if isinstance(error, AWAY):
         log.warning("the database is unavailable", path=request.url.path, error=repr(error))
         outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
+        if isinstance(error, NoFreeConnection):
+            outage = errors.Unavailable(error.DETAIL, code="store_down", hint=error.FIX)
         return on_mainspring_error(request, outage)
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
     return respond(

@@ -100,3 +100,16 @@ def output(
     from mainspring.bench.output import main
 
     raise typer.Exit(main(megabytes, as_json))
+
+
+@app.command(epilog="Example: mainspring bench overload --seconds 10 --json")
+def overload(
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many workers hold runs.")] = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs they hold together.")] = 10_000,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long the load lasts.")] = 30.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """What becomes of workers and jobs when a server is offered twice what it can take, and how soon it recovers."""
+    from mainspring.bench.overload import main
+
+    raise typer.Exit(main(workers, runs, seconds, as_json))

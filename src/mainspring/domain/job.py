@@ -44,6 +44,11 @@ class Overlap(IntEnum):
         return self.name.lower()
 
 
+# Why a fire is SKIPPED under overlap skip.
+STILL_ALIVE = "overlap: an earlier run of this job was still alive"
+DUE_TOGETHER = "overlap: several fires of this job were due together, and the first of them was run"
+
+
 class Delivery(StrEnum):
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"

@@ -16,7 +16,12 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_SHELL_PAYLOAD_BYTES = 120 * 1024  # passed as an environment variable, which Linux limits to 128 KiB
 MAX_RESULT_BYTES = 64 * 1024
 MAX_BATCH = 10_000
-MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024  # of a batch
+MAX_JOB_BYTES = 1024 * 1024  # one job as JSON; also the body of all other requests of clients
+MAX_EXCHANGE_BYTES = 8 * 1024 * 1024
+MAX_HELLO_BYTES = 2 * 1024 * 1024
+MAX_SHIPMENT_BYTES = 4 * 1024 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 MAX_LOG_CHUNK = 1024 * 1024
 DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # per attempt, unless the job sets limits.output
 

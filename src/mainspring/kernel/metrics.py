@@ -43,3 +43,12 @@ exchange_seconds = Histogram(
 waiting = Gauge("mainspring_workers_waiting", "Workers that wait in a long poll at this server", registry=REGISTRY)
 leases_held = Gauge("mainspring_leases_held", "Shards that this node owns", registry=REGISTRY)
 lease_epoch = Gauge("mainspring_lease_epoch", "Highest epoch of the shards that this node owns", registry=REGISTRY)
+loop_lag = Gauge("mainspring_loop_lag_seconds", "How late the event loop is, smoothed", registry=REGISTRY)
+loop_stalls = Counter(
+    "mainspring_loop_stalls_total", "Times that the event loop stood still for over 250 ms", registry=REGISTRY
+)
+loop_stall_seconds = Histogram(
+    "mainspring_loop_stall_seconds", "How long it stood still", buckets=(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0),
+    registry=REGISTRY,
+)  # fmt: skip
+refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)

@@ -10,12 +10,14 @@ from litestar import Litestar
 
 from mainspring.api.app import create_app
 from mainspring.api.auth import TokenRegistry, hosts_for
+from mainspring.api.load_shedding import LoadShedder
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
+from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
@@ -38,6 +40,7 @@ from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
+from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
@@ -52,12 +55,20 @@ class Assembly:
     long_polls: LongPolls
     services: Services
     app: Litestar
+    monitor: LoopMonitor
     node: SchedulerNode | None
     pulse: Pulse
+    connection_budget: ConnectionBudget
     periodic_tasks: list[PeriodicTask]
+
+    def front(self) -> LoadShedder:
+        """The app as it is served: with too much to do it refuses what can wait."""
+        return LoadShedder(self.app, self.monitor)
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
+        self.monitor.start()
+        await self.connection_budget.run_once(starting=True)
         loops.start(*self.periodic_tasks)
         loops.start_task("signals_out", self.signals.send_forever)
         loops.start_task("signals_in", self.signals.listen_forever)
@@ -78,6 +89,7 @@ class Assembly:
     async def close(self) -> None:
         """Close everything that uses the database."""
         self.release_waiters()
+        self.monitor.stop()
         await self.services.exchanger.close()
         await self.pulse.close()
         await self.store.close()
@@ -108,8 +120,8 @@ async def assemble(
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
-    beats = Beats(store, uuid7(), clock, timing)
-    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, timing, chance, signatures)
+    beats = Beats(store, uuid7(), clock, database_clock, timing)
+    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures)
     run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
@@ -140,11 +152,14 @@ async def assemble(
         long_polls=long_polls,
         services=services,
         app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
+        monitor=LoopMonitor(),
         node=node,
         pulse=pulse,
+        connection_budget=(connection_budget := ConnectionBudget(store)),
         periodic_tasks=[
             clock_sync,
             pulse,
+            connection_budget,
             ReadyPoll(exchanger, timing.ready_poll),
             signatures,
             log_watch,

@@ -13,6 +13,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
+from mainspring.store.connection_budget import ConnectionBudget, full_database_in_words
 from mainspring.store.migrate import migrate_at_start
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
@@ -28,10 +29,14 @@ class SchedulerOptions:
 
 async def run_scheduler(options: SchedulerOptions) -> int:
     configure_logs(role="scheduler", level=options.log_level)
-    await migrate_at_start(options.database_url)
+    with full_database_in_words():
+        await migrate_at_start(options.database_url)
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)
     store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)
+    connection_budget = ConnectionBudget(store)
+    with full_database_in_words():
+        await connection_budget.run_once(starting=True)
     loops = Loops()
     signals = Signals(store)
     clock_sync = ClockSync(store, clock, database_clock)
@@ -42,7 +47,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     pulse = Pulse(options.database_url)
     pulse.on_away(store.cut)
-    loops.start(clock_sync, pulse, *upkeep_tasks(store, signals, clock, timing))
+    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, signals, clock, timing))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))

@@ -11,6 +11,7 @@ from types import FrameType
 
 import uvicorn
 
+from mainspring.api.http_protocol import BoundedHttpProtocol
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
@@ -18,6 +19,7 @@ from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
+from mainspring.store.connection_budget import full_database_in_words
 from mainspring.store.log_files import open_log_files
 from mainspring.store.migrate import migrate_at_start
 
@@ -40,30 +42,32 @@ async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
-    applied = await migrate_at_start(options.database_url)
-    if applied:
-        log.info("schema migrated", applied=applied)
-    if await ensure_admin_token(options.database_url, options.data, only_first=True):
-        log.info("admin token", file=str(options.data / TOKEN_FILE_NAME))
+    with full_database_in_words():
+        applied = await migrate_at_start(options.database_url)
+        if applied:
+            log.info("schema migrated", applied=applied)
+        if await ensure_admin_token(options.database_url, options.data, only_first=True):
+            log.info("admin token", file=str(options.data / TOKEN_FILE_NAME))
 
-    assembly = await assemble(
-        options.database_url,
-        SystemClock(),
-        host=options.host,
-        allow_hosts=options.allow_hosts,
-        scheduler=options.scheduler,
-        log_files=log_files,
-    )
+        assembly = await assemble(
+            options.database_url,
+            SystemClock(),
+            host=options.host,
+            allow_hosts=options.allow_hosts,
+            scheduler=options.scheduler,
+            log_files=log_files,
+        )
     if assembly.node is not None:
         bind_log_context(node=str(assembly.node.node_id))
     loops = Loops()
-    await assembly.start(loops)
+    with full_database_in_words():
+        await assembly.start(loops)
     freeze_garbage_collection()
     config = uvicorn.Config(
-        assembly.app,
+        assembly.front(),
         host=options.host,
         port=options.port,
-        http="httptools",
+        http=BoundedHttpProtocol,
         loop="none",
         lifespan="off",
         log_config=None,

@@ -66,7 +66,12 @@ class DueLoader:
 
     def _load(self, job: DueJob) -> bool:
         known = self._wheel.get(job.key)
-        if known is not None and known.version == job.version and known.next_fire_at == job.next_fire_at:
+        if (
+            known is not None
+            and known.version == job.version
+            and known.next_fire_at == job.next_fire_at
+            and (known.written_by == job.written_by or not job.one_time)
+        ):
             return False
         if self._in_flight(job.key):
             return False

@@ -12,14 +12,15 @@ from datetime import datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from mainspring.domain.job import Overlap, spec_from_text
-from mainspring.domain.schedules.misfire import FirePlan, plan_fires
+from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.fire import fire_recurring
+from mainspring.operations.lifecycle.fire import fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
 from mainspring.store import fires
@@ -103,8 +104,12 @@ class Firer:
         return created
 
     async def _fire_split(self, batch: Sequence[DueJob]) -> int:
-        once = [job for job in batch if job.one_time]
-        again = [job for job in batch if not job.one_time]
+        now = self._database_clock.now()
+        once: list[DueJob] = []
+        again: list[DueJob] = []
+        for job in batch:
+            # A one-time job that is too late has no run and no next fire: it is missed and completed, as planned.
+            (once if job.one_time and not _too_late(job, now) else again).append(job)
         created = 0
         if once:
             created += await self._bisect(once, self._fire_once)
@@ -127,16 +132,16 @@ class Firer:
     async def _fire_once(self, batch: Sequence[DueJob]) -> int:
         leases = self._leases_for(batch)
         due = [
-            fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job))
+            fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by)
             for job in batch
             if job.shard in leases
         ]
         if not due:
             return 0
         async with self._store.hot.acquire() as connection:
-            created = await fires.fire_one_time(connection, self._node_id, leases, due)
-        self._signals.ready(created)
-        return sum(created.values())
+            fired = await fire_one_time(connection, self._node_id, leases, due)
+        self._signals.ready(fired.created)
+        return sum(fired.created.values())
 
     async def _fire_again(self, batch: Sequence[DueJob]) -> int:
         leases = self._leases_for(batch)
@@ -182,7 +187,7 @@ class Firer:
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(
                 job.tenant_id, job.job_id, job.version, job.shard, following, False, job.id_generated, job.overlap,
-                job.schedule_text, job.spec_text,
+                job.schedule_text, job.spec_text, job.written_by,
             )  # fmt: skip
             self._wheel.add(again.key, again, following.timestamp())
 
@@ -190,6 +195,16 @@ class Firer:
 def _run_id(job: DueJob) -> UUID:
     """The run of a one-time job with a generated id has the same id."""
     return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
+
+
+def _too_late(job: DueJob, now: datetime) -> bool:
+    """Whether a one-time job is later than its misfire policy allows. The default allows any time."""
+    if job.spec_text is None or now - job.next_fire_at <= ON_TIME:
+        return False
+    try:
+        return not _plan(job, now).runs
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return False  # what cannot be read is found when it is fired
 
 
 def _plan(job: DueJob, now: datetime) -> FirePlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -10,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.schedules.misfire import FirePlan
-from mainspring.kernel.ids import TenantId, uuid7_batch
+from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -22,7 +23,8 @@ JobKey = tuple[TenantId, str]
 
 
 class DueJob(msgspec.Struct, frozen=True):
-    """A job as the due-scan saw it. The fire compares all of this with the row, and builds the run from the row."""
+    """A job as the due-scan saw it. The fire compares all of this with the row, and builds the run from the row.
+    `written_by` is the transaction that wrote the row. It is compared for one-time jobs."""
 
     tenant_id: TenantId
     job_id: str
@@ -34,6 +36,7 @@ class DueJob(msgspec.Struct, frozen=True):
     overlap: int
     schedule_text: str
     spec_text: str | None
+    written_by: int = 0
 
     @property
     def key(self) -> JobKey:
@@ -61,6 +64,7 @@ class DueOnce(msgspec.Struct, frozen=True):
     version: int
     next_fire_at: datetime
     run_id: UUID
+    written_by: int
 
 
 class DueAgain(msgspec.Struct, frozen=True):
@@ -74,8 +78,8 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The result of a batch: how many runs each lane got, which jobs fired, by their index in the batch, and the
-    skipped runs that something follows."""
+    """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, and
+    the skipped runs that something follows."""
 
     created: dict[int, int]
     moved: list[int]
@@ -93,9 +97,9 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
-) -> dict[int, int]:
-    """Fire one-time jobs. Return how many runs each lane got."""
-    rows = await connection.fetch(
+) -> Fired:
+    """Fire one-time jobs. A job that has changed is left alone."""
+    row = await connection.fetchrow(
         _SQL["fire_one_time"],
         node_id,
         list(leases),
@@ -105,8 +109,9 @@ async def fire_one_time(
         [job.version for job in due],
         [job.next_fire_at for job in due],
         [job.run_id for job in due],
+        [job.written_by for job in due],
     )
-    return {row["lane_id"]: row["created"] for row in rows}
+    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [])
 
 
 async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:
@@ -146,10 +151,39 @@ async def fire_recurring(
         [gap.count for gap in gaps],
         [gap.reason for gap in gaps],
     )
-    created: dict[int, int] = {}
-    for lane_id in row["lanes"] or ():
-        created[lane_id] = created.get(lane_id, 0) + 1
-    return Fired(created, [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+
+
+async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
+    """Fire a job as planned. The caller holds the job's lock."""
+    row = await connection.fetchrow(
+        _SQL["fire_locked_recurring"],
+        due.tenant_id,
+        due.job_id,
+        due.version,
+        due.next_fire_at,
+        due.plan.through,
+        due.plan.next_fire,
+        uuid7_batch(len(due.plan.runs)),
+        due.plan.runs,
+        [gap.first for gap in due.plan.missed],
+        [gap.last for gap in due.plan.missed],
+        [gap.count for gap in due.plan.missed],
+        [gap.reason for gap in due.plan.missed],
+    )
+    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+
+
+async def fire_locked_one_time(
+    connection: Connection, tenant: TenantId, job_id: str, version: int, at: datetime
+) -> Fired:
+    """Fire a one-time job. The caller holds the job's lock."""
+    row = await connection.fetchrow(_SQL["fire_locked_one_time"], tenant, job_id, version, at, uuid7())
+    return Fired(_by_lane(row["lanes"]), [0] if row["gone"] else [], row["skipped"] or [])
+
+
+def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:
+    return dict(Counter(lanes or ()))
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:

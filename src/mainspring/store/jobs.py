@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -18,6 +19,8 @@ from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery
+
+KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
 _SQL = load("jobs")
 _encode = msgspec.json.Encoder().encode
@@ -60,7 +63,7 @@ class JobRow(PageRow, frozen=True):
 
 
 class LockedJob(JobRow, frozen=True):
-    """A job whose row the transaction has locked. `now` is the database's time."""
+    """A job whose row the transaction has locked. `now` is the database's time when the lock was held."""
 
     now: datetime
 
@@ -174,6 +177,7 @@ async def change(
     paused_from: datetime | None,
     lane_id: int,
     definition: JobDefinition,
+    now: datetime,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
     changed = await connection.fetchval(
@@ -192,6 +196,7 @@ async def change(
         definition.payload,
         spec_to_text(definition.spec),
         definition.schedule.one_time,
+        now,
     )
     return changed is not None
 
@@ -236,15 +241,24 @@ async def list_jobs(
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
-    """Delete idempotency keys and chosen ids that are older than the history. Return how many."""
+    """Forget the idempotency keys of jobs that ended long ago, and chosen ids that are older than the history; answers
+    how many. A key outlives its job by the days of the history, and by 30 days at least."""
     forgotten = 0
-    for query in (_SQL["prune_keys"], _SQL["prune_ids"]):
+    for query, age in ((_SQL["prune_keys"], max(days, KEY_DAYS)), (_SQL["prune_ids"], days)):
         while True:
-            done = int((await connection.execute(query, days, batch)).rpartition(" ")[2])
+            done = int((await connection.execute(query, age, batch)).rpartition(" ")[2])
             forgotten += done
             if done < batch:
                 break
     return forgotten
+
+
+async def keep_keys(connection: Connection, since: datetime, until: datetime, batch: int = 10_000) -> None:
+    """Note the ends of jobs in the history between `since` and `until` in their idempotency keys. Without it nobody
+    would know, after the history is dropped, how long to keep the keys."""
+    last: UUID | None = UUID(int=0)
+    while last is not None:
+        last = await connection.fetchval(_SQL["keep_keys"], since, until, last, batch)
 
 
 def contains(text: str | None) -> str | None:

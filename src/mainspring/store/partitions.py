@@ -6,6 +6,7 @@ for long readers and blocks every report meanwhile. The lock of ATTACH does not.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
@@ -21,6 +22,8 @@ _CONCURRENT_PRUNE_ERRORS = (
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.DeadlockDetectedError,
 )
+
+BeforeDrop = Callable[[datetime, datetime], Awaitable[None]]
 
 _DAYS = """
 select c.relname, i.inhparent is not null as attached, coalesce(i.inhdetachpending, false) as pending
@@ -79,8 +82,9 @@ async def _attach(connection: Connection, parent: str, name: str, day: date) -> 
         await connection.execute(f"alter table mainspring.{name} drop constraint bounds")
 
 
-async def drop_older(connection: Connection, days: int) -> list[str]:
+async def drop_older(connection: Connection, days: int, before_drop: BeforeDrop | None = None) -> list[str]:
     """Detach and drop the partitions that ended more than `days` days ago. Concurrent detaching does not block reports.
+    `before_drop` is called with the bounds of each day of the run history while it is still attached.
 
     The work of an interrupted call is completed. A pending detach is finalized first, because PostgreSQL allows only
     one. A partition that was detached but not dropped is dropped.
@@ -95,6 +99,9 @@ async def drop_older(connection: Connection, days: int) -> list[str]:
             if day >= oldest:
                 continue
             try:
+                if before_drop is not None and row["attached"] and not row["pending"] and parent == "run_history":
+                    low = datetime(day.year, day.month, day.day, tzinfo=UTC)
+                    await before_drop(low, low + timedelta(days=1))
                 if row["attached"]:
                     await _detach(connection, parent, name, how="finalize" if row["pending"] else "concurrently")
                 async with connection.transaction():

@@ -43,6 +43,20 @@ AWAY = (
 )
 
 
+class NoFreeConnection(asyncpg.TooManyConnectionsError):  # type: ignore[misc] # asyncpg has no types
+    """PostgreSQL's "sorry, too many clients already", in words that say what to do."""
+
+    DETAIL = "PostgreSQL has no free connection (too many clients): its max_connections are all in use"
+    FIX = "raise max_connections in PostgreSQL, or run fewer servers, schedulers and other clients"
+
+
+async def _open(*args: Any, **options: Any) -> asyncpg.Connection:
+    try:
+        return await asyncpg.connect(*args, **options)
+    except asyncpg.TooManyConnectionsError as error:
+        raise NoFreeConnection(f"{NoFreeConnection.DETAIL}; {NoFreeConnection.FIX}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """The connection pools of one database."""
@@ -70,7 +84,7 @@ async def connect(
     url: str, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
 ) -> asyncpg.Connection:
     """One connection outside the pools, for leases, LISTEN and migrations."""
-    return await asyncpg.connect(
+    return await _open(
         url, server_settings={"application_name": f"mainspring {application}", **(settings or {})}, timeout=timeout
     )
 
@@ -90,6 +104,7 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             timeout=5,
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **settings},
+            connect=_open,
             init=note,
             reset=_skip_reset,
         )

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from mainspring.domain.fairness import AGING_STEP
-from mainspring.domain.job import Delivery, Overlap, Priority
+from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
@@ -36,6 +36,8 @@ CONSTANTS: dict[str, str] = {
     "EVERY_TENANT": str(EVERY_TENANT),
     "CRITICAL": str(int(Priority.CRITICAL)),
     "OVERLAP_SKIP": str(int(Overlap.SKIP)),
+    "STILL_ALIVE": f"'{STILL_ALIVE}'",
+    "DUE_TOGETHER": f"'{DUE_TOGETHER}'",
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
     # (before, after) of every end that is not a success.

@@ -68,11 +68,12 @@ class HeldRun(msgspec.Struct, frozen=True):
 
 
 class LockedRun(msgspec.Struct, frozen=True):
-    """A locked run that has not ended."""
+    """A run that has not ended, locked. `attempt`: how many attempts it has had."""
 
     run_id: UUID
     state: int
     fence: int
+    attempt: int
 
 
 class OverdueRun(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mainspring.kernel.logs import get_logger
 from mainspring.store import dead_letters, jobs, logs, partitions
 from mainspring.store.log_files import LogFiles, folder_of
@@ -40,7 +42,9 @@ class HistoryPruner:
     async def run_once(self) -> list[str]:
         """Drop partitions older than the retention, and the keys and ids that refer to them. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
-            dropped = await partitions.drop_older(connection, self._days)
+            # With a longer history, the history itself says when a job ended.
+            keep_keys = partial(jobs.keep_keys, connection) if self._days < jobs.KEY_DAYS else None
+            dropped = await partitions.drop_older(connection, self._days, keep_keys)
             await jobs.prune(connection, self._days)
             await dead_letters.prune(connection, self._days)
         if dropped:

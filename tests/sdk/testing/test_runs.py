@@ -228,6 +228,21 @@ def test_a_cancelled_job_runs_no_more() -> None:
             waiting.result()
 
 
+def test_a_cancel_during_the_backoff_says_that_attempts_were_made() -> None:
+    app = Mainspring()
+
+    @app.task(retries=3)
+    def fails() -> None:
+        raise ValueError("no")
+
+    with boxed(app) as box:
+        handle = fails.submit()
+        box.advance(0)
+        handle.cancel()
+        [run] = box.runs
+        assert (str(run.status), run.reason) == ("CANCELLED", "cancelled while it waited for its next attempt")
+
+
 def test_a_task_that_is_cancelled_while_it_runs_learns_of_it() -> None:
     def stubborn(ctx: Context) -> bool:
         box.client.cancel_run(ctx.run_id)

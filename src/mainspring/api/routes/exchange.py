@@ -8,7 +8,10 @@ import msgspec
 from litestar import MediaType, Request, Response, post
 
 from mainspring.api.bodies import ExchangeBody
+from mainspring.api.large_batch import Undecoded
+from mainspring.api.large_exchange import read_exchange
 from mainspring.api.services import caller_of, services_of
+from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from mainspring.wire.protocol import PROTOCOL
 
@@ -23,8 +26,11 @@ _encode = msgspec.json.Encoder().encode
     tags=["workers"],
     summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
+    request_max_body_size=MAX_EXCHANGE_BYTES,
 )
 async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
+    if isinstance(data, Undecoded):
+        data = await read_exchange(data.body)
     reply = await services_of(request).exchanger.exchange(caller_of(request), data)
     reply.protocol = PROTOCOL.number
     return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.params import HeaderParameter, QueryParameter
 
-from mainspring.api.bodies import BatchBody, JobBatch, JobBody, PatchBody
+from mainspring.api.bodies import BatchBody, JobBody, PatchBody
+from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.read.search import JobQuery
 from mainspring.wire.jobs import (
     BatchCreated,
@@ -45,8 +47,11 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     return_dto=None,
     summary="Create up to 10,000 jobs, all or none",
     operation="jobs.create_batch",
+    request_max_body_size=MAX_BODY_BYTES,
 )
 async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
+    if isinstance(data, Undecoded):
+        data = await read_batch(data.body)
     done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
     return BatchCreated(len(done.job_ids), done.job_ids)
 

@@ -15,6 +15,7 @@ from mainspring.api.auth import TokenRegistry
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogReceipt, LogShipment
@@ -62,6 +63,7 @@ async def get_logs(
     tags=["workers"],
     summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
+    request_max_body_size=MAX_SHIPMENT_BYTES,
 )
 async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
     receipt = await services_of(request).logs.append(caller_of(request), data)

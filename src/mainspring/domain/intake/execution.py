@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -32,6 +33,7 @@ _LEAST_FILES = 16
 _MOST_OUTPUT = 10 * 1024**3
 _MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
 _LONGEST_PATH = 1000
+_MOST_PATHS = 1000  # that are remembered: a few MB
 _MOST_STATUSES = 100
 _MOST_EQUALS = 64 * 1024
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
@@ -256,15 +258,9 @@ def _check_value(value: object, field: str, most: int) -> None:
 
 def _check_path(path: str, field: str) -> None:
     """Refuse a JSONPath whose cost grows faster than the size of the response. The worker evaluates it."""
-    from jsonpath_rfc9535 import JSONPathError, compile  # 30 ms to import, for those who use it
-
     check_line(path, field)
-    try:
-        compile(path[: _LONGEST_PATH + 1])
-    except (JSONPathError, RecursionError) as error:
-        raise InvalidInput(
-            f"{shown(path)} is not a JSONPath: {str(error).splitlines()[0]}", field=field, expected='such as "$.ok"'
-        ) from None
+    if (problem := _path_problem(path) if len(path) <= _LONGEST_PATH else None) is not None:
+        raise InvalidInput(f"{shown(path)} is not a JSONPath: {problem}", field=field, expected='such as "$.ok"')
     plain = _QUOTED.sub("", path)
     if (
         len(path) > _LONGEST_PATH
@@ -278,6 +274,18 @@ def _check_path(path: str, field: str) -> None:
             field=field,
             expected="at most one .., one filter and 3 commas, no match() and no search()",
         )
+
+
+@lru_cache(maxsize=_MOST_PATHS)
+def _path_problem(path: str) -> str | None:
+    """Why it is not a JSONPath. A long one takes milliseconds to compile, and thousands of jobs have the same."""
+    from jsonpath_rfc9535 import JSONPathError, compile  # 30 ms to import, for those who use it
+
+    try:
+        compile(path)
+    except (JSONPathError, RecursionError) as error:
+        return str(error).splitlines()[0]
+    return None
 
 
 def check_statuses(statuses: list[int | str], field: str) -> None:

@@ -49,7 +49,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     if queue is not None:
         check_line(queue, "queue")
     if job_id is not None:
-        check_line(job_id, "job_id")
+        _check_job_id(job_id)
     says_when = (
         request.schedule is not None
         or request.schedule_type is not None
@@ -70,6 +70,17 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         idempotency_key=request.idempotency_key,
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
     )
+
+
+def _check_job_id(job_id: str) -> None:
+    check_line(job_id, "job_id")
+    if job_id in (".", ".."):
+        raise InvalidInput(
+            f"{job_id!r} cannot be a job_id: clients remove the path segments . and .. from URLs",
+            field="job_id",
+            expected="letters, digits, and . _ -, but not . or .. alone",
+            hint="choose another job_id",
+        )
 
 
 def amend(

@@ -38,6 +38,7 @@ _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _PATH = re.compile(r" - at `\$?([^`]*)`$")
 _SHOWN_NAMES = 12
+_NEAR = 200  # parameters that a wrong name is compared with
 # msgspec raises these for types without a decoder.
 _UNBUILDABLE = (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError)
 _LONGEST_NAME = 100
@@ -79,7 +80,7 @@ class Signature:
             return self._refusal(f"{self._task} needs the parameter {name}", name)
         if unknown := _UNKNOWN.search(words):
             last = unknown.group(1)[:_LONGEST_NAME]
-            near = difflib.get_close_matches(last, [*self._required, *self._optional], n=1) if not path else []
+            near = difflib.get_close_matches(last, [*self._required, *self._optional][:_NEAR], n=1) if not path else []
             name = _joined(path, last)
             hint = f"did you mean {near[0]}?" if near else None
             return self._refusal(f"{self._task} has no parameter {name}", name, hint=hint)

@@ -23,8 +23,8 @@ from cronsim import CronSim
 _EPOCH = datetime(1970, 1, 1)
 _NONE = timedelta(0)
 _RANGE_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/0*[1-9][0-9]*(?!\w)")  # 5-5/2 means 5; cronsim reads it as 5/2
-_DAY = 86400
-_GIVE_UP_AFTER = 50 * 366 * _DAY  # the same limit as cronsim: no fire within 50 years means that there is none
+DAY = 86400
+_GIVE_UP_AFTER = 50 * 366 * DAY  # the same limit as cronsim: no fire within 50 years means that there is none
 
 
 class WallClock(CronSim):
@@ -57,12 +57,12 @@ def next_cron_fire(expression: str, zone: ZoneInfo | None, after: datetime) -> d
 
 
 def _next_at_fixed_time(clock: WallClock, zone: ZoneInfo, start: int) -> int | None:
-    for wall in clock.after(_wall(start + _offset(zone, start))):
+    for wall in clock.after(_wall(start + offset_at(zone, start))):
         here = wall.replace(tzinfo=zone)
         moment, other = int(here.timestamp()), int(here.replace(fold=1).timestamp())
         if other < moment:
             # A skipped wall time: with fold 0 and fold 1 it is on the two sides of the change.
-            moment = _change(zone, other, moment)
+            moment = change_of_offset(zone, other, moment)
         if moment > start:  # false in the second of two equal hours
             return moment
     return None
@@ -70,42 +70,42 @@ def _next_at_fixed_time(clock: WallClock, zone: ZoneInfo, start: int) -> int | N
 
 def _next_in_real_time(clock: WallClock, zone: ZoneInfo, start: int) -> int | None:
     give_up = start + _GIVE_UP_AFTER
-    offset = _offset(zone, start)
+    offset = offset_at(zone, start)
     while start < give_up:
         wall = next(clock.after(_wall(start + offset)), None)
         if wall is None:
             return None
         moment = _seconds(wall) - offset
-        look = min(moment, start + _DAY)
-        if _offset(zone, look) != offset:
+        look = min(moment, start + DAY)
+        if offset_at(zone, look) != offset:
             # The offset changes before that fire. Continue from the change with the new offset.
-            start = _change(zone, start, look) - 1
-            offset = _offset(zone, start + 1)
+            start = change_of_offset(zone, start, look) - 1
+            offset = offset_at(zone, start + 1)
         elif look == moment:
             return moment
         else:
             # No wall time before that fire matches, so changes before it do not matter. Continue from two days before
             # it, because an offset can change by a whole day.
-            start = max(look, moment - 2 * _DAY)
-            offset = _offset(zone, start)
+            start = max(look, moment - 2 * DAY)
+            offset = offset_at(zone, start)
     return None
 
 
-def _change(zone: ZoneInfo, before: int, after: int) -> int:
+def change_of_offset(zone: ZoneInfo, before: int, after: int) -> int:
     """The first second with the offset of `after`. The offset at `before` is a different one."""
-    offset = _offset(zone, after)
+    offset = offset_at(zone, after)
     while after - before > 1:
         middle = (before + after) // 2
-        if _offset(zone, middle) == offset:
+        if offset_at(zone, middle) == offset:
             after = middle
         else:
             before = middle
     return after
 
 
-def _offset(zone: ZoneInfo, moment: int) -> int:
+def offset_at(zone: ZoneInfo, moment: int) -> int:
     offset = datetime.fromtimestamp(moment, zone).utcoffset() or _NONE
-    return offset.days * _DAY + offset.seconds
+    return offset.days * DAY + offset.seconds
 
 
 def _wall(seconds: int) -> datetime:
@@ -114,4 +114,4 @@ def _wall(seconds: int) -> datetime:
 
 def _seconds(wall: datetime) -> int:
     passed = wall - _EPOCH
-    return passed.days * _DAY + passed.seconds
+    return passed.days * DAY + passed.seconds

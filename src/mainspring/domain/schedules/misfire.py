@@ -7,16 +7,18 @@ are not older than `grace`. Fires that are not run are recorded as ranges with a
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
-from itertools import islice
 
 import msgspec
 
-from mainspring.domain.schedules.schedule import Schedule, fires
+from mainspring.domain.schedules.counting import count_fires, newest_fires
+from mainspring.domain.schedules.schedule import Schedule, next_fire
 
 POLICIES = ("skip", "once", "all")
 ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
-CHUNK = 5000  # fires planned in one step; a longer backlog takes several steps, so that it blocks no event loop
+CHUNK = 5000  # fires planned in one step; of a longer backlog the oldest are recorded in a step of their own
+_ONE_BY_ONE = 1500  # fires that are looked at one by one, which takes 25 ms; of more than that the oldest are counted
 
 
 class MisfirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,6 +29,7 @@ class MisfirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     cap: int = 100
 
 
+_MOMENT = timedelta(microseconds=1)
 DEFAULT_MISFIRE = MisfirePolicy()
 _REASONS = {
     "skip": "late: misfire policy skip",
@@ -56,24 +59,69 @@ class FirePlan(msgspec.Struct, frozen=True):
 def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy) -> FirePlan:
     """Plan all fires in [due, now]. `due` is the stored next fire and must not be after `now`."""
     chunk = [due]
-    following: datetime | None = None
-    for moment in islice(fires(schedule, due), CHUNK):
-        if moment > now:
-            following = moment
-            break
-        chunk.append(moment)
+    following = next_fire(schedule, due)
+    if following is not None and following <= now:
+        behind = count_fires(schedule, due, now)
+        if behind >= CHUNK:
+            return _miss_oldest(schedule, due, now, misfire)
+        if behind > _ONE_BY_ONE:
+            oldest = _miss_oldest(schedule, due, now, misfire)
+            assert oldest.next_fire is not None
+            rest = plan_fires(schedule, oldest.next_fire, now, misfire)
+            return FirePlan(rest.runs, _joined(oldest.missed, rest.missed), rest.through, rest.next_fire)
+        while following is not None and following <= now:
+            chunk.append(following)
+            following = next_fire(schedule, following)
 
     on_time = [moment for moment in chunk if now - moment <= ON_TIME]
     late = chunk[: len(chunk) - len(on_time)]
-    if len(chunk) > CHUNK:
-        # More fires are due than one step handles. The oldest are missed in any case. `cap` of the late ones and all
-        # that are on time are left for the next step.
-        dropped = late[: -min(misfire.cap, CHUNK // 2)]
-        return FirePlan([], _missed(dropped, now, misfire), dropped[-1], chunk[len(dropped)])
-
     kept = _kept(late, on_time, now, misfire)
     missed = _missed(late[: len(late) - len(kept)], now, misfire)
     return FirePlan(kept + on_time, missed, chunk[-1], following)
+
+
+def missed_fires(schedule: Schedule, first: datetime, until: datetime, reason: str) -> list[Missed]:
+    """The fires in [first, until] as one range, or nothing if there are none."""
+    before = first - _MOMENT
+    newest = newest_fires(schedule, before, until, 1)
+    if not newest:
+        return []
+    begin = next_fire(schedule, before)
+    assert begin is not None
+    return [Missed(begin, newest[0], count_fires(schedule, before, until), reason)]
+
+
+def _miss_oldest(schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy) -> FirePlan:
+    """Plan the oldest of many fires. They are missed in any case, and they are counted. `cap` of the late ones and all
+    that are on time are left."""
+    on_time = count_fires(schedule, max(due, now - ON_TIME - _MOMENT), now)
+    last, following = newest_fires(schedule, due, now, min(misfire.cap, _ONE_BY_ONE - 100) + on_time + 1)[:2]
+    missed: list[Missed] = []
+    first: datetime | None = due
+    if misfire.policy != "skip" and misfire.grace is not None:
+        # The last moment that is too old, in whole microseconds.
+        too_old = now - timedelta(microseconds=math.floor(misfire.grace * 1e6) + 1)
+        missed += missed_through(schedule, due, min(too_old, last), "older than the misfire grace")
+        first = next_fire(schedule, missed[0].last) if missed else due
+    if first is not None:
+        missed += missed_through(schedule, first, last, _REASONS[misfire.policy])
+    return FirePlan([], missed, last, following)
+
+
+def missed_through(schedule: Schedule, first: datetime, until: datetime, reason: str) -> list[Missed]:
+    """The range of `first`, which is a fire, and all fires after it up to `until`."""
+    if first > until:
+        return []
+    newest = newest_fires(schedule, first, until, 1)
+    return [Missed(first, newest[0] if newest else first, 1 + count_fires(schedule, first, until), reason)]
+
+
+def _joined(before: list[Missed], after: list[Missed]) -> list[Missed]:
+    """The ranges of both; where they meet, two with the same reason are one."""
+    if not (before and after and before[-1].reason == after[0].reason):
+        return before + after
+    first, second = before[-1], after[0]
+    return [*before[:-1], Missed(first.first, second.last, first.count + second.count, first.reason), *after[1:]]
 
 
 def _kept(late: list[datetime], on_time: list[datetime], now: datetime, misfire: MisfirePolicy) -> list[datetime]:

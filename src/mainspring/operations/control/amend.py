@@ -1,13 +1,12 @@
 """Changes to existing jobs and runs: update, pause, resume, delete, run now, cancel a run.
 
 Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
-was prepared before the change fails.
+was prepared before the change fails. What is due when the lock is held is not lost. An update deals with it by the old
+definition (operations/lifecycle/fire_locked.py). Pause and delete record it as missed.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -16,13 +15,14 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.schedules.misfire import Missed
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
+from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.fire import run_now
+from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -32,7 +32,9 @@ from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 
-_MISSED_AT_ONCE = 100_000
+PAUSED = "paused"
+DELETED = "deleted"
+_SOON = timedelta(seconds=5)
 
 
 class RanNow(msgspec.Struct, frozen=True):
@@ -56,22 +58,39 @@ class Amender:
             if status is StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
             stored = await self._definition(connection, row)
-            now = row.now
-            changed = amended(stored, patch, now, self._signatures.known(tenant))
-            moved = changed.schedule != stored.schedule
-            next_at, paused_from = row.next_fire_at, row.paused_from
-            if moved:
-                changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, now))
-                first = self._first_fire(changed, row)
-                paused = status is StoredJobStatus.PAUSED
-                next_at, paused_from = (None, first) if paused else (first, None)
-                if status is StoredJobStatus.COMPLETED:
-                    status = StoredJobStatus.SCHEDULED
-            lanes = await self._lanes.intern(connection, [key := lane_key(tenant, changed)])
-            await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
+            changed = amended(stored, patch, row.now, self._signatures.known(tenant))
+            fired = await fire_locked(connection, row, stored)
+            if not fired.gone:
+                await self._redefine(connection, fired.row, stored, changed)
+        self._tell(fired)
+        if fired.gone:
+            raise _already_fired(job_id, "changed")
         self._signals.due()
 
+    async def _redefine(
+        self, connection: Connection, row: LockedJob, stored: JobDefinition, changed: JobDefinition
+    ) -> None:
+        """Write the changed definition. Nothing is due by the stored one, except what a pause holds back."""
+        status, next_at, paused_from = StoredJobStatus(row.status), row.next_fire_at, row.paused_from
+        if changed.schedule != stored.schedule:
+            changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, row.now))
+            first = self._first_fire(changed, row)
+            if status is StoredJobStatus.PAUSED:
+                await miss_due(connection, row, stored, PAUSED)
+                next_at, paused_from = None, first
+            else:
+                next_at, paused_from = first, None
+            if status is StoredJobStatus.COMPLETED:
+                status = StoredJobStatus.SCHEDULED
+        lanes = await self._lanes.intern(connection, [key := lane_key(row.tenant_id, changed)])
+        await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
+
+    def _tell(self, fired: FiredLocked) -> None:
+        metrics.fired.inc(sum(fired.created.values()))
+        self._signals.ready(fired.created)
+
     async def pause(self, caller: Caller, job_id: str) -> None:
+        """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await self._lock(connection, tenant, job_id, "paused")
@@ -80,7 +99,11 @@ class Amender:
                 return
             self._check_transition(job_id, status, StoredJobStatus.PAUSED)
             definition = await self._definition(connection, row)
-            await self._write(connection, row, StoredJobStatus.PAUSED, None, row.next_fire_at, row.lane_id, definition)
+            paused_from = row.next_fire_at
+            if definition.schedule.recurring and paused_from is not None and paused_from <= row.now:
+                await miss_due(connection, row, definition, PAUSED)
+                paused_from = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
+            await self._write(connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition)
 
     async def resume(self, caller: Caller, job_id: str) -> None:
         """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
@@ -95,20 +118,20 @@ class Amender:
             definition = await self._definition(connection, row)
             next_at = row.paused_from
             if definition.schedule.recurring and next_at is not None and next_at <= row.now:
-                # In a thread: counting three days of a one-second cron takes 4 s, and would block every other request.
-                for missed in await asyncio.to_thread(_missed_in_pause, definition, next_at, row.now):
-                    await jobs.record_missed(connection, tenant, job_id, missed)
+                await miss_due(connection, row, definition, PAUSED)
                 next_at = next_fire(definition.schedule, row.now)
             await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
         self._signals.due()
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
-        """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop."""
+        """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
+        already and has not fired is missed."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection, connection.transaction():
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row.status != StoredJobStatus.CANCELLED:
                 definition = await self._definition(connection, row)
+                await miss_due(connection, row, definition, DELETED if row.paused_from is None else PAUSED)
                 await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
             live: list[runs.LockedRun] = []
             own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
@@ -148,6 +171,8 @@ class Amender:
             if fired is None:
                 raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
         self._signals.ready(fired.created)
+        if row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
+            self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
         return RanNow(run_id, skipped=not fired.created)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
@@ -156,11 +181,7 @@ class Amender:
             return row
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
         if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
-            raise Conflict(
-                f"job {job_id!r} was to run once and has fired; it cannot be {what}",
-                code="already_fired",
-                hint="submit a new job",
-            )
+            raise _already_fired(job_id, what)
         raise no_job(job_id)
 
     async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
@@ -198,7 +219,7 @@ class Amender:
     async def _write(
         self,
         connection: Connection,
-        row: JobRow,
+        row: LockedJob,
         status: StoredJobStatus,
         next_fire_at: datetime | None,
         paused_from: datetime | None,
@@ -215,29 +236,18 @@ class Amender:
             paused_from=paused_from,
             lane_id=lane_id,
             definition=definition,
+            now=row.now,
         )
         if not changed:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
-def _missed_in_pause(definition: JobDefinition, first: datetime, until: datetime) -> list[Missed]:
-    """The fires in [first, until], as ranges of at most 100,000."""
-    return list(_ranges(definition, first, until))
-
-
-def _ranges(definition: JobDefinition, first: datetime, until: datetime) -> Iterator[Missed]:
-    count, begin, last = 0, first, first
-    for moment in fires(definition.schedule, first - timedelta(microseconds=1)):
-        if moment > until:
-            break
-        if count == 0:
-            begin = moment
-        count, last = count + 1, moment
-        if count == _MISSED_AT_ONCE:
-            yield Missed(begin, last, count, "paused")
-            count = 0
-    if count:
-        yield Missed(begin, last, count, "paused")
+def _already_fired(job_id: str, what: str) -> Conflict:
+    return Conflict(
+        f"job {job_id!r} was to run once and has fired; it cannot be {what}",
+        code="already_fired",
+        hint="submit a new job",
+    )
 
 
 def _later(now: datetime, last_fired_for: datetime | None) -> datetime:

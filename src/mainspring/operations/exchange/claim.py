@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
 from mainspring.kernel import metrics
-from mainspring.kernel.clock import Clock
+from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, FairPools, count_bands, in_fair_order, rank
 from mainspring.store import runs
@@ -79,9 +79,9 @@ class LaneSizes:
 
 
 class Claimer:
-    def __init__(self, lanes: LaneRegistry, clock: Clock) -> None:
+    def __init__(self, lanes: LaneRegistry, clock: Clock, database_clock: DatabaseClock) -> None:
         self._lanes = lanes
-        self._clock = clock
+        self._database_clock = database_clock
         self._bounds = LaneBounds(clock)
         self._sizes = LaneSizes()
         self._pools = FairPools()
@@ -201,4 +201,4 @@ class Claimer:
         for lane_id, ready_at in heads.items():
             self._bounds.raise_to(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
-        metrics.start_latency.observe(max(0.0, (self._clock.wall() - min(heads.values())).total_seconds()))
+        metrics.start_latency.observe(max(0.0, self._database_clock.timestamp() - min(heads.values()).timestamp()))

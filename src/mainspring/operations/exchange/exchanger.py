@@ -28,7 +28,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
-from mainspring.kernel.clock import Clock
+from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
@@ -62,6 +62,7 @@ class Exchanger:
         long_polls: LongPolls,
         beats: Beats,
         clock: Clock,
+        database_clock: DatabaseClock,
         timing: Timing,
         random: Random,
         signatures: SignatureRegistry,
@@ -72,7 +73,7 @@ class Exchanger:
         self._beats = beats
         self._clock = clock
         self._timing = timing
-        self._claimer = Claimer(lanes, clock)
+        self._claimer = Claimer(lanes, clock, database_clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock)
         self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
         self._stop_check = StopCheck(store, clock, timing)

@@ -11,6 +11,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.beats import Beats
+from mainspring.operations.exchange.hello_bounds import check_hello
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -79,12 +80,14 @@ class WorkerRegistry:
         if worker is not None and worker.tenant != tenant:  # the id of a shared worker is public, but not a credential
             raise _unknown()
         if request.hello is not None:
+            hello = request.hello
+            check_hello(hello)
+            schemas = await self._signatures.read(hello)
             async with self._store.reads.acquire() as connection:
-                state = await workers.register(connection, tenant, request.worker_id, request.hello)
+                state = await workers.register(connection, tenant, request.worker_id, hello)
                 if state is None:
                     raise _ended(WorkerState.LOST)
-                await self._signatures.declare(connection, tenant, request.hello)
-            hello = request.hello
+                await self._signatures.declare(connection, tenant, hello, schemas)
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)

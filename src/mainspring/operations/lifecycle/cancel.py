@@ -17,7 +17,7 @@ async def cancel(connection: Connection, live: Sequence[LockedRun]) -> Effects:
     cancelled = int(StoredState.CANCELLED)
     effects = Effects()
     endings = [
-        Ending(run.run_id, run.fence, cancelled, "cancelled before it started", None, run.state)
+        Ending(run.run_id, run.fence, cancelled, _reason(run), None, run.state, attempt=run.attempt)
         for run in live
         if run.state != StoredState.RUNNING
     ]
@@ -28,3 +28,7 @@ async def cancel(connection: Connection, live: Sequence[LockedRun]) -> Effects:
             if worker_id is not None:
                 effects.stops.add(worker_id)
     return effects
+
+
+def _reason(run: LockedRun) -> str:
+    return "cancelled while it waited for its next attempt" if run.attempt else "cancelled before it started"

@@ -36,6 +36,15 @@ async def fire_recurring(
     return fired
 
 
+async def fire_one_time(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueOnce]
+) -> Fired:
+    done = await fires.fire_one_time(connection, node_id, leases, due)
+    fired = Fired(created=done.created)
+    after_end(done.skipped, fired)
+    return fired
+
+
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
     """Create a manual run. It is skipped if nothing was created. Return None if the job is cancelled or does not exist.
     The caller holds the job's lock."""

@@ -3,16 +3,18 @@ of their task where the request does not set them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import MainspringError
-from mainspring.domain.intake.declaration import Declaration, options_in, read_declaration, read_options
+from mainspring.domain.intake.declaration import Declaration, options_in
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.submit.signature_compiler import SignatureCompiler
 from mainspring.store import signatures
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.exchange import WorkerHello
@@ -20,7 +22,9 @@ from mainspring.wire.tasks import OPTIONS_KEYWORD, TaskList, TaskView
 
 log = get_logger("signatures")
 
-_LONGEST = 256 * 1024  # an environment in the options can be half of it
+MOST_TASKS = 5_000  # of a tenant, that have a signature
+MOST_BYTES = 4 * 1024 * 1024  # of a tenant's signatures: about 1.5 s to compile
+_AT_ONCE = 50  # signatures that are read and compiled together
 _NONE: dict[str, Declaration] = {}
 _MOST_MERGED = 1000  # tenants
 
@@ -36,6 +40,9 @@ class SignatureRegistry:
         self._by_tenant: dict[TenantId, dict[str, Declaration]] = {}
         self._versions: dict[tuple[TenantId, str], datetime] = {}
         self._merged: dict[TenantId, dict[str, Declaration]] = {}
+        self._sizes: dict[tuple[TenantId, str], int] = {}
+        self._bytes: dict[TenantId, int] = {}
+        self._compiler = SignatureCompiler()
 
     def known(self, tenant: TenantId) -> dict[str, Declaration]:
         """The declarations by task. A task without a declaration takes any payload and has no options. The declarations
@@ -56,13 +63,17 @@ class SignatureRegistry:
         if declaration is not None:
             declaration.check(payload)
 
-    async def declare(self, connection: Connection, tenant: TenantId, hello: WorkerHello) -> None:
-        """Store what a worker declares in its hello. It applies from now on."""
-        schemas = {
-            task: text
-            for task, raw in hello.signatures.items()
-            if task in hello.tasks and (text := _declared_text(task, raw)) is not None
-        }
+    async def read(self, hello: WorkerHello) -> dict[str, str]:
+        """What a worker declares about its tasks, as texts. This needs no connection, because it may take a while."""
+        tasks = set(hello.tasks)
+        return await self._compiler.declared_texts(
+            {task: raw for task, raw in hello.signatures.items() if task in tasks}
+        )
+
+    async def declare(
+        self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
+    ) -> None:
+        """Store what a worker declares in its hello (`schemas`, see `read`). It applies from now on."""
         untyped = sorted(task for task in hello.tasks if task not in schemas)
         if await signatures.declare(connection, tenant, schemas, untyped):
             await self._refresh(connection)
@@ -72,7 +83,14 @@ class SignatureRegistry:
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             rows = await signatures.offered(connection, tenant)
-        return TaskList([_view(row) for row in rows])
+        views: list[TaskView] = []
+        slices, shown = TimeSlices(), 0
+        for row in rows:
+            shown += len(row.schema_text or "")
+            views.append(_view(row, whole=shown <= MOST_BYTES))
+            if slices.over:
+                await slices.pause()
+        return TaskList(views)
 
     async def run_once(self) -> int:
         async with self._store.reads.acquire() as connection:
@@ -82,61 +100,51 @@ class SignatureRegistry:
         """Read the signatures that have changed. Return how many these are."""
         current = await signatures.versions(connection)
         gone = [key for key in self._versions if key not in current]
-        for tenant, task in gone:
-            del self._versions[tenant, task]
-            self._by_tenant[tenant].pop(task, None)
+        for key in gone:
+            self._forget(key)
         changed = [key for key, moment in current.items() if self._versions.get(key) != moment]
-        if changed:
-            for item in await signatures.schemas(connection, changed):
-                self._note(item)
+        changed.sort(key=lambda key: current[key], reverse=True)  # where there are too many, the newest count
+        for start in range(0, len(changed), _AT_ONCE):
+            items = await signatures.schemas(connection, changed[start : start + _AT_ONCE])
+            compiled = await self._compiler.compile([(item.task, item.schema_text.encode()) for item in items])
+            for item, one in zip(items, compiled, strict=True):
+                self._note(item, one.declaration)
         if gone or changed:
             self._merged.clear()
         return len(gone) + len(changed)
 
-    def _note(self, item: signatures.Declared) -> None:
-        self._versions[item.tenant_id, item.task] = item.registered_at
-        known = self._by_tenant.setdefault(item.tenant_id, {})
-        declaration = read_declaration(item.task, msgspec.json.decode(item.schema_text))
+    def _note(self, item: signatures.Declared, declaration: Declaration | None) -> None:
+        key = (item.tenant_id, item.task)
+        noted = self._versions.get(key)
+        if noted is not None and noted >= item.registered_at:  # a refresh that began later was faster
+            return
+        self._forget(key)
+        self._versions[key] = item.registered_at
         if declaration is None:
-            known.pop(item.task, None)
-        else:
-            known[item.task] = declaration
+            return
+        size = len(item.schema_text)
+        total = self._bytes.get(item.tenant_id, 0) + size
+        known = self._by_tenant.setdefault(item.tenant_id, {})
+        if total > MOST_BYTES or len(known) >= MOST_TASKS:
+            log.warning(
+                "a signature is skipped: its tenant has too many", task=item.task, bytes=size, tenant=item.tenant_id
+            )
+            return
+        self._bytes[item.tenant_id] = total
+        self._sizes[key] = size
+        known[item.task] = declaration
+
+    def _forget(self, key: tuple[TenantId, str]) -> None:
+        self._versions.pop(key, None)
+        tenant, task = key
+        self._by_tenant.get(tenant, {}).pop(task, None)
+        if size := self._sizes.pop(key, 0):
+            self._bytes[tenant] -= size
 
 
-def _declared_text(task: str, raw: msgspec.Raw) -> str | None:
-    """The declaration as normalized text. Its options are plain numbers and words, as SQL reads them. None if the
-    declaration contains nothing that this server understands."""
-    if len(memoryview(raw)) > _LONGEST:
-        log.warning("a signature is too long and is ignored", task=task)
-        return None
-    try:
-        schema = msgspec.json.decode(raw)
-        if (
-            isinstance(schema, dict)
-            and (options := _plain_options(task, schema.pop(OPTIONS_KEYWORD, None))) is not None
-        ):
-            schema[OPTIONS_KEYWORD] = options
-        text = msgspec.json.encode(schema).decode()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        log.warning("a signature cannot be read and is ignored", task=task, error=str(error))
-        return None
-    if read_declaration(task, schema) is None or "\\u0000" in text:
-        return None
-    return text
-
-
-def _plain_options(task: str, given: object) -> dict[str, Any] | None:
-    try:
-        options = read_options(given)
-    except MainspringError as error:
-        log.warning("a task's options cannot be read and are ignored", task=task, field=error.field, error=error.detail)
-        return None
-    plain: dict[str, Any] | None = msgspec.to_builtins(options)
-    return plain
-
-
-def _view(row: signatures.OfferedTask) -> TaskView:
-    schema: dict[str, Any] = msgspec.json.decode(row.schema_text or "{}")
+def _view(row: signatures.OfferedTask, *, whole: bool) -> TaskView:
+    """`whole`: with its schema, which is left out where a tenant has too many (see `MOST_BYTES`)."""
+    schema: dict[str, Any] = msgspec.json.decode((row.schema_text if whole else None) or "{}")
     options = options_in(schema)
     schema.pop(OPTIONS_KEYWORD, None)
     return TaskView(row.task, row.queues, row.workers, schema or None, options)

@@ -16,6 +16,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import AWAY
 
 _MAX_BATCH = 500
+_MAX_BYTES = 4 * 1024 * 1024  # of payloads in one insert: the driver copies them in one go
 _MAX_INSERTS = 2  # at once, so that one that hangs on a dead connection does not block the others
 
 Insert = Callable[[TenantId, Sequence[JobDefinition]], Awaitable[Sequence[str]]]
@@ -53,7 +54,8 @@ class SubmitBatcher:
         self._start_scheduled = False
         while self._waiting and len(self._inserts) < _MAX_INSERTS:
             tenant, pending = next(iter(self._waiting.items()))
-            batch, rest = pending[:_MAX_BATCH], pending[_MAX_BATCH:]
+            count = _batch_size(pending)
+            batch, rest = pending[:count], pending[count:]
             del self._waiting[tenant]
             if rest:
                 self._waiting[tenant] = rest  # behind the other tenants
@@ -90,6 +92,16 @@ class SubmitBatcher:
             for waiting, job_id in zip(batch, job_ids, strict=True):
                 if not waiting.job_id.done():
                     waiting.job_id.set_result(job_id)
+
+
+def _batch_size(pending: Sequence[PendingJob]) -> int:
+    """How many of these jobs go into one insert. At least one."""
+    weight = 0
+    for count, waiting in enumerate(pending[:_MAX_BATCH]):
+        weight += len(waiting.definition.payload or "")
+        if weight > _MAX_BYTES and count:
+            return count
+    return min(_MAX_BATCH, len(pending))
 
 
 def _fail(batch: Sequence[PendingJob], error: Exception) -> None:

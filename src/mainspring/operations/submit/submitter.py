@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 
@@ -17,6 +17,7 @@ from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fi
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
@@ -30,6 +31,7 @@ from mainspring.wire.problems import FieldProblem
 
 _MAX_ERRORS = 100
 _CHUNK = 1000  # rows per insert, so that a batch of 10,000 does not block other statements
+_CHUNK_BYTES = 4 * 1024 * 1024  # of payloads and specs per insert: the driver copies them in one go
 # Submissions with keys or ids may have to wait for a user's transaction that holds them (see the decision on
 # transactional submit). Two of the eight connections are always left for other statements, such as those of workers.
 _TAKING_AT_ONCE = 6
@@ -67,6 +69,7 @@ class Submitter:
         known = self._signatures.known(tenant)
         definitions: list[JobDefinition] = []
         errors: list[FieldProblem] = []
+        slices = TimeSlices()
         for index, request in enumerate(requests):
             try:
                 definitions.append(defined(request, now, known))
@@ -74,6 +77,8 @@ class Submitter:
                 errors.append(error.as_field_problem(index))
                 if len(errors) >= _MAX_ERRORS:
                     break
+            if slices.over:
+                await slices.pause()
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
         return await self._store_all(tenant, requests, definitions, single=False)
@@ -92,9 +97,11 @@ class Submitter:
         if not definitions:
             return Submitted([], [])
         plain = all(map(_plain, definitions))
+        # Before the transaction: it must not stand still for long.
+        digests = {} if plain else await _digests(requests, definitions)
         async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
             lane_ids = await self._lane_ids(connection, tenant, definitions)
-            batch = _Batch(tenant, requests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
+            batch = _Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
             if batch.one_statement:
                 await batch.insert(connection)  # a statement is its own transaction
             else:
@@ -113,7 +120,10 @@ class Submitter:
         lanes: list[int] = []
         missing: list[LaneKey] = []
         known = self._lanes.known
-        for item in definitions:
+        slices = TimeSlices()
+        for index, item in enumerate(definitions):
+            if not index & 15 and slices.over:
+                await slices.pause()
             key = lane_key(tenant, item)
             lane_id = known(key)
             if lane_id is None:
@@ -132,7 +142,7 @@ class _Batch:
     def __init__(
         self,
         tenant: TenantId,
-        requests: Sequence[JobRequest],
+        digests: Mapping[int, bytes],
         definitions: Sequence[JobDefinition],
         lane_ids: Sequence[int],
         now: datetime,
@@ -141,7 +151,7 @@ class _Batch:
         plain: bool,
     ) -> None:
         self._tenant = tenant
-        self._requests = requests
+        self._digests = digests
         self._definitions = definitions
         self._lane_ids = lane_ids
         self._now = now
@@ -159,12 +169,17 @@ class _Batch:
     @property
     def one_statement(self) -> bool:
         """Whether there are no keys or ids to take, and one insert stores everything."""
-        if not self._plain or len(self._definitions) > _CHUNK:
+        if not self._plain or len(self._definitions) > _CHUNK or self._is_heavy:
             return False
         return len(self._definitions) == 1 or (
             len(set(self._lane_ids)) == 1
             and all(item.spec is DEFAULT_SPEC and item.name is None for item in self._definitions)
         )
+
+    @property
+    def _is_heavy(self) -> bool:
+        """Whether one insert would be too large. Only a payload is: a spec that is not the default goes elsewhere."""
+        return sum(len(item.payload) for item in self._definitions if item.payload is not None) > _CHUNK_BYTES
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
@@ -176,36 +191,59 @@ class _Batch:
         new_jobs: list[jobs.NewJob] = []
         full = runs.NewRuns()
         bare: dict[int, list[int]] = {}
+        weight = 0
+        slices = TimeSlices()
         for index, item in enumerate(self._definitions):
+            if not index & 15 and slices.over:
+                await slices.pause()
             if self.repeated[index]:
                 continue
             if item.schedule.kind is not ScheduleKind.NOW:
                 new_jobs.append(self._new_job(index, item))
-                continue
-            lane_id = self._lane_ids[index]
-            self.created[lane_id] = self.created.get(lane_id, 0) + 1
-            if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
-                bare.setdefault(lane_id, []).append(index)
-                continue
-            self._add_run(full, index, item)
-            if len(full.run_ids) >= _CHUNK:
-                await runs.insert(connection, self._tenant, full)
-                full = runs.NewRuns()
-        if full.run_ids:
-            await runs.insert(connection, self._tenant, full)
+            else:
+                lane_id = self._lane_ids[index]
+                self.created[lane_id] = self.created.get(lane_id, 0) + 1
+                if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
+                    bare.setdefault(lane_id, []).append(index)
+                    continue
+                self._add_run(full, index, item)
+            weight += _weight(item)
+            if weight > _CHUNK_BYTES or len(full.run_ids) >= _CHUNK or len(new_jobs) >= _CHUNK:
+                await self._insert_full(connection, full, new_jobs)
+                full, new_jobs, weight = runs.NewRuns(), [], 0
+        await self._insert_full(connection, full, new_jobs)
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
-        for start in range(0, len(new_jobs), _CHUNK):
-            await jobs.insert(connection, self._tenant, new_jobs[start : start + _CHUNK])
+
+    async def _insert_full(self, connection: Connection, full: runs.NewRuns, new_jobs: list[jobs.NewJob]) -> None:
+        if full.run_ids:
+            await runs.insert(connection, self._tenant, full)
+        if new_jobs:
+            await jobs.insert(connection, self._tenant, new_jobs)
 
     async def _insert_bare(self, connection: Connection, lane_id: int, indexes: list[int]) -> None:
         """Insert jobs that have only a task and a payload."""
         attempts = DEFAULT_SPEC.retry.max_attempts
-        for start in range(0, len(indexes), _CHUNK):
-            chunk = indexes[start : start + _CHUNK]
+        for chunk in self._chunks(indexes):
             run_ids = [self._run_ids[index] for index in chunk]
             payloads = [self._definitions[index].payload for index in chunk]
             await runs.insert_plain(connection, self._tenant, lane_id, attempts, run_ids, payloads)
+
+    def _chunks(self, indexes: list[int]) -> Iterator[list[int]]:
+        """In parts that one insert may hold."""
+        if len(indexes) <= _CHUNK and not self._is_heavy:
+            yield indexes
+            return
+        chunk: list[int] = []
+        weight = 0
+        for index in indexes:
+            chunk.append(index)
+            weight += _weight(self._definitions[index])
+            if weight > _CHUNK_BYTES or len(chunk) >= _CHUNK:
+                yield chunk
+                chunk, weight = [], 0
+        if chunk:
+            yield chunk
 
     def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
         new.run_ids.append(self._run_ids[index])
@@ -234,7 +272,7 @@ class _Batch:
         for index, item in enumerate(self._definitions):
             if item.idempotency_key is None:
                 continue
-            digest = body_hash(self._requests[index])
+            digest = self._digests[index]
             first = keyed.setdefault(item.idempotency_key, (index, digest))
             if first[0] != index:  # the same key twice in one batch
                 if first[1] != digest:
@@ -303,6 +341,29 @@ class _Batch:
 def _plain(item: JobDefinition) -> bool:
     """Whether only a run is created: no id or key to take, and no jobs row."""
     return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
+
+
+def _weight(item: JobDefinition) -> int:
+    """About how many bytes of it travel to the database."""
+    setup, command = item.spec.setup, item.spec.command
+    weight = 1000 + len(item.payload or "")
+    if setup is not None:
+        weight += len(msgspec.json.encode(setup))
+    if command is not None:
+        weight += sum(map(len, command))
+    return weight + len(item.spec.description or "")
+
+
+async def _digests(requests: Sequence[JobRequest], definitions: Sequence[JobDefinition]) -> dict[int, bytes]:
+    """The hashes of the bodies that have a key, by index."""
+    digests: dict[int, bytes] = {}
+    slices = TimeSlices()
+    for index, item in enumerate(definitions):
+        if item.idempotency_key is not None:
+            digests[index] = body_hash(requests[index])
+            if slices.over:
+                await slices.pause()
+    return digests
 
 
 def body_hash(request: JobRequest) -> bytes:

@@ -7,17 +7,17 @@ of ready runs, and the clock.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Overlap
+from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, JobDefinition, Overlap
 from mainspring.domain.retry import after_failure
-from mainspring.domain.schedules.misfire import Missed, plan_fires
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.schedules.misfire import missed_through, plan_fires
+from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
@@ -25,7 +25,6 @@ from mainspring.sdk.testing.attempt import Failure, Steps, run_attempt
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 MOST_AT_ONCE = 100_000
-_OVERLAPPED = "overlap: an earlier run of this job was still alive"
 
 
 class Engine:
@@ -126,32 +125,34 @@ class Engine:
         moment, job.paused_from = job.paused_from, None
         job.status = JobStatus.SCHEDULED
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
-            passed = list(self._fires_in_pause(job, moment))
-            job.missed.append((Missed(passed[0], passed[-1], len(passed), "paused"), self.now))
+            self.miss_pause(job, moment)
             moment = next_fire(job.definition.schedule, self.now)
         self.arm(job, moment)
 
-    def _fires_in_pause(self, job: BoxJob, first: datetime) -> Iterator[datetime]:
-        for moment in fires(job.definition.schedule, first - timedelta(microseconds=1)):
-            if moment > self.now:
-                return
-            yield moment
+    def miss_pause(self, job: BoxJob, first: datetime | None) -> None:
+        """Record the fires of a pause as missed. `first` is the first that it held back."""
+        if first is not None and first <= self.now:
+            missed = missed_through(job.definition.schedule, first, self.now, "paused")
+            job.missed += [(one, self.now) for one in missed]
 
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None
         plan = plan_fires(job.definition.schedule, job.next_fire, self.now, job.definition.spec.misfire)
         job.missed += [(missed, self.now) for missed in plan.missed]
-        for moment in plan.runs:
-            self.fire_for(job, moment)
+        alone = job.live == 0
+        for number, moment in enumerate(plan.runs):
+            self.fire_for(job, moment, because=DUE_TOGETHER if alone and number else STILL_ALIVE)
         job.last_fired_for = plan.through
         self.arm(job, plan.next_fire)
-        if plan.next_fire is None and job.definition.schedule.recurring:
+        if plan.next_fire is None and (job.definition.schedule.recurring or not plan.runs):
             job.status = JobStatus.COMPLETED
 
-    def fire_for(self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule") -> BoxRun:
+    def fire_for(
+        self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule", because: str = STILL_ALIVE
+    ) -> BoxRun:
         """Create a run of the job. It is skipped if an earlier run is live and the job allows no overlap."""
         skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
-        return self._create_run(job, scheduled_for, trigger=trigger, skipped=skipped)
+        return self._create_run(job, scheduled_for, trigger=trigger, skipped=because if skipped else None)
 
     # -- runs
 
@@ -170,7 +171,8 @@ class Engine:
             if run.context is not None:
                 run.context.cancel()
         else:
-            self._end(run, RunState.CANCELLED, "cancelled before it started")
+            waited = "while it waited for its next attempt" if run.attempt else "before it started"
+            self._end(run, RunState.CANCELLED, f"cancelled {waited}")
 
     def _create_run(
         self,
@@ -179,7 +181,7 @@ class Engine:
         *,
         trigger: str = "schedule",
         run_id: str | None = None,
-        skipped: bool = False,
+        skipped: str | None = None,
         definition: JobDefinition | None = None,
     ) -> BoxRun:
         definition = definition or job.definition
@@ -197,7 +199,7 @@ class Engine:
         job.runs.append(run)
         job.live += 1
         if skipped:
-            self._end(run, RunState.SKIPPED, _OVERLAPPED)
+            self._end(run, RunState.SKIPPED, skipped)
         elif run.task in self._tasks:
             self.waiting[run.run_id] = run
             self._queue(run, self.now)

@@ -161,6 +161,7 @@ class LocalJobs:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
             first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
             if job.status is JobState.PAUSED:
+                self._engine.miss_pause(job, job.paused_from)
                 job.paused_from = first
             else:
                 job.status = JobState.SCHEDULED
@@ -170,6 +171,8 @@ class LocalJobs:
 
     def _cancel(self, job_id: str, _: Call[Any]) -> JobView:
         job = self._job(job_id)
+        self._engine.miss_pause(job, job.paused_from)
+        job.paused_from = None
         self._engine.arm(job, None)
         for run in job.runs:
             if run.live:
@@ -212,7 +215,8 @@ class LocalJobs:
     def _unfired(self, job_id: str, what: str) -> BoxJob:
         """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
-        if job.definition.schedule.one_time and job.last_fired_for is not None:
+        fired = job.last_fired_for is not None and job.status is not JobState.COMPLETED
+        if job.definition.schedule.one_time and fired:
             raise Conflict(
                 f"job {job_id!r} was to run once and has fired; it cannot be {what}",
                 code="already_fired",

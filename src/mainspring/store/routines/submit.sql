@@ -37,6 +37,10 @@ begin
     if chosen !~ '^[A-Za-z0-9._-]+$' then
         perform mainspring.intake_refuse(mainspring.intake_shown(given -> 'job_id') || ' cannot be a job_id', 'job_id',
             'use letters, digits, and . _ -');
+    elsif chosen in ('.', '..') then
+        perform mainspring.intake_refuse(mainspring.intake_shown(given -> 'job_id')
+            || ' cannot be a job_id: clients remove the path segments . and .. from URLs', 'job_id',
+            'choose another job_id');
     end if;
     perform mainspring.intake_line(given -> 'name', 'name', 1, 200);
     if jsonb_typeof(given -> 'payload') <> 'object' then

@@ -51,11 +51,19 @@ for update
 -- name: lock_jobs
 -- The jobs of dead letters, in key order. The next statement decides what they allow, because its snapshot is newer
 -- than the locks.
-select j.job_id
-from mainspring.jobs j
-where j.tenant_id = $1 and j.job_id = any ($2::text[])
-order by j.job_id
-for no key update
+-- guard: the lock; nothing changes in the rows.
+with locked as materialized (
+    select j.tenant_id, j.job_id, j.one_time
+    from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = any ($2::text[])
+    order by j.job_id
+    for no key update
+), touched as (
+    {{touch_one_time}}
+    from locked l
+    where j.tenant_id = l.tenant_id and j.job_id = l.job_id and l.one_time
+)
+select job_id from locked
 
 -- name: allowed
 -- Whether the jobs, locked by the caller, allow another run: the status, the overlap rule, and whether a run is alive.

@@ -12,7 +12,7 @@ select j.*
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
     select tenant_id, job_id, version, shard, next_fire_at, one_time, id_generated, overlap,
-           schedule::text as schedule_text, spec::text as spec_text
+           schedule::text as schedule_text, spec::text as spec_text, xmin as written_by
     from mainspring.jobs
     where shard = s.shard and next_fire_at is not null
       and next_fire_at <= (select clock_timestamp()) + $2 * interval '1 second'
@@ -21,21 +21,22 @@ cross join lateral (
 ) as j
 
 -- name: fire_one_time
--- A one-time job becomes its run: the jobs row is deleted, and the run is created from it. Its trigger is stored as
--- 'at' and shown as 'schedule'. This distinguishes it from a job that runs immediately.
--- creates: QUEUED
--- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED.
+-- A one-time job becomes its run: the jobs row is deleted into runs, or into the history if a run of the job is alive
+-- and the job skips. The overlap rule needs no lock before this statement: who creates another run of a one-time job
+-- writes its row (touch_one_time), and a row that was written since the due-scan read it does not match.
+-- creates: QUEUED, SKIPPED
+-- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; the row as the due-scan read it.
 with lease as materialized (
     {{lease}}
 ), due as (
-    select * from unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::uuid[])
-        as d (tenant_id, job_id, version, next_fire_at, run_id)
+    select * from unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::uuid[], $9::xid[])
+        as d (tenant_id, job_id, version, next_fire_at, run_id, written_by)
 ), locked as materialized (
     select j.tenant_id, j.job_id, d.run_id
     from due d
     join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
     where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at
-      and j.status = {{JOB_SCHEDULED}} and j.one_time
+      and j.status = {{JOB_SCHEDULED}} and j.one_time and j.xmin = d.written_by
       and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
       and j.shard + 0 = any (array(select shard from lease))
     order by j.tenant_id, j.job_id
@@ -45,16 +46,7 @@ with lease as materialized (
     using locked
     where j.tenant_id = locked.tenant_id and j.job_id = locked.job_id
     returning j.*, locked.run_id
-), new_run as (
-    select run_id, tenant_id, lane_id, max_attempts, false as exclusive, next_fire_at as scheduled_for,
-           case when id_generated then null else job_id end as job_id, 'at' as trigger, name, payload, spec,
-           $1::uuid as node_id, true as fired
-    from gone
-), created as (
-    {{create_runs}}
-    returning lane_id
-)
-select created.lane_id, count(*)::int as created from created group by created.lane_id
+), {{runs_of_gone($1)}}
 
 -- name: lock_due
 -- For jobs that skip overlapping runs: lock first, and decide in the next statement, whose snapshot is newer.
@@ -80,40 +72,36 @@ with lease as materialized (
         with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
                               first_run, last_run, first_gap, last_gap, position)
 ), moved as (
-    update mainspring.jobs j
-    set next_fire_at = d.following, last_fired_for = d.through,
-        status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
-    from due d
-    where j.tenant_id = d.tenant_id and j.job_id = d.job_id
-      and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
-      and (j.last_fired_for is null or j.last_fired_for < d.through)
+    {{move_on}}
       and j.shard + 0 = any (array(select shard from lease))
-    returning j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
-              d.first_run, d.last_run, d.first_gap, d.last_gap
-), new_run as materialized (
-    select ($14::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
-           m.overlap = {{OVERLAP_SKIP}} as exclusive, ($15::timestamptz[])[i] as scheduled_for, m.job_id,
-           null::text as trigger, m.name, m.payload, m.spec, $1::uuid as node_id, true as fired,
-           m.overlap = {{OVERLAP_SKIP}} and (i > m.first_run or {{has_live_run(m)}}) as skipped
-    from moved m
-    cross join lateral generate_series(m.first_run, m.last_run) as i
-), created as (
-    {{create_runs}}
-    where not n.skipped
-    returning lane_id
-), ended_run as (
-    {{skipped_runs}}
-), skips as (
-    {{enter_history}}
-), missed as (
-    insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
-    select m.tenant_id, m.job_id, ($16::timestamptz[])[i], ($17::timestamptz[])[i], ($18::int[])[i], ($19::text[])[i]
-    from moved m
-    cross join lateral generate_series(m.first_gap, m.last_gap) as i
-)
-select (select array_agg(position) from moved) as moved,
-       (select array_agg(lane_id) from created) as lanes,
-       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
+    returning {{moved_job}}
+), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
+
+-- name: fire_locked_recurring
+-- What was due before a change of one job, as planned with the definition that its row still has.
+-- creates: QUEUED, SKIPPED
+-- guard: version, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
+with due as (
+    select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
+           $5::timestamptz as through, $6::timestamptz as following, 1 as first_run,
+           cardinality($7::uuid[]) as last_run, 1 as first_gap, cardinality($9::timestamptz[]) as last_gap,
+           1 as position
+), moved as (
+    {{move_on}}
+    returning {{moved_job}}
+), {{runs_of_moved(null, $7, $8, $9, $10, $11, $12)}}
+
+-- name: fire_locked_one_time
+-- The same for a one-time job: it becomes its run. $5 is the id of the run, if the job has not got one that is ours.
+-- creates: QUEUED, SKIPPED
+-- guard: version, next_fire_at and SCHEDULED; the row is locked by the caller, and the overlap rule is decided after that.
+with gone as (
+    delete from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = $2 and j.version = $3 and j.next_fire_at is not distinct from $4
+      and j.status = {{JOB_SCHEDULED}} and j.one_time
+      and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
+    returning j.*, case when j.id_generated then cast(j.job_id as uuid) else $5::uuid end as run_id
+), {{runs_of_gone(null)}}
 
 -- name: run_now
 -- A manual run of a job, independent of its schedule. The caller has locked the jobs row.
@@ -122,19 +110,23 @@ select (select array_agg(position) from moved) as moved,
 with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
            null::timestamptz as scheduled_for, j.job_id, $4::text as trigger, j.name, j.payload, j.spec,
-           null::uuid as node_id, true as fired, j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as skipped
+           null::uuid as node_id, true as fired,
+           case when j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} then {{STILL_ALIVE}} end as skip_reason
     from mainspring.jobs j
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
 ), created as (
     {{create_runs}}
-    where not n.skipped
+    where n.skip_reason is null
     returning lane_id
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
     {{enter_history}}
+), touched as (
+    {{touch_one_time}}
+    where j.tenant_id = $1 and j.job_id = $2 and j.one_time
 )
-select n.lane_id, n.skipped, (select follows from skips) as follows from new_run n
+select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
 
 -- name: oldest_due
 -- How late the most overdue job of these shards is, in seconds. The readiness check uses it.

@@ -17,15 +17,15 @@ select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: skipped_runs
--- The runs of `new_run` that are not created because an earlier run of their job is alive, as columns of `ended_run`.
+-- The runs of `new_run` that are not created because of the overlap rule (skip_reason), as columns of `ended_run`.
 select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
        coalesce(n.scheduled_for, t.now) as scheduled_for, null::timestamptz as started_at, null::real as ran_ms,
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
-       'overlap: an earlier run of this job was still alive' as reason, null::text as error, null::json as result,
+       n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
        null::smallint as follows
 from new_run n, (select clock_timestamp() as now) as t
-where n.skipped
+where n.skip_reason is not null
 
 -- ----------------------------------------------------------------------------------------------- how a run ends
 
@@ -119,7 +119,7 @@ r.spec::text as spec_text, {{time_left}}
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence
+r.run_id, r.state, r.fence, r.attempt
 
 -- fragment: time_left
 extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
@@ -139,6 +139,80 @@ for key share of l
 -- "offset 0" keeps the planner from reading all runs into a hash table.
 exists (select from mainspring.runs r
         where r.tenant_id = {{job}}.tenant_id and r.job_id = {{job}}.job_id offset 0)
+
+-- fragment: touch_one_time
+-- Writes the row of a one-time job and changes nothing in it. Whoever creates another run of the job does this under
+-- the job's lock. A fire that the due-scan prepared before does not match the row any more.
+update mainspring.jobs j
+set version = j.version
+
+-- fragment: runs_of_gone(node)
+-- The runs of one-time jobs that have fired: `gone` are their rows. The trigger is stored as 'at' (shown as
+-- 'schedule'), which tells such a run from a job that was to run now.
+new_run as materialized (
+    select g.run_id, g.tenant_id, g.lane_id, g.max_attempts, false as exclusive, g.next_fire_at as scheduled_for,
+           case when g.id_generated then null else g.job_id end as job_id, 'at' as trigger, g.name, g.payload, g.spec,
+           {{node}}::uuid as node_id, true as fired,
+           case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
+    from gone g
+), created as (
+    {{create_runs}}
+    where n.skip_reason is null
+    returning lane_id
+), ended_run as (
+    {{skipped_runs}}
+), skips as (
+    {{enter_history}}
+)
+select (select array_agg(lane_id) from created) as lanes,
+       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
+       (select count(*) from gone) as gone
+
+-- fragment: move_on
+-- Advances the jobs of `due` past what is handled.
+update mainspring.jobs j
+set next_fire_at = d.following, last_fired_for = d.through,
+    status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
+from due d
+where j.tenant_id = d.tenant_id and j.job_id = d.job_id
+  and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+  and (j.last_fired_for is null or j.last_fired_for < d.through)
+
+-- fragment: moved_job
+-- What `runs_of_moved` needs of a job that moves on.
+j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
+              d.first_run, d.last_run, d.first_gap, d.last_gap
+
+-- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons)
+-- Runs, skips and missed ranges of recurring jobs that have fired: `moved` are their rows, with the subscripts of their
+-- parts in the lists.
+new_run as materialized (
+    select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
+           m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for, m.job_id,
+           null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
+           case when m.overlap <> {{OVERLAP_SKIP}} then null
+                when {{has_live_run(m)}} then {{STILL_ALIVE}}
+                when i > m.first_run then {{DUE_TOGETHER}} end as skip_reason
+    from moved m
+    cross join lateral generate_series(m.first_run, m.last_run) as i
+), created as (
+    {{create_runs}}
+    where n.skip_reason is null
+    returning lane_id
+), ended_run as (
+    {{skipped_runs}}
+), skips as (
+    {{enter_history}}
+), missed as (
+    insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
+    select m.tenant_id, m.job_id, ({{gap_firsts}}::timestamptz[])[i], ({{gap_lasts}}::timestamptz[])[i],
+           ({{gap_counts}}::int[])[i], ({{gap_reasons}}::text[])[i]
+    from moved m
+    cross join lateral generate_series(m.first_gap, m.last_gap) as i
+)
+select (select array_agg(position) from moved) as moved,
+       (select array_agg(lane_id) from created) as lanes,
+       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
 
 -- ------------------------------------------------------------------------------------------- columns of rows
 

@@ -48,18 +48,23 @@ from mainspring.jobs j
 where tenant_id = $1 and job_id = $2
 
 -- name: lock_job
-select {{job_columns}}, (select clock_timestamp()) as now
-from mainspring.jobs j
-where tenant_id = $1 and job_id = $2
-for no key update
+-- The time is read when the lock is held. What was due by then belongs to the definition in this row.
+with locked as materialized (
+    select {{job_columns}}
+    from mainspring.jobs j
+    where tenant_id = $1 and job_id = $2
+    for no key update
+)
+select l.*, (select clock_timestamp()) as now from locked l
 
 -- name: change_job
 -- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
+-- $15 is the time from which the new definition holds.
 -- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
-    updated_at = (select clock_timestamp())
+    updated_at = $15
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
@@ -90,11 +95,48 @@ order by j.created_at desc, j.job_id desc
 limit $10
 
 -- name: prune_keys
--- Keys that are older than the retention of the history, in batches.
--- unguarded: a key never changes, and its submission is not repeated after so long.
+-- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while it has its row or a live
+-- run. `created_at` is the time of the submission, or of a later end whose history was dropped (`keep_keys`).
+-- "offset 0" keeps the planner from reading the whole history into a hash table.
+-- unguarded: by then nobody repeats the submission, and the look at the job is part of the statement.
 delete from mainspring.idempotency_keys
-where ctid = any (array(select ctid from mainspring.idempotency_keys
-                        where created_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))
+where ctid = any (array(select k.ctid
+                        from mainspring.idempotency_keys k
+                        cross join lateral (select case when k.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                                                        then k.job_id::uuid end as run_id) as own
+                        where k.created_at < (select clock_timestamp()) - $1 * interval '1 day'
+                          and not exists (select from mainspring.jobs j
+                                          where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
+                          and not exists (select from mainspring.runs r
+                                          where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
+                          and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
+                          and not exists (select from mainspring.run_history h
+                                          where h.job_id = k.job_id and h.tenant_id = k.tenant_id
+                                            and h.ended_at > (select clock_timestamp()) - $1 * interval '1 day'
+                                          offset 0)
+                          and not exists (select from mainspring.run_history h
+                                          where h.run_id = own.run_id
+                                            and h.ended_at > (select clock_timestamp()) - $1 * interval '1 day'
+                                          offset 0)
+                        limit $2))
+
+-- name: keep_keys
+-- Before history between $1 and $2 is dropped: a page of its runs, whose ends the keys of their jobs remember. Returns
+-- the last run of the page.
+-- unguarded: the time only rises.
+with page as materialized (
+    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key
+    from mainspring.run_history
+    where ended_at >= $1 and ended_at < $2 and run_id > $3
+    order by run_id
+    limit $4
+), kept as (
+    update mainspring.idempotency_keys k
+    set created_at = p.ended_at
+    from (select tenant_id, key, max(ended_at) as ended_at from page where key is not null group by tenant_id, key) as p
+    where k.tenant_id = p.tenant_id and k.key = p.key and k.created_at < p.ended_at
+)
+select run_id from page order by run_id desc limit 1
 
 -- name: prune_ids
 -- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id.

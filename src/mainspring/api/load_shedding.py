@@ -1,0 +1,81 @@
+"""Exchanges before submissions: with too much to do, a server refuses submissions and reads before it reads their body.
+
+It answers 429 with Retry-After, which clients obey. A refusal must be cheap, or refusing would use up the server: it is
+made in front of the framework. Workers that are not answered lose their runs, and those come back as more load; so what
+is urgent (operations/access/urgency.py) is never refused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import Litestar
+from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
+from litestar.types import HTTPScope, Receive, Scope, Send
+from litestar.utils import normalize_path
+
+from mainspring.api.operation_names import operations_of
+from mainspring.kernel import metrics
+from mainspring.kernel.loop_monitor import LoopMonitor
+from mainspring.operations.access.urgency import is_urgent
+from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
+
+MOST_OPEN = 1000  # submissions and reads under way: the database, too, may have too much to do
+RETRY_AFTER = 1
+_WORKERS = "/v1/exchange"
+_STREAMED = "/logs"
+
+_BODY = msgspec.json.encode(
+    Problem(
+        type="urn:mainspring:problem:overloaded",
+        title="overloaded",
+        status=429,
+        code="overloaded",
+        detail="the server has too much to do at this moment; nothing was stored",
+        hint=f"try again after {RETRY_AFTER} s",
+    )
+)
+_HEADERS = [
+    (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
+    (b"content-length", str(len(_BODY)).encode()),
+    (b"retry-after", str(RETRY_AFTER).encode()),
+]
+
+
+class LoadShedder:
+    """An ASGI app around ours. `monitor` says how late the loop is."""
+
+    def __init__(self, app: Litestar, monitor: LoopMonitor) -> None:
+        self._app = app
+        self._monitor = monitor
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        if path.startswith(_WORKERS):
+            await self._app(scope, receive, send)
+            return
+        if (self._monitor.overloaded or self._open >= MOST_OPEN) and self._may_refuse(scope):
+            metrics.refused.inc()
+            await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": _BODY, "more_body": False})
+            return
+        if path.endswith(_STREAMED):  # somebody follows a log, for days perhaps
+            await self._app(scope, receive, send)
+            return
+        self._open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open -= 1
+
+    def _may_refuse(self, scope: HTTPScope) -> bool:
+        path = normalize_path(scope["path"])
+        try:
+            _, handler, path, _, _ = self._app.asgi_router.handle_routing(path=path, method=scope["method"])
+        except HTTPException:  # there is no such route, and saying so costs nothing
+            return False
+        return not is_urgent(operations_of(handler, path))

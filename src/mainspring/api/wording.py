@@ -1,0 +1,72 @@
+"""The decoder's complaints in our words: the field's path, what was expected, the nearest known name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.wire.exchange import Outcome, WorkerHello
+from mainspring.wire.execution import HttpCall, SuccessRule
+from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.logs import LogChunk
+
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_PATH = re.compile(r" - at `\$?([^`]*)`$")
+_INDEX = re.compile(r"\[[^\]]*\]")
+_NESTED: dict[str, type[msgspec.Struct]] = {
+    "schedule": ScheduleIn,
+    "retry": RetryIn,
+    "misfire": MisfireIn,
+    "limits": ResourceLimitsIn,
+    "rules": RetryRuleIn,
+    "http": HttpCall,
+    "success": SuccessRule,
+    "hello": WorkerHello,
+    "outcomes": Outcome,
+    "chunks": LogChunk,
+}
+_LONGEST_NAME = 100  # of an unknown field, in an answer
+
+
+def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
+    """The decoder's message as ours: the field's path, what was expected, the nearest known name."""
+    text = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return InvalidInput("the body is not UTF-8", code="invalid_json", field="$", expected="JSON in UTF-8")
+    if isinstance(error, RecursionError):
+        return InvalidInput(
+            "the body is nested too deeply", code="invalid_json", field="$", hint="store it elsewhere, or flatten it"
+        )
+    if not isinstance(error, msgspec.ValidationError):
+        return InvalidInput(f"the body is not JSON: {text}", code="invalid_json", field="$", expected="a JSON object")
+    found = _PATH.search(text)
+    path = found.group(1).lstrip(".") if found else ""
+    words = text[: found.start()] if found else text
+    if unknown := _UNKNOWN.search(text):
+        name = unknown.group(1)[:_LONGEST_NAME]
+        owner = _NESTED.get(_INDEX.sub("", path).rpartition(".")[2], struct)
+        near = _nearest(name, owner)
+        return InvalidInput(
+            f"unknown field {name!r}",
+            code="unknown_field",
+            field=f"{path}.{name}" if path else name,
+            hint=f"did you mean {near!r}?" if near else "known are: " + ", ".join(owner.__struct_fields__),
+        )
+    if missing := _MISSING.match(text):
+        name = missing.group(1)
+        return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
+    expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
+    return InvalidInput(words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""))
+
+
+def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
+    """The known name that was meant: the same one a level down (`every`: schedule.every), or one spelt alike."""
+    for part in ("retry", "misfire", "schedule", "limits", "http"):
+        if part in owner.__struct_fields__ and name in _NESTED[part].__struct_fields__:
+            return f"{part}.{name}"
+    close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.6)
+    return close[0] if close else None

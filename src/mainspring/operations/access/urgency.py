@@ -1,0 +1,28 @@
+"""What is served under any load: what keeps runs alive, what stops them, and what tells how the server is.
+
+All other operations may be refused for a moment when the server has too much to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+URGENT = frozenset(
+    {
+        "health.live",
+        "health.ready",
+        "metrics.read",
+        "worker.exchange",
+        "worker.ship_logs",
+        "workers.drain",
+        "jobs.cancel",
+        "jobs.pause",
+        "runs.cancel",
+        "tokens.revoke",
+    }
+)
+
+
+def is_urgent(operations: Iterable[str]) -> bool:
+    """Whether one of these operations must not be refused."""
+    return not URGENT.isdisjoint(operations)

@@ -1,0 +1,95 @@
+"""Fire a locked job: what was due before a change is dealt with by the definition from before it.
+
+A change locks the job's row, reads the database's time and calls `fire_locked` before it writes. Fires that are due by
+then are planned as the scheduler plans them, and written in the transaction of the change. A fire that the scheduler
+has prepared meanwhile matches no row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+import asyncpg
+import msgspec
+
+from mainspring.domain.errors import Conflict
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_through, plan_fires
+from mainspring.domain.schedules.schedule import next_fire
+from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.effects import after_end
+from mainspring.operations.lifecycle.fire import Fired
+from mainspring.store import fires, jobs
+from mainspring.store.jobs import LockedJob
+from mainspring.store.pool import Connection
+
+log = get_logger("fire_locked")
+
+_UNFIT = "it could not be fired"
+_POISON = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError, OverflowError)
+
+
+class FiredLocked(Fired, kw_only=True):
+    """What was fired, and the job's row after it. `gone`: a one-time job became its run and has no row any more."""
+
+    row: LockedJob
+    gone: bool = False
+
+
+async def fire_locked(connection: Connection, row: LockedJob, definition: JobDefinition) -> FiredLocked:
+    """Fire or record what is due. The caller holds the lock of `row`; `definition` is what the row says."""
+    fired = FiredLocked(row=row)
+    while not fired.gone and fired.row.next_fire_at is not None and fired.row.next_fire_at <= row.now:
+        try:
+            async with connection.transaction():
+                await _step(connection, fired, definition)
+        except _POISON as error:
+            # The change may be what mends the job, so it must not fail with it.
+            log.error("job cannot be fired", job=row.job_id, error=repr(error))
+            await miss_due(connection, fired.row, definition, _UNFIT)
+            following = next_fire(definition.schedule, row.now)
+            fired.row = msgspec.structs.replace(
+                fired.row, next_fire_at=following, status=int(_status_before(following))
+            )
+    return fired
+
+
+async def miss_due(connection: Connection, row: LockedJob, definition: JobDefinition, reason: str) -> None:
+    """Record what was due, or would have been without a pause, as missed."""
+    first = row.next_fire_at or row.paused_from
+    if first is None or first > row.now:
+        return
+    missed = [Missed(first, first, 1, reason)]
+    if definition.schedule.recurring:
+        # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
+        missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
+    for one in missed:
+        await jobs.record_missed(connection, row.tenant_id, row.job_id, one)
+
+
+async def _step(connection: Connection, fired: FiredLocked, definition: JobDefinition) -> None:
+    row = fired.row
+    assert row.next_fire_at is not None
+    plan: FirePlan = await asyncio.to_thread(
+        plan_fires, definition.schedule, row.next_fire_at, row.now, definition.spec.misfire
+    )
+    if definition.schedule.one_time and plan.runs:
+        done = await fires.fire_locked_one_time(connection, row.tenant_id, row.job_id, row.version, row.next_fire_at)
+        fired.gone = True
+    else:
+        due = fires.DueAgain(row.tenant_id, row.job_id, row.version, row.next_fire_at, plan)
+        done = await fires.fire_locked_recurring(connection, due)
+    if not done.moved:
+        raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+    fired.row = msgspec.structs.replace(
+        row, next_fire_at=plan.next_fire, last_fired_for=plan.through, status=int(_status_before(plan.next_fire))
+    )
+    for lane_id, created in done.created.items():
+        fired.created[lane_id] = fired.created.get(lane_id, 0) + created
+    after_end(done.skipped, fired)
+
+
+def _status_before(following: datetime | None) -> StoredJobStatus:
+    return StoredJobStatus.COMPLETED if following is None else StoredJobStatus.SCHEDULED

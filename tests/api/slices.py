@@ -1,0 +1,103 @@
+"""The CPU time of each callback of the event loop, while a server listens in it; and a client that sends bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.kernel.garbage_collection import freeze_garbage_collection
+from mainspring.roles.assembly import Assembly
+from tests.conftest import TOKEN
+
+PIECE = 256 * 1024
+
+
+class Slices:
+    """`longest` is the most CPU time that one callback has taken, in seconds; `callback` is which."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.longest, self.callback = 0.0, ""
+
+    def note(self, seconds: float, handle: asyncio.Handle) -> None:
+        if seconds > self.longest:
+            self.longest, self.callback = seconds, repr(handle)
+
+
+@contextmanager
+def measured() -> Iterator[Slices]:
+    """With the garbage collector as a server has it."""
+    slices, run = Slices(), asyncio.Handle._run
+
+    def run_and_note(self: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(self)
+        slices.note(time.thread_time() - began, self)
+
+    thresholds = gc.get_threshold()
+    freeze_garbage_collection()
+    asyncio.Handle._run = run_and_note  # type: ignore[method-assign]
+    try:
+        yield slices
+    finally:
+        asyncio.Handle._run = run  # type: ignore[method-assign]
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+@asynccontextmanager
+async def listening(assembly: Assembly) -> AsyncIterator[int]:
+    """The port of a server that reads HTTP as in production."""
+    config = uvicorn.Config(assembly.front(), lifespan="off", log_config=None, access_log=False, server_header=False)
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for connection in list(state.connections):
+            connection.transport.abort()  # type: ignore[union-attr]
+
+
+def cut(data: list[bytes]) -> list[bytes]:
+    return [piece[at : at + PIECE] for piece in data for at in range(0, len(piece), PIECE)]
+
+
+async def send(port: int, pieces: list[bytes]) -> int:
+    """The status of the first answer to these bytes; 0 when the server hung up without one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def write() -> None:
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+        except ConnectionError:
+            pass  # it has refused already
+
+    writing = asyncio.create_task(write())
+    try:
+        line = await reader.readline()
+        return int(line.split()[1]) if line else 0
+    except ConnectionError:
+        return 0
+    finally:
+        await writing
+        writer.transport.abort()
+
+
+def request(method: str, path: str, body: bytes = b"", token: str = TOKEN) -> list[bytes]:
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return cut([head.encode(), body])

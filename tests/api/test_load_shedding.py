@@ -1,0 +1,100 @@
+"""When the loop lags: submissions and reads are refused before their body is read; what is urgent never is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from litestar.routes import HTTPRoute
+
+from mainspring.api import load_shedding
+from mainspring.api.load_shedding import LoadShedder
+from mainspring.api.operation_names import operations_of
+from mainspring.kernel.loop_monitor import LoopMonitor
+from mainspring.operations.access.permissions import PERMISSIONS
+from mainspring.operations.access.urgency import URGENT
+from mainspring.roles.assembly import Assembly
+from tests.conftest import TOKEN
+
+pytestmark = pytest.mark.anyio
+
+NEVER_REFUSED = {
+    "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "jobs.cancel", "jobs.pause", "runs.cancel",
+}  # fmt: skip
+
+
+@pytest.fixture
+def lagging() -> LoopMonitor:
+    monitor = LoopMonitor()
+    monitor.lag = 1.0
+    return monitor
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8700", headers=headers)
+
+
+def test_only_operations_that_exist_are_urgent() -> None:
+    assert NEVER_REFUSED <= URGENT <= PERMISSIONS.keys()
+
+
+async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: LoopMonitor) -> None:
+    seen = set()
+    async with client(LoadShedder(assembly.app, lagging)) as api:
+        for route in assembly.app.routes:
+            for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
+                for verb in [f":{verb}" for verb in handler.opt.get("verbs", {})] or [""]:
+                    path = route.path_format.replace("{", "").replace("}", "") + verb
+                    [operation] = operations_of(handler, path)
+                    for method in handler.http_methods - {"OPTIONS"}:
+                        answer = await api.request(method, path)
+                        assert (answer.status_code != 429) == (operation in URGENT), (method, path)
+                        seen.add(operation)
+    assert seen == PERMISSIONS.keys()
+
+
+async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Assembly, lagging: LoopMonitor) -> None:
+    async def unread() -> Any:
+        raise AssertionError("the body was read")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope: Any = {
+        "type": "http", "method": "POST", "path": "/v1/jobs:batch", "headers": [(b"content-length", b"60000000")],
+        "query_string": b"",
+    }  # fmt: skip
+    await LoadShedder(assembly.app, lagging)(scope, unread, send)
+    start, body = sent
+    headers = dict(start["headers"])
+    assert (start["status"], headers[b"retry-after"]) == (429, b"1")
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert b'"code":"overloaded"' in body["body"]
+
+
+async def test_all_is_served_again_when_the_loop_keeps_up(assembly: Assembly, lagging: LoopMonitor) -> None:
+    async with client(LoadShedder(assembly.app, lagging)) as api:
+        body = {"task": "x"}
+        assert (await api.post("/v1/jobs", json=body)).status_code == 429
+        lagging.lag = 0.0
+        assert (await api.post("/v1/jobs", json=body)).status_code == 201
+
+
+async def test_more_at_once_than_the_database_gets_done_is_refused_too(
+    assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_shedding, "MOST_OPEN", 1)
+    async with client(LoadShedder(assembly.app, LoopMonitor())) as api, assembly.store.hot.acquire() as held:
+        await held.execute("begin; lock table mainspring.runs")
+        both = [asyncio.create_task(api.post("/v1/jobs", json={"task": "x"})) for _ in range(2)]
+        [refused], [waiting] = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result().status_code == 429
+        assert (await api.get("/healthz")).status_code == 200
+        await held.execute("rollback")
+        assert (await waiting).status_code == 201
+        assert (await api.get("/v1/jobs")).status_code == 200

@@ -1,0 +1,209 @@
+"""No request uses more than 100 ms of the loop's CPU time in one go, whatever is in its body."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from litestar.routes import HTTPRoute
+
+from mainspring.kernel.config import (
+    MAX_BODY_BYTES,
+    MAX_EXCHANGE_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_JOB_BYTES,
+    MAX_SHIPMENT_BYTES,
+)
+from mainspring.roles.assembly import Assembly
+from tests.api.slices import Slices, cut, listening, measured, request, send
+
+pytestmark = pytest.mark.anyio
+
+BUDGET = 0.1
+
+
+@pytest.fixture
+async def port(assembly: Assembly) -> AsyncIterator[int]:
+    async with listening(assembly) as listened:
+        assert await send(listened, request("GET", "/v1/jobs")) == 200  # what is loaded at the first request is loaded
+        assert await send(listened, request("POST", "/v1/jobs", _job(http=_call("$.ok")))) == 201
+        yield listened
+
+
+@pytest.fixture
+def slices() -> Iterator[Slices]:
+    with measured() as found:
+        yield found
+
+
+def _job(**fields: object) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def _call(path: str) -> dict[str, object]:
+    return {"url": "https://example.com/", "success": {"json": path}}
+
+
+def _filled(begin: bytes, element: bytes, end: bytes, size: int) -> bytes:
+    """`begin`, as many elements as go into `size` bytes, and `end`."""
+    count = (size - len(begin) - len(end)) // (len(element) + 1)
+    return begin + b",".join([element] * count) + end
+
+
+def _jobs(count: int, one: Callable[[int], dict[str, object]]) -> bytes:
+    return json.dumps([one(number) for number in range(count)]).encode()
+
+
+HELD = b'["%s",1]' % str(uuid4()).encode()
+OUTCOME = b'{"run_id":"%s","fence":1}' % str(uuid4()).encode()
+FAILED = b'{"run_id":"%s","fence":1,"status":"FAILED","error":"it"}' % str(uuid4()).encode()
+CHUNK = b'{"run_id":"%s","fence":1,"attempt":1,"offset":0,"data":""}' % str(uuid4()).encode()
+WORKER = b'{"worker_id":"%s","seq":1,' % str(uuid4()).encode()
+
+
+def _hello(**fields: object) -> bytes:
+    hello = {"name": "w", "queues": ["default"], "tasks": ["a"], "slots": 1, **fields}
+    return WORKER + b'"hello":' + json.dumps(hello).encode() + b"}"
+
+
+def _schema(parameters: int) -> dict[str, object]:
+    return {"type": "object", "properties": {f"p{i}": {"type": "integer", "minimum": i} for i in range(parameters)}}
+
+
+def _signatures(count: int, parameters: int) -> dict[str, object]:
+    return {f"t{number}": _schema(parameters) for number in range(count)}
+
+
+LONG_PATH = "$" + ".a" * 499
+NESTED = b'{"task":"x","payload":{"a":[' + b",".join([b"[[[[]]]]"] * 700) + b"]}}"
+
+BATCHES: dict[str, tuple[Callable[[], bytes], int]] = {
+    "empty objects": (lambda: _filled(b"[", b"{}", b"]", MAX_BODY_BYTES), 422),
+    "empty objects in an object": (lambda: _filled(b'{"jobs":[', b"{}", b"]}", MAX_BODY_BYTES), 422),
+    "numbers": (lambda: _filled(b"[", b"1", b"]", MAX_BODY_BYTES), 422),
+    "not closed": (lambda: b"[" * MAX_BODY_BYTES, 400),
+    "spaces": (lambda: b" " * MAX_BODY_BYTES, 422),
+    "spaces behind": (lambda: b"[{}]" + b" " * (MAX_BODY_BYTES - 4), 400),
+    "another name": (lambda: _filled(b'{"\\u006aobs":[', b"1", b"]}", MAX_BODY_BYTES), 422),
+    "one that is large": (lambda: _filled(b'[{"notify":[', b"[]", b"]}]", MAX_BODY_BYTES), 422),
+    "10,000 that are nested": (lambda: b"[" + b",".join([NESTED] * 10_000) + b"]", 201),
+    "10,000 with something wrong": (lambda: _jobs(10_000, lambda n: {"task": "x", "que" + "u" * 90: 1}), 422),
+    "10,000 with a path": (lambda: _jobs(10_000, lambda n: {"http": _call(LONG_PATH)}), 201),
+    "200 paths": (lambda: _jobs(200, lambda n: {"http": _call(LONG_PATH[:-8] + f".b{n}")}), 201),
+    "10,000 crons with keys and ids": (
+        lambda: _jobs(
+            10_000,
+            lambda n: {"task": "x", "schedule": "5 4 29 2 1", "timezone": "Europe/Berlin", "idempotency_key": f"k{n}",
+                       "job_id": f"j{n}", "labels": {"a": "b"}},
+        ), 201,
+    ),
+    "10,000 labels": (
+        lambda: _jobs(10_000, lambda n: {"task": "x", "required_labels": {f"l{i}": "v" * 100 for i in range(16)}}), 201,
+    ),
+}  # fmt: skip
+
+EXCHANGES: dict[str, tuple[Callable[[], bytes], int]] = {
+    "held": (lambda: _filled(WORKER + b'"inventory":[', HELD, b"]}", MAX_EXCHANGE_BYTES), 422),
+    "outcomes": (lambda: _filled(WORKER + b'"outcomes":[', OUTCOME, b"]}", MAX_EXCHANGE_BYTES), 422),
+    "10,000 outcomes": (lambda: WORKER + b'"outcomes":[' + b",".join([OUTCOME] * 10_000) + b"]}", 409),
+    "room": (lambda: WORKER + b'"room":{' + b",".join(b'"%d":1' % i for i in range(700_000)) + b"}}", 413),
+    "shares": (lambda: _filled(WORKER + b'"shares":[', b'{"most":1,"queue":""}', b"]}", MAX_EXCHANGE_BYTES), 413),
+    "progress": (lambda: _filled(WORKER + b'"progress":[', b'{"a":1}', b"]}", MAX_EXCHANGE_BYTES), 422),
+    "signatures": (lambda: _hello(tasks=[f"t{n}" for n in range(150)], signatures=_signatures(150, 1000)), 413),
+    "allowed signatures": (lambda: _hello(tasks=[f"t{n}" for n in range(40)], signatures=_signatures(40, 900)), 200),
+    "tasks": (lambda: _hello(tasks=["t" * 100] * 10_000), 422),
+    "labels": (lambda: _hello(labels={f"l{n}": "v" for n in range(10_000)}), 422),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_batch(port: int, slices: Slices, name: str) -> None:
+    make, status = BATCHES[name]
+    await check(port, slices, request("POST", "/v1/jobs:batch", make()), status)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+async def test_an_exchange(port: int, slices: Slices, name: str) -> None:
+    make, status = EXCHANGES[name]
+    body = make()
+    assert len(body) <= MAX_EXCHANGE_BYTES
+    await check(port, slices, request("POST", "/v1/exchange", body), status)
+
+
+@pytest.mark.parametrize("element", [CHUNK, CHUNK[:-3] + b'"' + b"QUJD" * 100_000 + b'"}'], ids=["tiny", "large"])
+async def test_a_shipment(port: int, slices: Slices, element: bytes) -> None:
+    body = _filled(b'{"worker_id":"%s","chunks":[' % str(uuid4()).encode(), element, b"]}", MAX_SHIPMENT_BYTES)
+    await check(port, slices, request("POST", "/v1/exchange/logs", body), None)
+
+
+@pytest.mark.parametrize(
+    ("begin", "element", "end"),
+    [
+        (b'{"notify":[', b"[]", b"]}"),
+        (b'{"retry":{"rules":[', b"{}", b"]}}"),
+        (b'{"http":{"url":"http://a/","body":[', b"{}", b"]}}"),
+        (b'{"payload":{"a":[', b"[]", b"]}}"),
+        (b'{"depends_on":[', b'"a"', b"]}"),
+    ],
+    ids=["notify", "rules", "body", "payload", "depends_on"],
+)
+async def test_every_route_and_its_largest_body(
+    assembly: Assembly, port: int, slices: Slices, begin: bytes, element: bytes, end: bytes
+) -> None:
+    body = _filled(begin, element, end, MAX_JOB_BYTES)
+    for route in assembly.app.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        path = route.path_format.replace("{", "").replace("}", "")
+        for handler in route.route_handlers:
+            for method in handler.http_methods:
+                for verb in [f":{verb}" for verb in handler.opt.get("verbs", {})] or [""]:
+                    await check(port, slices, request(method, path + verb, body), None)
+
+
+async def test_a_head_is_refused_before_it_is_parsed(port: int, slices: Slices) -> None:
+    line = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 80_000_000
+    await check(port, slices, [line + b"\r\n\r\n"], 431)
+    await check(port, slices, [b"GET /" + b"x" * 80_000_000], 431)
+    await check(port, slices, [b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"a:\r\n" * 10_000_000], 431)
+
+
+async def test_a_head_may_have_64_kib_and_comes_in_pieces(port: int) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+    filled = head + b"x" * (MAX_HEAD_BYTES - len(head) - 5) + b"\r\n\r\n"
+    assert await send(port, [filled]) == 200
+    assert await send(port, [filled[at : at + 1000] for at in range(0, len(filled), 1000)]) == 200
+    assert await send(port, [head + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n"]) == 431
+
+
+async def test_trailers_are_part_of_no_body(port: int, slices: Slices) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+    await check(port, slices, [head + b"x" * 80_000_000], None)
+
+
+async def test_a_body_behind_another_request_is_read_whole(port: int) -> None:
+    body = b'{"task":"x","payload":{"a":"' + b"x" * 200_000 + b'"}}'
+    first, second = (b"".join(request("POST", "/v1/jobs", body)).replace(b"Connection: close\r\n", b""),) * 2
+    assert await send(port, [first + second]) == 201
+
+
+async def test_many_requests_at_once_on_one_connection(port: int, slices: Slices) -> None:
+    await check(port, slices, [b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100_000], None)
+
+
+async def test_a_body_in_tiny_chunks(port: int, slices: Slices) -> None:
+    head = b"".join(request("POST", "/v1/jobs"))[: -len(b"Content-Length: 0\r\nConnection: close\r\n\r\n")]
+    body = b"1\r\n \r\n" * 1_000_000 + b"0\r\n\r\n"
+    await check(port, slices, [head + b"Transfer-Encoding: chunked\r\n\r\n" + body], None)
+
+
+async def check(port: int, slices: Slices, data: list[bytes], status: int | None) -> None:
+    pieces = cut(data)
+    await asyncio.sleep(0)  # the step that made the body is none of the server's
+    slices.forget()
+    answered = await send(port, pieces)
+    assert status is None or answered == status
+    assert slices.longest < BUDGET, f"{slices.longest:.3f} s in {slices.callback} for {data[0][:60]!r}"

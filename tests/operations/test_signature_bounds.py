@@ -1,0 +1,88 @@
+"""How much workers may declare, and what becomes of more that is stored already."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.submit import signature_compiler, signature_registry
+from mainspring.operations.submit.signature_registry import MOST_BYTES, SignatureRegistry
+from mainspring.store.pool import Store
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def hello(**fields: Any) -> dict[str, Any]:
+    said = {"name": "w", "queues": ["default"], "tasks": ["a"], "slots": 1, **fields}
+    return {"worker_id": str(uuid7()), "seq": 1, "hello": said}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "field"),
+    [
+        ({"tasks": [f"t{n}" for n in range(5001)]}, 422, "hello.tasks"),
+        ({"tasks": ["t" * 1001]}, 422, "hello.tasks"),
+        ({"queues": ["q"] * 1001}, 422, "hello.queues"),
+        ({"labels": {f"l{n}": "v" for n in range(101)}}, 422, "hello.labels"),
+        ({"labels": {"l": "v" * 1001}}, 422, "hello.labels"),
+        ({"version": "v" * 1001}, 422, "hello.version"),
+        ({"signatures": {f"t{n}": {} for n in range(5001)}}, 422, "hello.signatures"),
+    ],
+    ids=["tasks", "a task", "queues", "labels", "a label", "version", "signatures"],
+)
+async def test_a_hello_that_says_too_much_is_refused(
+    api: httpx.AsyncClient, fields: dict[str, Any], status: int, field: str
+) -> None:
+    answer = await api.post("/v1/exchange", json=hello(**fields))
+    assert (answer.status_code, answer.json()["field"]) == (status, field)
+
+
+async def test_signatures_that_are_too_large_together_are_refused(api: httpx.AsyncClient) -> None:
+    signatures = {f"t{n}": {"description": "x" * 200_000} for n in range(11)}
+    answer = await api.post("/v1/exchange", json=hello(signatures=signatures))
+    assert answer.status_code == 413
+    assert answer.json()["field"] in ("hello", "hello.signatures")
+
+
+async def test_what_is_stored_beyond_the_bound_is_skipped_with_a_line(
+    connection: asyncpg.Connection, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(signature_registry.log, "warning", lambda _, **fields: lines.append(fields), raising=False)
+    filler = "x" * 200_000
+    for number in range(MOST_BYTES // 200_000 + 2):
+        schema = {**SCHEMA, "description": filler if number else ""}
+        await connection.execute(
+            "insert into mainspring.task_signatures (tenant_id, task, schema, registered_at) "
+            "values ($1, $2, $3, now() - $4 * interval '1 minute')",
+            DEFAULT_TENANT, f"t{number}", json.dumps(schema), number,
+        )  # fmt: skip
+    registry = SignatureRegistry(store)
+    await registry.run_once()
+    known = registry.known(DEFAULT_TENANT)
+    assert "t0" in known and len(known) == MOST_BYTES // 200_000 + 1
+    assert [line["task"] for line in lines] == [f"t{MOST_BYTES // 200_000 + 1}"]
+    assert await registry.run_once() == 0  # it is not read again
+    await connection.execute("delete from mainspring.task_signatures where task <> 't0'")
+    await registry.run_once()
+    assert list(registry.known(DEFAULT_TENANT)) == ["t0"]
+
+
+async def test_the_same_hello_is_compiled_once(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_one = signature_compiler._compiled
+    monkeypatch.setattr(
+        signature_compiler, "_compiled", lambda task, text: compiled.append(task) or compile_one(task, text)
+    )
+    for _ in range(3):
+        assert (await api.post("/v1/exchange", json=hello(signatures={"a": SCHEMA}))).status_code == 200
+    assert compiled == ["a"]
+    refused = await api.post("/v1/jobs", json={"task": "a", "payload": {"n": "text"}})
+    assert refused.json()["code"] == "bad_payload"
