@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -150,3 +151,20 @@ async def test_a_token_is_stored_hashed(connection: asyncpg.Connection) -> None:
     [row] = await connection.fetch("select * from mainspring.tokens")
     assert row["token_hash"] == tokens.hash_token(TOKEN) and len(row["token_hash"]) == 32
     assert TOKEN not in str(dict(row))
+
+
+async def test_requests_that_arrive_together_look_a_token_up_once(
+    assembly: Assembly, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    find = tokens.find
+
+    async def counted(connection: asyncpg.Connection, digest: bytes) -> object:
+        nonlocal looks
+        looks += 1
+        return await find(connection, digest)
+
+    monkeypatch.setattr(tokens, "find", counted)
+    answers = await asyncio.gather(*(api.get("/v1/jobs") for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert looks == 1

@@ -89,6 +89,7 @@ async def test_more_at_once_than_the_database_gets_done_is_refused_too(
     assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_shedding, "MOST_OPEN", 1)
+    monkeypatch.setattr(load_shedding, "MOST_OPEN_BUSY", 1)
     async with client(LoadShedder(assembly.app, LoopMonitor())) as api, assembly.store.hot.acquire() as held:
         await held.execute("begin; lock table mainspring.runs")
         both = [asyncio.create_task(api.post("/v1/jobs", json={"task": "x"})) for _ in range(2)]

@@ -5,6 +5,7 @@ This holds on loopback too, because any web page can send requests there (FEATUR
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
@@ -36,13 +37,27 @@ class TokenRegistry:
         self._clock = clock
         self._known: dict[bytes, tuple[float, Principal]] = {}
         self._forgotten = 0
+        self._lookups: dict[bytes, asyncio.Task[Principal | None]] = {}
 
     async def principal(self, token: str) -> Principal | None:
         digest = tokens.hash_token(token)
-        now = self._clock.monotonic()
         remembered = self._known.get(digest)
-        if remembered is not None and now < remembered[0]:
+        if remembered is not None and self._clock.monotonic() < remembered[0]:
             return remembered[1]
+        lookup = self._lookups.get(digest)
+        if lookup is None:  # one for all requests that need it, or a busy server asks hundreds of times at once
+            lookup = self._lookups[digest] = asyncio.create_task(self._look_up(digest))
+            lookup.add_done_callback(lambda done: self._looked_up(digest, done))
+        return await asyncio.shield(lookup)
+
+    def _looked_up(self, digest: bytes, lookup: asyncio.Task[Principal | None]) -> None:
+        if self._lookups.get(digest) is lookup:
+            del self._lookups[digest]
+        if not lookup.cancelled():
+            lookup.exception()  # asyncio logs nothing if all requests have gone
+
+    async def _look_up(self, digest: bytes) -> Principal | None:
+        now = self._clock.monotonic()
         before = self._forgotten
         async with self._store.reads.acquire() as connection:
             found = await tokens.find(connection, digest)
@@ -66,6 +81,7 @@ class TokenRegistry:
     def forget(self, tenant: TenantId) -> None:
         """Drop the cached tokens of this tenant, because one of them was revoked."""
         self._forgotten += 1
+        self._lookups.clear()  # those under way may have read the token before it was revoked
         self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
 

@@ -21,6 +21,8 @@ from mainspring.operations.access.urgency import is_urgent
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 MOST_OPEN = 1000  # submissions and reads under way: the database, too, may have too much to do
+MOST_OPEN_BUSY = 64  # the same once the loop is late at all: each adds to the time that an exchange takes
+BUSY = 0.01  # seconds of smoothed lag
 RETRY_AFTER = 1
 _WORKERS = "/v1/exchange"
 _STREAMED = "/logs"
@@ -58,7 +60,7 @@ class LoadShedder:
         if path.startswith(_WORKERS):
             await self._app(scope, receive, send)
             return
-        if (self._monitor.overloaded or self._open >= MOST_OPEN) and self._may_refuse(scope):
+        if self._full and self._may_refuse(scope):
             metrics.refused.inc()
             await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _BODY, "more_body": False})
@@ -71,6 +73,12 @@ class LoadShedder:
             await self._app(scope, receive, send)
         finally:
             self._open -= 1
+
+    @property
+    def _full(self) -> bool:
+        if self._open < MOST_OPEN_BUSY:
+            return self._monitor.overloaded
+        return self._open >= MOST_OPEN or self._monitor.lag > BUSY
 
     def _may_refuse(self, scope: HTTPScope) -> bool:
         path = normalize_path(scope["path"])

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -111,13 +112,21 @@ async def _hold(arena: Arena, look: asyncpg.Connection, runs: int) -> None:
         for start in range(0, runs, _BATCH):
             job = {"task": protocol_workers.TASK, "queue": protocol_workers.QUEUE}
             body = msgspec.json.encode([job] * min(_BATCH, runs - start))
-            (await client.post("/v1/jobs:batch", content=body)).raise_for_status()
+            await until(partial(_submitted, client, body), "the runs to hold are submitted", every=1.0)
 
     async def all_held() -> bool:
         count = await look.fetchval("select count(*) from mainspring.runs where state = $1", int(StoredState.RUNNING))
         return bool(count == runs)
 
     await until(all_held, "the workers hold all runs", every=0.2)
+
+
+async def _submitted(client: httpx.AsyncClient, body: bytes) -> bool:
+    answer = await client.post("/v1/jobs:batch", content=body)
+    if answer.status_code == 429:
+        return False
+    answer.raise_for_status()
+    return True
 
 
 async def _check_accepted(look: asyncpg.Connection, accepted: list[UUID]) -> None:

@@ -21,7 +21,7 @@ log = get_logger("loop")
 
 TICK = 0.05
 STALL = 0.25
-OVERLOAD = 0.15  # seconds of smoothed lag
+OVERLOAD = 0.1  # seconds of smoothed lag
 _SHARE = 0.3  # of the newest measure in the smoothed one
 _MOST_COUNTED = 1.0  # one long stall shall not be felt for minutes
 _FRAMES = 30
