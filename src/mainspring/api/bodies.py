@@ -14,6 +14,7 @@ from mainspring.api.large_exchange import check_counts, too_many
 from mainspring.api.wording import in_words
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
+from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.logs import LogShipment
@@ -32,6 +33,7 @@ _decode_shipment = msgspec.json.Decoder(LogShipment).decode
 _decode_replay = msgspec.json.Decoder(ReplayRequest).decode
 _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
+_decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
@@ -71,6 +73,10 @@ def decode_choice(body: bytes) -> DeadLetterChoice:
 
 def decode_tenant(body: bytes) -> TenantRequest:
     return _decoded(_decode_tenant, body, TenantRequest)
+
+
+def decode_notice(body: bytes) -> DeathNotice:
+    return _decoded(_decode_notice, body, DeathNotice)
 
 
 def decode_token(body: bytes) -> TokenRequest:
@@ -168,3 +174,7 @@ class TenantBody(Body[TenantRequest]):
 
 class TokenBody(Body[TokenRequest]):
     decode = staticmethod(decode_token)
+
+
+class DeathNoticeBody(Body[DeathNotice]):
+    decode = staticmethod(decode_notice)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from uuid import UUID
 
 import msgspec
@@ -51,6 +53,7 @@ class Registration(msgspec.Struct, frozen=True):
     slots: int
     state: int
     last_seq: int
+    notice_at: datetime | None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -91,8 +94,26 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
+        hash_secret(hello.secret) if hello.secret else None,
     )
     return None if state is None else WorkerState(state)
+
+
+def hash_secret(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+async def knows_secret(connection: Connection, worker_id: UUID, secret: str) -> bool:
+    """Whether this is the secret of the incarnation. It locks nothing."""
+    stored: bytes | None = await connection.fetchval(_SQL["secret_of"], worker_id)
+    return stored is not None and hmac.compare_digest(stored, hash_secret(secret))
+
+
+async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> str | None:
+    """End an incarnation because its watchdog says that nothing of it is left. Returns its name, or None if the secret
+    is wrong."""
+    name: str | None = await connection.fetchval(_SQL["take_notice"], worker_id, hash_secret(secret))
+    return name
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> int | None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
-from mainspring.operations.lifecycle.rescue import rescue
+from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
-from mainspring.store import runs, workers
+from mainspring.store import workers
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 
 log = get_logger("run_rescuer")
 
-_BATCH = 500
 _INTERRUPTED_INTERVAL = 5.0  # seconds between checks for interrupted rescues
 
 
@@ -81,19 +79,4 @@ class RunRescuer:
         return lost
 
     async def _rescue(self, worker_id: UUID) -> int:
-        rescued = 0
-        while True:
-            async with self._store.hot.acquire() as connection, connection.transaction():
-                held = await runs.held_by(connection, worker_id, _BATCH)
-                if not held:
-                    break
-                effects = await rescue(connection, held, self._random)
-            created: dict[int, int] = {}
-            for lane_id, _ in effects.requeued:
-                created[lane_id] = created.get(lane_id, 0) + 1
-            self._signals.ready(created)
-            rescued += len(held)
-        if rescued:
-            metrics.rescued.inc(rescued)
-            log.info("runs rescued", worker=str(worker_id), runs=rescued)
-        return rescued
+        return await WorkerRescue(self._signals, self._random, worker_id).take_all(self._store)

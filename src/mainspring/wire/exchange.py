@@ -23,6 +23,7 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
+    secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py).
     """
@@ -34,6 +35,7 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
+    secret: Annotated[str, Meta(max_length=100)] = ""
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -88,6 +88,10 @@ class Exchanger:
         """How many workers are cached here."""
         return len(self._registry)
 
+    def forget(self, worker_id: UUID) -> None:
+        """The incarnation has ended: drop what is cached of it."""
+        self._registry.evict(worker_id)
+
     async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
         tenant = caller.tenant
         arrived_at = self._clock.monotonic()

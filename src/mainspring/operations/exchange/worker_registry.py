@@ -7,6 +7,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Fenced
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
@@ -86,7 +87,8 @@ class WorkerRegistry:
             async with self._store.reads.acquire() as connection:
                 state = await workers.register(connection, tenant, request.worker_id, hello)
                 if state is None:
-                    raise _ended(WorkerState.LOST)
+                    row = await workers.look(connection, tenant, request.worker_id)
+                    raise _ended(request.worker_id, row)
                 await self._signatures.declare(connection, tenant, hello, schemas)
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._workers[request.worker_id] = worker
@@ -98,7 +100,7 @@ class WorkerRegistry:
                 raise _unknown()
             if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
                 self._workers.pop(request.worker_id, None)
-                raise _ended(WorkerState(row.state))
+                raise _ended(request.worker_id, row)
             if worker is None:
                 worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
                 self._workers[request.worker_id] = worker
@@ -126,7 +128,7 @@ class WorkerRegistry:
         if row is None:
             raise _unknown()
         if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _ended(WorkerState(row.state))
+            raise _ended(request.worker_id, row)
         raise Conflict(
             f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
@@ -139,8 +141,24 @@ def _unknown() -> Conflict:
     return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
 
 
-def _ended(state: WorkerState) -> Fenced:
+def _ended(worker_id: UUID, row: workers.Registration | None) -> Fenced:
+    if row is not None and row.notice_at is not None:
+        _heard_after_notice(worker_id)
+    state = WorkerState.LOST if row is None else WorkerState(row.state)
     return Fenced(
         f"this worker incarnation is {state.name}; its runs have been given to others",
         hint="end what you run, and send hello under a new worker_id",
     )
+
+
+async def check_for_notice(connection: Connection, tenant: TenantId, worker_id: UUID) -> None:
+    """Count and log a request of a worker whose death notice was taken."""
+    row = await workers.look(connection, tenant, worker_id)
+    if row is not None and row.notice_at is not None:
+        _heard_after_notice(worker_id)
+
+
+def _heard_after_notice(worker_id: UUID) -> None:
+    """The request was late on the network, or the notice was wrong. Its contents are refused in both cases."""
+    metrics.heard_after_notice.inc()
+    log.warning("refused a worker that was heard after its death notice", worker=str(worker_id))

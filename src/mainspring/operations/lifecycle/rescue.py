@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from uuid import UUID
 
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
@@ -11,8 +12,18 @@ from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
 
 
-async def rescue(connection: Connection, held: Sequence[HeldRun], random: Random) -> Effects:
-    """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks."""
+async def rescue(
+    connection: Connection,
+    held: Sequence[HeldRun],
+    random: Random,
+    *,
+    started: Collection[tuple[UUID, int]] | None = None,
+) -> Effects:
+    """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks.
+
+    `started`: the exclusive runs, with their fences, of which the worker's watchdog says that they had started. None if
+    nobody can say.
+    """
     changes, effects = Changes(), Effects()
     for run in held:
         lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")

@@ -3,11 +3,13 @@
 
 -- name: register
 -- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers.
-insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, labels, version, slots)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+-- The first secret of an incarnation stays.
+insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
-    version = excluded.version, slots = excluded.slots
+    version = excluded.version, slots = excluded.slots,
+    secret_hash = coalesce(workers.secret_hash, excluded.secret_hash)
 where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
 returning state
 
@@ -21,7 +23,7 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select queues, tasks, labels::text as labels_text, slots, state, last_seq
+select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 
@@ -31,6 +33,19 @@ update mainspring.workers
 set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
+
+-- name: secret_of
+select secret_hash from mainspring.workers where worker_id = $1
+
+-- name: take_notice
+-- Locks the worker's row, so an exchange in flight is written first, and none after this.
+-- guard: the secret. A repeated notice changes nothing; an incarnation that has stopped stays STOPPED.
+update mainspring.workers
+set state = case when state in ({{WORKERS_ALIVE}}) then {{WORKER_LOST}} else state end,
+    ended_at = coalesce(ended_at, (select clock_timestamp())),
+    notice_at = coalesce(notice_at, (select clock_timestamp()))
+where worker_id = $1 and secret_hash = $2
+returning name
 
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
