@@ -85,6 +85,9 @@ def command(
     confined = checked_sandbox(sandbox)
     if reload:
         raise typer.Exit(_reloading(app))
+    from mainspring.worker.processes.launch import launch
+
+    launched = launch()
     # These imports are only for the worker itself. The process that waits for file changes does not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
 
@@ -103,6 +106,7 @@ def command(
         log_level=checked_log_level(log_level),
         http_allow=http_allow,
         sandbox=confined,
+        launched=launched,
     )
     raise typer.Exit(serve_worker(options))
 

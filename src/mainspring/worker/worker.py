@@ -35,6 +35,7 @@ from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _HOUSEKEEPING_EVERY = 0.25
@@ -62,24 +63,26 @@ class Worker:
         progress: ProgressReports | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
+        death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
-        time."""
+        time. `death_record`: for the parent watchdog, if this process has one."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
         self._preferred_server = PreferredServer(server_client, timing, chance, clock)
         self._watchdog = watchdog
+        self._death_record = death_record
         self._timing = timing
         self._task_limits = dict(task_limits or {})
         self._queue_weights = None if weights is None else QueueWeights(slots, weights)
         self._progress = progress or ProgressReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            task_limits=self._task_limits, clock=clock,
+            tell_start=None if death_record is None else self._tell_start, task_limits=self._task_limits, clock=clock,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
@@ -295,6 +298,8 @@ class Worker:
             log.info("told to drain")
             self.stop()
         if flight.request.stopped and not reply.superseded:
+            if self._death_record is not None:
+                self._death_record.tell_stopped()
             self._left.set()
 
     def _take(self, attempts: list[Attempt]) -> None:
@@ -335,12 +340,21 @@ class Worker:
                 error=error,
             )  # fmt: skip
 
+    def _tell_start(self, attempt: Attempt) -> None:
+        """The parent watchdog must know of an exclusive run before it starts."""
+        if self._death_record is not None:
+            self._death_record.tell_start(attempt.key, self._held_runs.held)
+
     # -- the lease
 
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = self._now()
+        worker_id = uuid7()
+        if self._death_record is not None:
+            secret = self._death_record.begin_incarnation(worker_id)
+            self._hello = msgspec.structs.replace(self._hello, secret=secret)
         held_runs = HeldRuns(
-            uuid7(), self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
+            worker_id, self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
         )
         return held_runs, ExchangeTiming(self._timing.beat, now)
 
@@ -368,6 +382,8 @@ class Worker:
                 if returned:
                     log.info("returned runs that waited for a slot", runs=returned)
             self._lease.guard()
+            if self._death_record is not None:
+                self._death_record.keep_only(self._held_runs.held)
 
     # -- leaving
 

@@ -49,6 +49,7 @@ log = get_logger("runner")
 
 class Runner:
     """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
+    `tell_start` is called before an exclusive run starts.
     `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
     others."""
 
@@ -60,6 +61,7 @@ class Runner:
         kill_grace: float,
         report: Report,
         tell: Callable[[], None],
+        tell_start: Callable[[Attempt], None] | None = None,
         task_limits: Mapping[str, int] = _NO_LIMITS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
@@ -79,6 +81,7 @@ class Runner:
         self._limited = self._limits.any
         self._report = report
         self._tell = tell
+        self._tell_start = tell_start
         self._carrying = False
         self._context = contextvars.copy_context()
         self._stopping = Stopping(
@@ -222,7 +225,7 @@ class Runner:
     async def _carry(self) -> None:
         """Run queued runs until one suspends, the queue is empty, or the event loop must have its turn."""
         queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
-        fresh_context, limited = self._context.copy, self._limited
+        fresh_context, limited, tell_start = self._context.copy, self._limited, self._tell_start
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
@@ -242,6 +245,8 @@ class Runner:
             if execute is None:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
                 continue
+            if tell_start is not None and attempt.order.exclusive:
+                tell_start(attempt)
             context = fresh_context()
             try:
                 coroutine = execute(attempt)
