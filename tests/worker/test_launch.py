@@ -207,9 +207,13 @@ def test_a_server_that_is_away_at_the_death_gets_the_notice_when_it_is_back(tmp_
         os.kill(launched.worker, signal.SIGKILL)
         assert await launched.process.wait() == -signal.SIGKILL, "it does not wait for the servers"
         assert await launched.said() is not None, "and keeps no output open"
-        await asyncio.sleep(3.0)  # how long it is away
-        assert alive(launched.parent_watchdog)
-        await server.listen(port)
+
+        async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+            dead.close()
+            await server.listen(port)
+
+        dead = await asyncio.start_server(hang_up, "127.0.0.1", port)
         await server.until(lambda: server.notices)
         assert await ended_soon(launched.parent_watchdog)
 
