@@ -89,8 +89,9 @@ class Exchanger:
         return len(self._registry)
 
     def forget(self, worker_id: UUID) -> None:
-        """The incarnation has ended: drop what is cached of it."""
+        """The incarnation has ended: drop what is cached of it, and offer no runs to an exchange that still waits."""
         self._registry.evict(worker_id)
+        self._long_polls.disconnect_worker(worker_id)
 
     async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
         tenant = caller.tenant

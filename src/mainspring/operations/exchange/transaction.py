@@ -69,7 +69,7 @@ class ExchangeTransaction:
         tenant, request = exchange.tenant, exchange.request
         state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=exchange.committed)
         if state is None:
-            await self._registry.refuse(connection, tenant, request)
+            await self._registry.refuse(connection, tenant, request, waited=exchange.waited)
         exchange.worker.state = state
         return state
 

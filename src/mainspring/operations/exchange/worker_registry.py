@@ -121,14 +121,17 @@ class WorkerRegistry:
             if now - worker.checked_at >= _SILENT:
                 self.evict(worker_id)
 
-    async def refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> NoReturn:
-        """Raise the reason why the sequence number of this request was not accepted."""
+    async def refuse(
+        self, connection: Connection, tenant: TenantId, request: ExchangeRequest, *, waited: bool = False
+    ) -> NoReturn:
+        """Raise the reason why the sequence number of this request was not accepted. `waited`: it arrived long ago, and
+        its worker may have died meanwhile."""
         row = await workers.look(connection, tenant, request.worker_id)
         self.evict(request.worker_id)
         if row is None:
             raise _unknown()
         if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _ended(request.worker_id, row)
+            raise _ended(request.worker_id, row, heard=not waited)
         raise Conflict(
             f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
@@ -141,8 +144,8 @@ def _unknown() -> Conflict:
     return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
 
 
-def _ended(worker_id: UUID, row: workers.Registration | None) -> Fenced:
-    if row is not None and row.notice_at is not None:
+def _ended(worker_id: UUID, row: workers.Registration | None, *, heard: bool = True) -> Fenced:
+    if heard and row is not None and row.notice_at is not None:
         _heard_after_notice(worker_id)
     state = WorkerState.LOST if row is None else WorkerState(row.state)
     return Fenced(
