@@ -21,7 +21,8 @@ from tests.conftest import TOKEN
 pytestmark = pytest.mark.anyio
 
 NEVER_REFUSED = {
-    "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "jobs.cancel", "jobs.pause", "runs.cancel",
+    "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "worker.gone", "jobs.cancel", "jobs.pause",
+    "runs.cancel",
 }  # fmt: skip
 
 
