@@ -68,7 +68,7 @@ class AccessAdmin:
                 f"{shown(request.name)} cannot be the name of a tenant", field="name",
                 expected="letters, digits, and . _ -",
             )  # fmt: skip
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             await tokens.take_turn(connection)
             row = await tenants.insert(connection, request.name)
             if row is None:
@@ -105,7 +105,7 @@ class AccessAdmin:
         """Not valid any more from now on; asked twice is the same as once. The last admin token of a tenant stays, or
         nobody could get in again."""
         asker = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             await tokens.take_turn(connection)
             row = await _token(connection, asker, token_id)
             tenant = row.tenant_id

@@ -35,7 +35,7 @@ class Drainer:
     async def drain(self, caller: Caller, worker_id: UUID) -> WorkerView:
         """From now on it is given nothing new; asked twice is the same as once."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection:
+        async with self._store.change() as connection:
             before = await _row(connection, tenant, worker_id)
             if before.tenant_id == EVERY_TENANT and tenant != DEFAULT_TENANT:
                 raise Forbidden(
