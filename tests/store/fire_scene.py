@@ -48,7 +48,7 @@ async def fire_with_lock(
 ) -> fires.Fired:
     """As where overlap matters: lock, then decide."""
     async with connection.transaction():
-        await fires.lock_due(connection, node, held, due)
+        await fires.await_due(connection, node, held, due, "60s")
         return await fires.fire_recurring(connection, node, held, due)
 
 

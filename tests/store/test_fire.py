@@ -178,7 +178,14 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     await transaction.start()
     created = await fires.fire_one_time(first, scene.node, scene.held, [scene.once("later", uuid7())])
     assert created == {scene.lane_id: 1}
-    late = asyncio.create_task(fires.fire_one_time(second, scene.node, scene.held, [scene.once("later", uuid7())]))
+
+    async def lock_and_fire() -> dict[int, int]:
+        due = [scene.once("later", uuid7())]
+        async with second.transaction():
+            await fires.await_due(second, scene.node, scene.held, due, "60s")
+            return await fires.fire_one_time(second, scene.node, scene.held, due)
+
+    late = asyncio.create_task(lock_and_fire())
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
     assert await late == {}

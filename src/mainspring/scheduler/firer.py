@@ -1,7 +1,8 @@
 """The fire: due jobs become runs, in batches, by compare-and-set under our leases.
 
 A job that makes its batch fail is found by bisection and set aside for a while, so that one poison job never stops
-the others of its shard.
+the others of its shard. A job whose row somebody holds is left out of its batch. A task of its own waits for the row
+and fires the job then (held_jobs.py).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -22,6 +24,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.fire import fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
+from mainspring.scheduler.held_jobs import HeldJobs
 from mainspring.store import fires
 from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
@@ -32,7 +35,8 @@ log = get_logger("firer")
 BATCH = 500
 _FLIGHTS = 2  # batches under way at once: one is prepared here while PostgreSQL works on the other
 _SET_ASIDE = 60.0
-Fire = Callable[[Sequence[DueJob]], Awaitable[int]]
+LOCK_TIMEOUT = "500ms"  # how long a fire waits for a job that somebody holds, before another one gets its turn
+Fire = Callable[[Sequence[DueJob], list[DueJob]], Awaitable[int]]
 
 
 class Firer:
@@ -57,10 +61,11 @@ class Firer:
         self._look_ahead = look_ahead
         self._firing: set[JobKey] = set()
         self._aside: dict[JobKey, float] = {}
+        self.held_jobs = HeldJobs(self._fire_free, self._fire_waiting, BATCH)
 
     def in_flight(self, key: JobKey) -> bool:
-        """Being fired, or set aside for having failed."""
-        if key in self._firing:
+        """Being fired, held by somebody, or set aside for having failed."""
+        if key in self._firing or key in self.held_jobs:
             return True
         until = self._aside.get(key)
         if until is None:
@@ -71,7 +76,7 @@ class Firer:
         return False
 
     async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire everything in `due`; returns how many runs were created."""
+        """Fire everything in `due` that nobody holds; returns how many runs were created."""
         # All of them at once: a due-scan in the middle of a storm must not bring back what waits here for its batch.
         self._firing.update(job.key for job in due)
         try:
@@ -93,52 +98,78 @@ class Firer:
 
     async def _fire_batch(self, batch: Sequence[DueJob]) -> int:
         try:
-            created = await self._fire_split(batch)
+            created, held = await self._fire_free(batch)
+            self.held_jobs.add(held)  # before they are no longer in `_firing`
         finally:
             self._firing.difference_update(job.key for job in batch)
+        return created
+
+    async def _fire_free(self, batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
+        """Fire what nobody holds. Returns how many runs were created, and the jobs that somebody holds."""
+        once = [job for job in batch if job.one_time]
+        again = [job for job in batch if not job.one_time]
+        created, left = 0, list[DueJob]()
+        if once:
+            created += await self._bisect(once, self._fire_once, left)
+        if again:
+            created += await self._bisect(again, self._fire_again, left)
+        metrics.fired.inc(created)
+        if not left:
+            self._observe_lag(batch)
+            return created, []
+        # They have changed, are gone, are not ours any more, or somebody holds them. Only the last ones are as before.
+        async with self._store.hot.acquire() as connection:
+            held = await fires.still_due(connection, left)
+        keys = {job.key for job in held}
+        self._observe_lag([job for job in batch if job.key not in keys])
+        return created, held
+
+    async def _fire_waiting(self, job: DueJob) -> int:
+        """Fire one job, and wait for whoever holds it. Raises LockNotAvailableError when that takes too long."""
+        fire = self._fire_once if job.one_time else self._fire_again
+        created = await self._bisect([job], partial(fire, wait=True), [])
+        metrics.fired.inc(created)
+        self._observe_lag([job])
+        return created
+
+    def _observe_lag(self, batch: Sequence[DueJob]) -> None:
         now = self._database_clock.timestamp()
         for job in batch:
             metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
-        metrics.fired.inc(created)
-        return created
 
-    async def _fire_split(self, batch: Sequence[DueJob]) -> int:
-        once = [job for job in batch if job.one_time]
-        again = [job for job in batch if not job.one_time]
-        created = 0
-        if once:
-            created += await self._bisect(once, self._fire_once)
-        if again:
-            created += await self._bisect(again, self._fire_again)
-        return created
-
-    async def _bisect(self, batch: Sequence[DueJob], fire: Fire) -> int:
+    async def _bisect(self, batch: Sequence[DueJob], fire: Fire, left: list[DueJob]) -> int:
+        """Fire a batch, and add the jobs that did not fire to `left`."""
         try:
-            return await fire(batch)
-        except AWAY:
-            raise  # the database is away; the due-scan brings everything back
+            return await fire(batch, left)
+        except (*AWAY, asyncpg.LockNotAvailableError):
+            raise  # the database is away, or somebody holds a table; the due-scan brings everything back
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 self._set_aside(batch[0], error)
                 return 0
         middle = len(batch) // 2
-        return await self._bisect(batch[:middle], fire) + await self._bisect(batch[middle:], fire)
+        return await self._bisect(batch[:middle], fire, left) + await self._bisect(batch[middle:], fire, left)
 
-    async def _fire_once(self, batch: Sequence[DueJob]) -> int:
+    async def _fire_once(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
         leases = self._leases_for(batch)
-        due = [
-            fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job))
-            for job in batch
-            if job.shard in leases
-        ]
+        ours = [job for job in batch if job.shard in leases]
+        due = [fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job)) for job in ours]
         if not due:
             return 0
         async with self._store.hot.acquire() as connection:
-            created = await fires.fire_one_time(connection, self._node_id, leases, due)
+            if wait:
+                async with connection.transaction():
+                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
+                    created = await fires.fire_one_time(connection, self._node_id, leases, due)
+            else:
+                created = await fires.fire_one_time(connection, self._node_id, leases, due)
         self._signals.ready(created)
-        return sum(created.values())
+        count = sum(created.values())
+        if count < len(due):
+            left += ours  # those that have fired are gone, so `still_due` does not find them
+        return count
 
-    async def _fire_again(self, batch: Sequence[DueJob]) -> int:
+    async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
         leases = self._leases_for(batch)
         now = self._database_clock.now()
         planned = self._plan_each([job for job in batch if job.shard in leases], now)
@@ -147,10 +178,18 @@ class Firer:
         due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
+            if wait:
+                async with connection.transaction():
+                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
+                    fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap, locked=True)
+            else:
+                fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
         self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)
+        if len(fired.moved) < len(due):
+            moved = set(fired.moved)
+            left += [job for index, (job, _) in enumerate(planned) if index not in moved]
         return sum(fired.created.values())
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import TenantId, uuid7_batch
-from mainspring.store.pool import Connection
+from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 from mainspring.store.runs import EndedRow
@@ -94,7 +95,7 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
 ) -> dict[int, int]:
-    """Fire one-time jobs; answers how many runs each lane got."""
+    """Fire one-time jobs that nobody holds; answers how many runs each lane got."""
     rows = await connection.fetch(
         _SQL["fire_one_time"],
         node_id,
@@ -109,9 +110,23 @@ async def fire_one_time(
     return {row["lane_id"]: row["created"] for row in rows}
 
 
-async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:
-    await connection.fetch(
-        _SQL["lock_due"],
+async def lock_due(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
+) -> list[int]:
+    """Lock jobs that nobody holds and whose shards are still ours, and return their places in the batch."""
+    rows = await connection.fetch(_SQL["lock_due"], *_keys(node_id, leases, due))
+    return [position - 1 for (position,) in rows]
+
+
+async def await_due(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain], patience: str
+) -> None:
+    """Lock jobs, and wait for whoever holds them. Raises LockNotAvailableError after `patience`."""
+    await connection.fetch(_SQL["await_due"], *_keys(node_id, leases, due), patience)
+
+
+def _keys(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain]) -> tuple[Any, ...]:
+    return (
         node_id,
         list(leases),
         list(leases.values()),
@@ -120,19 +135,37 @@ async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, i
     )
 
 
+async def still_due(connection: Connection, jobs: Sequence[DueJob]) -> list[DueJob]:
+    """Which of these jobs have not changed since the due-scan saw them."""
+    rows = await connection.fetch(
+        _SQL["still_due"],
+        [job.tenant_id for job in jobs],
+        [job.job_id for job in jobs],
+        [job.version for job in jobs],
+        [job.next_fire_at for job in jobs],
+    )
+    return [jobs[row["position"] - 1] for row in rows]
+
+
 async def fire_recurring(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain], patience: str = "10s"
 ) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed is left alone."""
+    """Fire recurring jobs as planned. A job that has changed is left alone. Raises LockNotAvailableError if somebody
+    holds one for longer than `patience`."""
+    row = await connection.fetchrow(_SQL["fire_recurring"], *_plans(node_id, leases, due), patience)
+    return _fired(row)
+
+
+async def fire_free(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> Fired:
+    """Fire recurring jobs as planned. A job that has changed, or that somebody holds, is left alone."""
+    return _fired(await connection.fetchrow(_SQL["fire_free"], *_plans(node_id, leases, due)))
+
+
+def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> tuple[Any, ...]:
     moments = [moment for job in due for moment in job.plan.runs]
     gaps = [gap for job in due for gap in job.plan.missed]
-    row = await connection.fetchrow(
-        _SQL["fire_recurring"],
-        node_id,
-        list(leases),
-        list(leases.values()),
-        [job.tenant_id for job in due],
-        [job.job_id for job in due],
+    return (
+        *_keys(node_id, leases, due),
         [job.version for job in due],
         [job.next_fire_at for job in due],
         [job.plan.through for job in due],
@@ -146,6 +179,9 @@ async def fire_recurring(
         [gap.count for gap in gaps],
         [gap.reason for gap in gaps],
     )
+
+
+def _fired(row: Record) -> Fired:
     created: dict[int, int] = {}
     for lane_id in row["lanes"] or ():
         created[lane_id] = created.get(lane_id, 0) + 1

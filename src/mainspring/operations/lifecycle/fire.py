@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects, after_end
 from mainspring.store import fires
 from mainspring.store.pool import Connection
+
+_PATIENCE = "50ms"  # how long a batch waits for a job that somebody holds
 
 
 class Fired(Effects):
@@ -21,17 +24,33 @@ class Fired(Effects):
 
 
 async def fire_recurring(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueAgain], *, overlap: bool
+    connection: Connection,
+    node_id: UUID,
+    leases: Mapping[int, int],
+    due: Sequence[fires.DueAgain],
+    *,
+    overlap: bool,
+    locked: bool = False,
 ) -> Fired:
     """Fire recurring jobs as planned. `overlap`: jobs that skip while a run is alive are among them. These are locked
-    first, so that the fire sees every run that began before."""
-    if overlap:
+    first, so that the fire sees every run that began before. `locked`: the caller has locked the jobs in an earlier
+    statement of its transaction. A job that somebody holds does not fire, and is not in `moved`."""
+    if overlap and not locked:
         async with connection.transaction():
-            await fires.lock_due(connection, node_id, leases, due)
-            done = await fires.fire_recurring(connection, node_id, leases, due)
+            free = await fires.lock_due(connection, node_id, leases, due)
+            if not free:
+                return Fired()
+            done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
+            moved = [free[index] for index in done.moved]
     else:
-        done = await fires.fire_recurring(connection, node_id, leases, due)
-    fired = Fired(created=done.created, moved=done.moved)
+        try:
+            done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
+        except asyncpg.LockNotAvailableError:
+            if locked:
+                raise
+            done = await fires.fire_free(connection, node_id, leases, due)
+        moved = done.moved
+    fired = Fired(created=done.created, moved=moved)
     after_end(done.skipped, fired)
     return fired
 

@@ -135,6 +135,52 @@ where l.owner = $1
 order by l.shard
 for key share of l
 
+-- fragment: due_keys
+unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
+
+-- fragment: due_fires
+unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
+       $10::int[], $11::int[], $12::int[], $13::int[])
+    with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
+                          first_run, last_run, first_gap, last_gap, position)
+
+-- fragment: advance_and_create(due)
+moved as (
+    update mainspring.jobs j
+    set next_fire_at = d.following, last_fired_for = d.through,
+        status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
+    from {{due}} d
+    where j.tenant_id = d.tenant_id and j.job_id = d.job_id
+      and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+      and (j.last_fired_for is null or j.last_fired_for < d.through)
+      and j.shard + 0 = any (array(select shard from lease))
+    returning j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
+              d.first_run, d.last_run, d.first_gap, d.last_gap
+), new_run as materialized (
+    select ($14::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
+           m.overlap = {{OVERLAP_SKIP}} as exclusive, ($15::timestamptz[])[i] as scheduled_for, m.job_id,
+           null::text as trigger, m.name, m.payload, m.spec, $1::uuid as node_id, true as fired,
+           m.overlap = {{OVERLAP_SKIP}} and (i > m.first_run or {{has_live_run(m)}}) as skipped
+    from moved m
+    cross join lateral generate_series(m.first_run, m.last_run) as i
+), created as (
+    {{create_runs}}
+    where not n.skipped
+    returning lane_id
+), ended_run as (
+    {{skipped_runs}}
+), skips as (
+    {{enter_history}}
+), missed as (
+    insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
+    select m.tenant_id, m.job_id, ($16::timestamptz[])[i], ($17::timestamptz[])[i], ($18::int[])[i], ($19::text[])[i]
+    from moved m
+    cross join lateral generate_series(m.first_gap, m.last_gap) as i
+)
+select (select array_agg(position) from moved) as moved,
+       (select array_agg(lane_id) from created) as lanes,
+       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
+
 -- fragment: has_live_run(job)
 -- "offset 0" keeps the planner from reading all runs into a hash table.
 exists (select from mainspring.runs r
