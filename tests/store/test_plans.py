@@ -162,6 +162,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
+        Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing], 2 * BATCH),
         Statement("runs", "end_runs", ended, 2 * BATCH),
         Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),

@@ -95,10 +95,13 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
     return None if state is None else WorkerState(state)
 
 
-async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> int | None:
+async def advance(
+    connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool, patience: str = "10s"
+) -> int | None:
     """Lock the worker's row, take `seq` (`again`: this exchange has taken it before) and give the worker's state; None
-    when it is not newer or the incarnation is not alive."""
-    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again)
+    when it is not newer or the incarnation is not alive. From here on the transaction waits for `patience` at most
+    where somebody holds a row, and then raises LockNotAvailableError."""
+    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again, patience)
     return state
 
 
@@ -115,11 +118,16 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
 
 
+async def mark_lost(connection: Connection, worker_ids: Sequence[UUID]) -> set[UUID]:
+    """Mark workers as lost, and return those that were alive and whose rows nobody holds."""
+    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], worker_ids)}
+
+
 async def note_progress(
-    connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress]
+    connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress], patience: str = "10s"
 ) -> list[UUID]:
     """Keep how far these runs have come, unless a later word is known; gives those that are not this worker's any
-    more."""
+    more. Raises LockNotAvailableError if somebody holds one of them for longer than `patience`."""
     rows = await connection.fetch(
         _SQL["note_progress"],
         worker_id,
@@ -129,6 +137,7 @@ async def note_progress(
         [word.fraction for word in words],
         [None if word.message is None else word.message.replace("\x00", "\ufffd") for word in words],
         tenant,
+        patience,
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]

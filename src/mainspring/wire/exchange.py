@@ -130,8 +130,9 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
     409 (a progress too), the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer
-    exchange took over; recall: how many unstarted runs to give back, because others are idle; drain: finish, and come
-    back no more; protocol: which fields this server takes (protocol.py)."""
+    exchange took over, or another transaction holds rows that this one needs: unless all outcomes are acked, the worker
+    sends all of them again; recall: how many unstarted runs to give back, because others are idle; drain: finish, and
+    come back no more; protocol: which fields this server takes (protocol.py)."""
 
     seq: int
     acked: int = 0

@@ -149,6 +149,20 @@ where r.worker_id = $3 and r.state + 0 = {{RUNNING}}
 order by r.run_id
 for no key update of r
 
+-- name: free_to_report
+-- After a lock timeout: which of these runs nobody else holds, locked. A run that has left the table is free too.
+with locked as materialized (
+    select r.run_id
+    from mainspring.runs r
+    where r.run_id = any ($1::uuid[])
+    order by r.run_id
+    for no key update skip locked
+)
+select o.run_id
+from unnest($1::uuid[]) as o (run_id)
+where exists (select from locked l where l.run_id = o.run_id)
+   or not exists (select from mainspring.runs r where r.run_id = o.run_id)
+
 -- name: requeue
 -- A failed try with tries left, or a run handed back unstarted ($4: the attempt it gives back).
 -- moves: RUNNING -> QUEUED
@@ -246,11 +260,13 @@ where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requeste
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: what a lost worker held, a batch at a time, each locked in key order. Any batch will do: an order
--- over all that it held makes the planner walk the primary key (120,000 rows for a batch of 100).
+-- For the rescuer: what a lost worker held, a batch at a time. Any batch will do: an order over all that it held makes
+-- the planner walk the primary key (120,000 rows for a batch of 100). A run that somebody holds is left for later. The
+-- second lock, which never waits, reads the newest version of each row.
 select {{held_run}}
 from mainspring.runs r
-where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2))
+where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2
+                          for no key update skip locked))
   and worker_id = $1 and state + 0 = {{RUNNING}}
 order by run_id
 for no key update
