@@ -1,4 +1,4 @@
-"""Bodies that must be refused: what is sent, and the status, code, field and part of the hint of the answer."""
+"""Invalid bodies, each with the expected status, code, field and part of the hint."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ MEANING: list[Case] = [
     ({"task": "noop", "overlap": "cancel_previous"}, 422, "not_supported_yet", "overlap", "skip or allow"),
 ]  # fmt: skip
 STRANGE: list[Case] = [
-    # Half a surrogate pair, wherever it stands.
+    # Half a surrogate pair in any field.
     *(
         (b'{"task": "noop", %s}' % part, 400, "invalid_json", "$", None)
         for part in (
@@ -189,12 +189,12 @@ STRANGE: list[Case] = [
     ),
     (rb'{"command": "echo \ud800"}', 400, "invalid_json", "$", None),
     (rb'{"command": ["echo", "\udfff"]}', 400, "invalid_json", "$", None),
-    # Nested deeper than anybody can mean.
+    # Nested too deep.
     (b'{"task": "noop", "payload": {"a": ' + DEEP + b"}}", 400, "invalid_json", "$", "flatten"),
     (b'{"task": "a", "payload": ' + b'{"a":' * 9_999 + b"1" + b"}" * 9_999 + b"}", 400, "invalid_json", "$", "flatten"),
     (b'{"task": "noop", "notify": ' + DEEP + b"}", 400, "invalid_json", "$", "flatten"),
     (b"[" * 100_000, 422, "invalid_input", "$", None),
-    # Larger than is taken.
+    # Too large.
     (b'{"task": "a", "payload": {"a":"' + b"x" * (KIB_256 - 7) + b'"}}', 413, "payload_too_large", "payload", "store"),
     (b'{"task": "a", "payload": {"a":"' + "é".encode() * 2**17 + b'"}}', 413, "payload_too_large", "payload", "store"),
     (b'{"task": "noop", "payload": {"a":"' + b"x" * (65 * 2**20) + b'"}}', 413, "payload_too_large", "$", "parts"),

@@ -1,4 +1,4 @@
-"""What a refused request must leave as it was, and what its answer must look like."""
+"""Helpers for refused requests: row counts of all tables, and checks of the problem document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTS = "select " + ", ".join(f"(select count(*) from mainspring.{table}) as {
 
 
 async def rows(connection: asyncpg.Connection) -> dict[str, int]:
-    """How many rows each table holds."""
+    """The number of rows of each table."""
     return dict(await connection.fetchrow(_COUNTS))
 
 

@@ -1,4 +1,4 @@
-"""FEATURES 7.1, 7.8, 8.1: a token on every route but health, our own Host and Origin, even on loopback."""
+"""FEATURES 7.1, 7.8, 8.1: every route except health requires a token, an allowed Host and Origin, also on loopback."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_health_is_open(stranger: httpx.AsyncClient) -> None:
 
 
 async def test_a_foreign_host_is_refused_even_with_a_token(api: httpx.AsyncClient) -> None:
-    """A name that an attacker points at 127.0.0.1 (DNS rebinding) does not get in."""
+    """A host name that an attacker resolves to 127.0.0.1 (DNS rebinding) is refused."""
     for host in ("evil.example", "evil.example:8700", "127.0.0.1.evil.example", "[::2]:8700", "localhost.", "10.0.0.1"):
         for url in ("/v1/jobs", "/healthz"):
             refused = problem(await api.get(url, headers={"Host": host}))

@@ -1,4 +1,4 @@
-"""FEATURES 1.4: parameters, cursors, routes and methods that are not ours are refused in the same manner."""
+"""FEATURES 1.4: unknown parameters, cursors, routes and methods are refused with a problem document."""
 
 from __future__ import annotations
 

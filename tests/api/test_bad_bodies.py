@@ -1,4 +1,4 @@
-"""FEATURES 1.4: a bad body of any kind is answered with a problem document, and leaves no row."""
+"""FEATURES 1.4: any invalid body gets a problem document and stores nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOBS, BATCH = "/v1/jobs", "/v1/jobs:batch"
 async def check(
     api: httpx.AsyncClient, connection: asyncpg.Connection, cases: list[Case], url: str, method: str = "POST"
 ) -> None:
-    """Every case is refused as it says, and not a row comes or goes."""
+    """Every case gets the expected error, and no table changes."""
     before = await rows(connection)
     wrong: list[object] = []
     for body, status, code, field, hint in cases:
@@ -81,7 +81,7 @@ async def test_a_bad_change_is_refused_and_the_job_is_as_it_was(
 async def test_a_body_that_is_not_json_by_its_own_word_is_415(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
-    """Which is also what keeps out the forms that any web page can send."""
+    """This also refuses forms, which any web page can send."""
     job_id = (await api.post(JOBS, json={"task": "noop", "schedule": "@daily"})).json()["job_id"]
     before = await rows(connection)
     kinds = (

@@ -1,4 +1,4 @@
-"""FEATURES 1.1: a job_id that a client chose belongs to one job of its tenant, for ever."""
+"""FEATURES 1.1: a job_id that a client chooses is used for one job of its tenant."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_of_many_creates_of_one_id_at_once_exactly_one_succeeds(
 async def test_an_id_of_ours_cannot_be_chosen_for_another_job(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
-    """A client that sends back what GET showed it asks for a job that exists."""
+    """A client that posts the job_id that GET returned asks for a job that exists."""
     ours = [
         (await api.post("/v1/jobs", json={"task": "noop", "schedule": schedule})).json()["job_id"]
         for schedule in ("@daily", {"at": "2099-01-01T00:00:00Z"}, "now")

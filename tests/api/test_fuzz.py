@@ -1,4 +1,4 @@
-"""FEATURES 1.4: whatever JSON comes, the server answers for it: never a 5xx, and a refusal leaves no row."""
+"""FEATURES 1.4: no JSON body causes a 5xx, and a refused request stores nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
 few = settings(
     max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)  # the rows of one example are in the way of no other: each counts before and after
+)  # examples can share a database: each one counts rows before and after
 
 texts = st.text(st.characters() | st.characters(categories=["Cs", "Cc"]), max_size=8)
 lines = st.text(st.characters(categories=["L", "N", "P", "So"]), min_size=1, max_size=8)
@@ -59,7 +59,7 @@ CHANGES: dict[str, st.SearchStrategy[Any]] = {
 }  # fmt: skip
 ids = st.sampled_from(["a", "b", "c", "d"]) | words
 JOB = CHANGES | {"job_id": ids, "idempotency_key": ids}
-# One field as it should be or nearly so, among some that are; then anything under a known name; then anything at all.
+# One valid or nearly valid field among valid ones; then any value in a known field; then any JSON.
 plausible = some_of(JOB, 4).map(lambda body: {"name": "noop"} | body)
 wild = st.dictionaries(st.sampled_from(sorted(JOB)) | texts, anything, max_size=4)
 requests = plausible | plausible | plausible | wild | anything
@@ -77,7 +77,7 @@ async def test_any_json_is_a_job_or_a_refusal_that_leaves_no_row(
         assert shown.status_code == 200
         return
     assert problem(answer)["status"] < 500
-    # A lane may be new after a conflict of ids or keys: then the request itself was good.
+    # A conflict of ids or keys may still create a lane, because the request itself is valid.
     after = await rows(connection)
     if answer.status_code == 409:
         after["lanes"] = before["lanes"]
@@ -145,10 +145,10 @@ CHUNK: dict[str, st.SearchStrategy[Any]] = {
     "truncated": st.booleans(), "end": st.booleans(),
 }  # fmt: skip
 chunks = st.fixed_dictionaries(CHUNK) | some_of(CHUNK, 7)
-WORD: dict[str, st.SearchStrategy[Any]] = {
+PROGRESS: dict[str, st.SearchStrategy[Any]] = {
     "run_id": run_ids, "fence": counts, "fraction": st.floats(0, 1) | numbers, "message": texts,
 }  # fmt: skip
-PORTION: dict[str, st.SearchStrategy[Any]] = {
+SHARE: dict[str, st.SearchStrategy[Any]] = {
     "most": counts, "queue": words, "keep_for": st.lists(words, max_size=2)
 }  # fmt: skip
 HELLO: dict[str, st.SearchStrategy[Any]] = {
@@ -156,8 +156,8 @@ HELLO: dict[str, st.SearchStrategy[Any]] = {
     "slots": st.integers(1, 5) | counts,
 }  # fmt: skip
 EXCHANGE: dict[str, st.SearchStrategy[Any]] = {
-    "free": counts, "progress": st.lists(st.fixed_dictionaries(WORD), max_size=2), "unstarted": counts,
-    "portions": st.lists(st.fixed_dictionaries(PORTION), max_size=2), "room": st.dictionaries(words, counts),
+    "free": counts, "progress": st.lists(st.fixed_dictionaries(PROGRESS), max_size=2), "unstarted": counts,
+    "shares": st.lists(st.fixed_dictionaries(SHARE), max_size=2), "room": st.dictionaries(words, counts),
     "hello": st.fixed_dictionaries(
         HELLO,
         optional={"signatures": st.dictionaries(words, anything, max_size=2), "labels": st.dictionaries(words, words)},
@@ -167,7 +167,7 @@ _NO_PATH = str.maketrans({"/": "", "?": "", "#": "", "%": ""})
 
 
 async def answered(api: httpx.AsyncClient, url: str, body: Any) -> httpx.Response:
-    """The answer, which is either what was asked for or a problem document that takes the blame off us."""
+    """The response: a success, or a problem document with a status below 500."""
     answer = await api.post(url, content=json.dumps(body), headers=JSON)
     if not answer.is_success:
         assert problem(answer)["status"] < 500

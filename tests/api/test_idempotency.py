@@ -1,4 +1,4 @@
-"""FEATURES 1.1: a repeat of an idempotency key is the same job, and never another one."""
+"""FEATURES 1.1: a request with a known idempotency key returns the same job and never creates another."""
 
 from __future__ import annotations
 

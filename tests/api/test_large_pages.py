@@ -1,4 +1,4 @@
-"""Lists carry payloads and results: a page is bounded in bytes too, and the next one goes on where it ended."""
+"""Lists contain payloads and results, so a page is also limited in bytes. The next page continues after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANY = 40  # 10 MB of payloads
 
 
 async def submit(api: httpx.AsyncClient, **more: Any) -> list[str]:
-    """Large jobs between small ones, in two batches: a request has a limit as well."""
+    """Large jobs between small ones, in two batches because the size of a request is limited."""
     made = []
     for first in range(0, MANY, 20):
         payloads = [{"n": n, "filler": "x" * (KIB_250 if n % 2 else 10)} for n in range(first, first + 20)]
@@ -28,7 +28,7 @@ async def submit(api: httpx.AsyncClient, **more: Any) -> list[str]:
 
 
 async def turn_pages(api: httpx.AsyncClient, route: str, key: str) -> tuple[list[dict[str, Any]], int]:
-    """All rows of a list, each page by the Link of the one before; and how many pages there were."""
+    """All rows of a list, read page by page with the Link header, and the number of pages."""
     seen: list[dict[str, Any]] = []
     pages, address = 0, f"{route}?limit=1000"
     while True:

@@ -1,4 +1,4 @@
-"""FEATURES 1.2: read, change and cancel one job, in every place where it may lie."""
+"""FEATURES 1.2: read, change and cancel one job, in every table that can contain it."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_delete_of_a_running_job_asks_its_worker_and_shows_that_it_did(api
 async def test_delete_reaches_every_live_run_of_a_job(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    """A one-time job with an id of ours is a run itself; one that was started by hand is another."""
+    """A one-time job with a generated id is stored as its run. A run that was started by hand is a separate one."""
     job_id = await make(api, schedule={"at": "2020-01-01T00:00:00Z"})
     by_hand = (await api.post(f"/v1/jobs/{job_id}:runNow")).json()["run_id"]
     assert await fire_due(assembly, connection) == 1
@@ -221,7 +221,7 @@ async def test_a_one_time_job_that_has_fired_cannot_be_changed(
 async def test_a_job_that_never_existed_is_404_everywhere(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
-    """Also when the id is a run's id of some other job, which must be left alone."""
+    """Also if the id is the id of a run of another job, which must not change."""
     job_id = await make(api, schedule="@daily")
     run_id = (await api.post(f"/v1/jobs/{job_id}:runNow")).json()["run_id"]
     stored = await rows(connection)

@@ -57,7 +57,7 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
     log = paths["/v1/runs/{run_id}/logs"]["get"]
     assert list(log["responses"]["200"]["content"]) == ["text/plain", "text/event-stream"]
     assert [parameter["name"] for parameter in log["parameters"]] == ["run_id", "attempt", "follow", "Last-Event-ID"]
-    assert not [path for path in paths if path.startswith("/jobs")]  # these are the same, under a shorter name
+    assert not [path for path in paths if path.startswith("/jobs")]  # aliases of /v1/jobs
 
     bodies = {
         ("/v1/jobs", "post"): JobRequest.__struct_fields__,

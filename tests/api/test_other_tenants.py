@@ -1,4 +1,4 @@
-"""FEATURES 7.3: what belongs to another tenant is not there, whatever it is asked for by."""
+"""FEATURES 7.3: a tenant cannot see anything of another tenant, by any kind of id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def everything(connection: asyncpg.Connection) -> dict[str, Any]:
 
 
 class Belongings:
-    """What tenant a has: jobs, runs in every state, a dead letter, a worker, a log, a token."""
+    """The data of tenant a: jobs, runs in every state, a dead letter, a worker, a log, a token."""
 
     def __init__(self, tenants: Tenants) -> None:
         self.api = tenants.clients["a"]
@@ -61,7 +61,7 @@ class Belongings:
         self.token_id = token["token_id"]
 
     def addresses(self) -> list[tuple[str, str, Any]]:
-        """Every route that takes an id, with each id that there is."""
+        """Every route with an id, for each id."""
         asked: list[tuple[str, str, Any]] = []
         for job_id in ("daily", "dying", "done", "running", "waiting"):
             for base in ("/v1/jobs", "/jobs"):

@@ -1,4 +1,4 @@
-"""FEATURES 1.2: pause, resume and run-now; what is ahead of a job, and what it missed."""
+"""FEATURES 1.2: pause, resume and run-now; the upcoming and the missed fires of a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def make(api: httpx.AsyncClient, **fields: Any) -> str:
 
 
 async def pause_since(connection: asyncpg.Connection, job_id: str, moment: datetime) -> None:
-    """Let the first fire that a pause held back be at `moment`, as if it had been paused for long."""
+    """Set the first fire that the pause held back to `moment`, as if the job had been paused for a long time."""
     await connection.execute("update mainspring.jobs set paused_from = $2 where job_id = $1", job_id, moment)
 
 

@@ -22,7 +22,7 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls.
 _INTERNAL = {
-    "SignatureRegistry": {"known", "check", "hear", "run_once"},
+    "SignatureRegistry": {"known", "check", "declare", "run_once"},
     "Exchanger": {"poll", "close"},
 }
 _SERVICES_WITHOUT_CALLER = {"clock", "readiness"}

@@ -1,4 +1,4 @@
-"""FEATURES 1.3: queues, workers and dead letters, as they can be read."""
+"""FEATURES 1.3: reading queues, workers and dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FEATURES 1.3 and 3.17: runs found by what is known of them, and a sentence on why one is not running."""
+"""FEATURES 1.3 and 3.17: search for runs, and the explanation why a run is not running."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def run_of(api: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
 
 
 async def one_of_each(api: httpx.AsyncClient) -> HandWorker:
-    """A run in every state, called like it."""
+    """One run in every state, named after the state."""
     worker = HandWorker(api, queues=["default", "heavy"])
-    worker.card.slots = 1  # which it will use
+    worker.card.slots = 1  # its run uses the slot
     await make(api, "success", queue="heavy")
     await make(api, "dead", max_retries=0)
     await make(api, "cancelled")

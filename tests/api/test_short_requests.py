@@ -1,4 +1,4 @@
-"""FEATURES 1.1: the requests of the documentation, typed as they stand there."""
+"""FEATURES 1.1: the requests of the documentation, copied literally."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FULL = """{"name": "Daily report", "task": "report.generate", "payload": {"regio
 
 
 async def create(api: httpx.AsyncClient, text: str) -> dict[str, Any]:
-    """Create a job from text; answers what GET then shows of it."""
+    """Create a job from JSON text and return what GET shows."""
     answer = await api.post("/v1/jobs", content=text, headers=JSON)
     assert answer.status_code == 201, answer.text
     assert answer.json().keys() == {"job_id"}

@@ -1,4 +1,4 @@
-"""What a task declares about its jobs holds however they are submitted, and a request's own words win over it."""
+"""The options that a task declares are the defaults of every submission. Fields of the request take precedence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring import Mainspring
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import assemble
 from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task_options import laid_under
+from mainspring.sdk.app.task_options import with_defaults
 from mainspring.sdk.client.job_fields import job_request
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker
@@ -139,7 +139,7 @@ async def test_a_number_of_retries_for_a_task_that_runs_at_most_once_is_refused(
     await offer(api, delivery="at_most_once")
     refused = problem(await api.post("/v1/jobs", json={"task": TASK, "retries": 2}))
     assert (refused["status"], refused["field"]) == (422, "retries")
-    assert refused["hint"] == "leave it out or set 0; billing.charge declares what the request leaves open"
+    assert refused["hint"] == "leave it out or set 0; some values are defaults that billing.charge declares"
     assert (await job(api, retries=2, delivery="at_least_once"))["max_retries"] == 2
 
 
@@ -180,14 +180,14 @@ async def test_the_newest_worker_is_right_at_every_server(api: httpx.AsyncClient
     other = await assemble(database_url, SystemClock())
     transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=str(api.base_url), headers=api.headers) as elsewhere:
-        book = next(task for task in other.periodic_tasks if task.name == "signature_book")
+        registry = next(task for task in other.periodic_tasks if task.name == "signature_book")
         assert (await job(elsewhere))["queue"] == "heavy", "a server that starts reads what was declared"
         for options, queue in (({"queue": "light"}, "light"), ({"timeout": 5}, "default"), ({}, "default")):
             await offer(api, **options)
-            assert await book.run_once() == 1
+            assert await registry.run_once() == 1
             assert (await job(api))["queue"] == (await job(elsewhere))["queue"] == queue
-        await HandWorker(api, tasks=[TASK]).hello()  # one that declares nothing, as an older worker
-        assert await book.run_once() == 1
+        await HandWorker(api, tasks=[TASK]).hello()  # like an older worker, it declares nothing
+        assert await registry.run_once() == 1
     await other.close()
 
 
@@ -267,7 +267,7 @@ def some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[st
 
 
 def declarable(options: dict[str, Any]) -> bool:
-    """Whether a task may declare this: not two numbers of attempts, and none beside at_most_once."""
+    """Whether a task may declare these options: at most one number of attempts, and none with at_most_once."""
     try:
         Mainspring().task(TASK, executor="process", **options)(charge)
     except ValueError:
@@ -291,7 +291,11 @@ async def test_a_job_by_name_is_the_job_that_the_task_itself_would_submit(
     api: httpx.AsyncClient, connection: asyncpg.Connection, options: dict[str, Any], body: dict[str, Any]
 ) -> None:
     seen = []
-    for declares, sent in ((options, body), ({}, laid_under(body, options)), (options, laid_under(body, options))):
+    for declares, sent in (
+        (options, body),
+        ({}, with_defaults(body, options)),
+        (options, with_defaults(body, options)),
+    ):
         await offer(api, **declares)
         answer = await api.post("/v1/jobs", json=job_request({"task": TASK, **sent}))
         seen.append((answer.status_code, await stored(connection)))

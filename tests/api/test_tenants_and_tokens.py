@@ -1,4 +1,4 @@
-"""FEATURES 7.1 to 7.3: tokens that are shown once, do what their role may, expire, and are revoked at once."""
+"""FEATURES 7.1 to 7.3: tokens are shown once, are limited to their role, expire, and are revoked at once."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_a_worker_token_opens_what_workers_call_and_nothing_else(
         body = {"task": "noop"} if method in ("POST", "PUT", "PATCH") else None
         answer = await client.request(method, url, json=body)
         if url == "/schema" and answer.status_code == 404:
-            continue  # there is no such page for anybody
+            continue  # this route does not exist for any role
         assert refusal(answer) == (403, "worker_token", "Authorization"), (method, url)
         assert "admin token" in problem(answer)["hint"]
     assert await rows(connection) == before
@@ -230,7 +230,7 @@ async def test_a_role_that_nobody_can_have_opens_nothing(
 async def test_a_revoked_token_is_refused_at_once(tenants: Tenants) -> None:
     made = await tenants.token(role="admin")
     client = await tenants.client(made["token"])
-    assert (await client.get("/v1/jobs")).status_code == 200  # and now it is remembered
+    assert (await client.get("/v1/jobs")).status_code == 200  # the server now caches the token
     for _ in range(2):
         answer = await tenants.operator.post(f"/v1/tokens/{made['token_id']}:revoke")
         assert answer.status_code == 200
@@ -241,7 +241,7 @@ async def test_a_revoked_token_is_refused_at_once(tenants: Tenants) -> None:
 async def test_a_revocation_is_heard_at_the_other_servers(
     database_url: str, assembly: Assembly, tenants: Tenants
 ) -> None:
-    """The other one's clock stands still: it does not look again because time has passed."""
+    """The clock of the other server stands still, so its cache does not expire."""
     made = await tenants.token(role="admin")
     elsewhere = await assemble(database_url, ManualClock(datetime(2026, 11, 15, tzinfo=UTC)), scheduler=False)
     transport = httpx.ASGITransport(app=elsewhere.app)  # type: ignore[arg-type]
@@ -253,7 +253,7 @@ async def test_a_revocation_is_heard_at_the_other_servers(
             assert (await client.get("/v1/jobs")).status_code == 200
 
             async def refused() -> bool:
-                """Asked until it is heard: the other one may not listen yet."""
+                """Repeated until the other server listens for the notification."""
                 answer = await tenants.operator.post(f"/v1/tokens/{made['token_id']}:revoke")
                 assert answer.status_code == 200
                 return (await client.get("/v1/jobs")).status_code == 401
@@ -270,18 +270,18 @@ async def test_a_look_that_was_under_way_when_a_token_was_revoked_is_not_remembe
     assembly: Assembly, database_url: str, connection: asyncpg.Connection
 ) -> None:
     await tokens.insert(connection, DEFAULT_TENANT, "ms_x", "admin", "x")
-    book = TokenRegistry(assembly.store, SystemClock())
+    registry = TokenRegistry(assembly.store, SystemClock())
     observer = await asyncpg.connect(database_url)
     async with connection.transaction():
         await connection.execute("lock table mainspring.tokens in access exclusive mode")
-        look = asyncio.create_task(book.principal("ms_x"))
+        look = asyncio.create_task(registry.principal("ms_x"))
         await until_blocking(observer, connection.get_server_pid())
-        book.forget(DEFAULT_TENANT)
+        registry.forget(DEFAULT_TENANT)
     await observer.close()
     assert await look is not None
-    assert book._known == {}
-    assert await book.principal("ms_x") is not None
-    assert len(book._known) == 1
+    assert registry._known == {}
+    assert await registry.principal("ms_x") is not None
+    assert len(registry._known) == 1
 
 
 async def test_an_expired_token_is_refused_the_moment_it_expires(
@@ -290,7 +290,7 @@ async def test_an_expired_token_is_refused_the_moment_it_expires(
     made = await tenants.token(role="admin", expires_in="1h")
     left = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
     assert 3599 <= left.total_seconds() <= 3601
-    # Two seconds are left, of which a server that remembers it takes no more.
+    # The token is valid for two more seconds. A server caches it for no longer.
     await connection.execute(
         "update mainspring.tokens set expires_at = clock_timestamp() + interval '2 s' where token_id = $1",
         made["token_id"],

@@ -1,4 +1,4 @@
-"""A payload that does not fit its task is refused when it is submitted, as soon as a worker has said what it takes."""
+"""A payload that does not match the signature of its task is refused, once a worker has declared the signature."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_payload_that_does_not_fit_is_refused_and_nothing_is_stored(
     refused = problem(await api.post("/v1/jobs", json={"task": TASK, "payload": {"limit": 5}}))
     assert (refused["status"], refused["code"], refused["field"]) == (422, "bad_payload", "payload.account")
     assert refused["detail"] == "report.generate needs the parameter account"
-    assert refused["hint"] == "report.generate takes account and, if you like, limit"
+    assert refused["hint"] == "report.generate takes account and the optional limit"
     for schedule in ("now", "manual", {"every": "10m"}, "@daily"):
         assert problem(await api.post("/v1/jobs", json={**BAD, "schedule": schedule}))["code"] == "bad_payload"
     assert problem(await api.post("/v1/jobs", json={"job_type": TASK}))["field"] == "payload.account"

@@ -114,7 +114,7 @@ def test_a_chosen_key_is_kept(accepting: CannedServer, call: Call) -> None:
     ("args", "words"),
     [
         (("t", "--payload", "[1]"), "--payload is not a JSON object"),
-        (("t", "--payload", "{}", "a=1"), "--payload and key=value both"),
+        (("t", "--payload", "{}", "a=1"), "--payload and key=value cannot be combined"),
         (("t", "lonely"), "'lonely' is not key=value"),
         (("t", "--env", "A"), "'A' is not key=value"),
         (("t", "--limit", "memory"), "'memory' is not key=value"),

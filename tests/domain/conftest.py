@@ -1,4 +1,4 @@
-"""One hypothesis profile for the domain: no deadlines on a shared machine, and a blob to repeat a failure with."""
+"""The hypothesis profile of the domain tests: no deadlines, and a blob that reproduces a failure."""
 
 from __future__ import annotations
 

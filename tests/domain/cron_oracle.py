@@ -1,4 +1,4 @@
-"""Cron by looking at every instant: slow, obvious, and without a line of the code it judges.
+"""A reference implementation of cron that checks every instant. Slow and simple. Shares no code with the product.
 
 `scan` walks real time and asks of each instant whether its wall time matches. Debian cron's rule for the changes of
 the clock is written out as it reads: jobs at a fixed time skip the second of two equal wall times, and run at the
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
-# Where and when clocks were moved: by an hour, by half of one, by two, at midnight, and once by a whole day.
+# Zones and dates of offset changes: by one hour, half an hour, two hours, at midnight, and by a whole day.
 CHANGES = [
     ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
     ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
@@ -38,7 +38,7 @@ STEADY_ZONES = ["UTC", "Asia/Kolkata", "Asia/Kathmandu", "Asia/Tokyo", "Pacific/
 
 
 class Matcher:
-    """Which wall times an expression of 5 or 6 fields names: `*`, lists, ranges, steps and names."""
+    """The wall times that match an expression of 5 or 6 fields, with `*`, lists, ranges, steps and names."""
 
     def __init__(self, expression: str) -> None:
         fields = expression.upper().split()
@@ -84,7 +84,7 @@ def _values(field: str, low: int, high: int, names: tuple[str, ...] = ()) -> set
 
 
 def scan(expression: str, zone: str, after: datetime, until: datetime) -> list[datetime]:
-    """All fires in (after, until]: every minute is looked at, or every second for six fields."""
+    """All fires in (after, until]. Checks every minute, or every second for six fields."""
     matcher, place = Matcher(expression), ZoneInfo(zone)
     step = timedelta(seconds=1 if len(expression.split()) == 6 else 60)
     moment = after.replace(microsecond=0, second=after.second if step.seconds == 1 else 0)
@@ -109,7 +109,7 @@ def _walls_between(before: datetime, here: datetime, step: timedelta) -> list[da
 
 
 def days(expression: str, after: datetime, count: int) -> list[datetime]:
-    """The midnights (UTC) of the next days that match: for expressions that fire at 00:00."""
+    """The matching midnights (UTC) of the next days, for expressions that fire at 00:00."""
     matcher, day, found = Matcher(expression), after.replace(hour=0, minute=0, second=0, microsecond=0), []
     for _ in range(366 * 9):
         day += timedelta(days=1)
@@ -137,7 +137,7 @@ def _field(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrateg
 
 minutes, hours = _field(0, 59), _field(0, 23)
 days_of_month, months, weekdays = _field(1, 31), _field(1, 12, MONTHS), _field(0, 7, WEEKDAYS)
-# Mostly every day, so that a window of a day or two sees fires.
+# Mostly every day, so that a window of one or two days contains fires.
 _often_every_day = st.sampled_from(["* * *"] * 4 + ["*/2 * *", "* * */2", "1-28 * MON-SAT"])
 five_fields = st.builds("{} {} {}".format, minutes, hours, _often_every_day)
 six_fields = st.builds("{} {}".format, _field(0, 59), five_fields)

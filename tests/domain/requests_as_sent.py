@@ -1,4 +1,4 @@
-"""Requests as clients send them: JSON text on its way through the wire's decoder and intake."""
+"""Reads requests like the server: decodes JSON text and passes it to intake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change says only what it changes: all else stays, null takes the default back; the rules are those of creation."""
+"""A patch changes only the fields that it contains. null resets a field. The checks are those of a new job."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ definitions = st.builds(
 
 
 def same_again(stored: JobDefinition) -> dict[str, Any]:
-    """`stored` as a patch that says everything once more."""
+    """A patch with all fields of `stored`."""
     spec, schedule = stored.spec, stored.schedule
     ways: dict[ScheduleKind, dict[str, Any]] = {
         ScheduleKind.CRON: {"cron_expression": schedule.cron, "timezone": schedule.timezone},
@@ -162,7 +162,7 @@ def test_saying_all_of_it_again_changes_nothing(stored: JobDefinition) -> None:
             {"schedule_time": "2026-12-31T00:00:00Z"},
             {"schedule": Schedule(kind=ScheduleKind.AT, at=datetime(2026, 12, 31, tzinfo=UTC))},
         ),
-        # null takes the default back
+        # null resets a field to its default
         ({"name": None}, {"name": "report"}),
         ({"payload": None}, {"payload": None}),
         ({"queue": None}, {"queue": "default"}),

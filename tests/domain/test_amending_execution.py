@@ -1,4 +1,4 @@
-"""A change of what executors look at says only what it changes: all else stays, null takes the default back."""
+"""A patch of fields for executors changes only the fields that it contains. null resets a field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cron fires where an instant-by-instant look at the clock says it does, also on the days when clocks are moved."""
+"""Cron fires at the times that the reference implementation finds, also when the offset of the zone changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fires_between(expression: str, zone: str, after: datetime, until: datetime) 
 
 
 def local(expression: str, zone: str, start: str, count: int) -> list[str]:
-    """The next fires as wall times with their offsets, from a start that is written the same way."""
+    """The next fires as wall times with offsets. The start has the same form."""
     schedule = cron(expression, zone)
     here = datetime.fromisoformat(start).astimezone(UTC)
     return [
@@ -126,7 +126,7 @@ def test_the_next_fire_lies_ahead_and_never_comes_sooner_for_a_later_start(
 
 
 GOLDEN = [
-    # A fixed time that is left out runs right after the gap; one that comes twice runs the first time.
+    # A fixed time that is skipped runs right after the gap. A repeated one runs the first time.
     ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00+01:00", ["2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"]),
     ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00+02:00", ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"]),
     ("0,30 2 * * *", "Europe/Berlin", "2026-03-28T12:00+01:00", ["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"]),
@@ -153,7 +153,7 @@ GOLDEN = [
      ["2026-04-05T03:00+10:30", "2026-04-05T06:00+10:30"]),
     ("*/30 0 * * SUN", "America/Sao_Paulo", "2018-11-03T12:00-03:00",
      ["2018-11-11T00:00-02:00", "2018-11-11T00:30-02:00"]),
-    # Six fields follow real time, whatever they say.
+    # Expressions with six fields follow real time.
     ("0 30 2 * * *", "Europe/Berlin", "2026-10-25T00:00+02:00",
      ["2026-10-25T02:30+02:00", "2026-10-25T02:30+01:00", "2026-10-26T02:30+01:00"]),
     ("0 30 2 * * *", "Europe/Berlin", "2026-03-28T12:00+01:00", ["2026-03-30T02:30+02:00"]),

@@ -1,4 +1,4 @@
-"""Durations are read as written, refused by the name of their field, and printed so that they read back."""
+"""Durations are parsed, refused with the name of the field, and formatted so that they parse to the same value."""
 
 from __future__ import annotations
 

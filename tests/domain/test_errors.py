@@ -1,4 +1,4 @@
-"""How an error is put into words: what is wrong, where, and what to do. Nothing is said twice."""
+"""The text of an error: what is wrong, where, and what to do. Nothing is repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_bad_duration_says_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("error", "sentences"),
     [
-        (MainspringError("the database is away"), "the database is away."),
+        (MainspringError("the database is unavailable"), "the database is unavailable."),
         (MainspringError("the body is empty", field="$", expected="a JSON object"),
          "the body is empty. Expected a JSON object."),
         (MainspringError("the batch has 3 jobs", field="jobs", expected="at most 2", hint="send less"),

@@ -1,4 +1,4 @@
-"""FEATURES 5.5: whose turn it is among tenants, by virtual time alone."""
+"""FEATURES 5.5: fairness between tenants by virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A, B, C = TenantId(2), TenantId(3), TenantId(4)
 
 
 class Line:
-    """What waits, by tenant, and a server that takes from it; ties go to the tenant named first."""
+    """The waiting runs of each tenant, and a server that claims them. Ties go to the tenant that is listed first."""
 
     def __init__(self, **waiting: int) -> None:
         self.shares = FairShares()
@@ -26,7 +26,7 @@ class Line:
             self.waiting[_named(name)] += count
 
     def take(self, count: int = 1) -> list[TenantId]:
-        """As a claim does: runs of a tenant stand one behind the other."""
+        """Claims like the server: the runs of a tenant have increasing virtual times."""
         some = [tenant for tenant, left in self.waiting.items() if left]
         starts = self.shares.starts((A, B, C), some)
         line = sorted((starts[t] + place, t) for t in some for place in range(1, min(self.waiting[t], count) + 1))
@@ -73,7 +73,7 @@ def test_a_tenant_that_was_busy_alone_is_not_punished_for_it() -> None:
 
 
 def test_coming_one_run_at_a_time_earns_nothing() -> None:
-    """A is named first and wins every tie; if it began at the least each time, B would get nothing."""
+    """A is listed first and wins every tie. If it started at the lowest virtual time each time, B would get nothing."""
     line = Line(b=1000)
     got: Counter[TenantId] = Counter()
     for _ in range(100):

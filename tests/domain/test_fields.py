@@ -1,4 +1,4 @@
-"""All that declares a field of a job is held to the table of fields (wire/fields.py), field by field."""
+"""Compares every declaration of a job's field with the table of fields (wire/fields.py)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from mainspring.wire.tasks import DeclaredOptions
 
 from .requests_as_sent import amended, defined
 
-# What a job's view shows beside the fields that its owner gives.
+# Fields of the view of a job that its owner does not set.
 FATE = {"status", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at"}
-# Options of `mainspring submit` that are no fields: parts of the call, and what the command does afterwards.
+# Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
 OF_THE_COMMAND = {"KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data"}
-# Fields whose type says nothing of null: a payload is kept as it was sent, and the others are refused by name.
+# Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
 UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "concurrency": "Any", "rate_limit": "Any",
              "circuit_breaker": "Any"}  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
 
 
 def test_type_checkers_see_the_plain_fields() -> None:
-    """The two classes in the table's file are the declarations that editors read; they name each plain field."""
+    """PlainValues and PlainKeywords, which editors read, name each plain field."""
     assert tuple(PlainValues.__annotations__) == tuple(PlainKeywords.__annotations__) == PLAIN_NAMES
     for field in PLAIN_FIELDS:
         assert PlainValues.__annotations__[field.name] == f"{field.kind.stored} | None"

@@ -1,4 +1,4 @@
-"""What executors look at: calls, environment, limits, sandbox, labels and retry rules, as they are taken in."""
+"""Intake of the fields that executors read: HTTP calls, environment, limits, sandbox, labels and retry rules."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         for path in (
             "", "ok", "$.", "$[", "$.a b", "$['a'", "$.a[?]", "$[?@.a ==]", "$[?nope(@)]", "$.a\n", "$" + ".a" * 600,
             "$" + "[" * 600,
-            # each of these can take longer than the answer is long
+            # the cost of each of these grows faster than the response
             "$..a..b", "$[?match(@.a, '(a*)*b')]", "$[?search(@.a, 'x')]", "$[?@.a[?@.b]]", "$[?@.a == $.b]",
             "$[*,*][*,*][*,*][*,*]",
         )

@@ -1,4 +1,4 @@
-"""Bad input of every kind is refused with a stable code and the name of its field, and nothing else happens."""
+"""Invalid input is refused with a stable code and the name of the field."""
 
 from __future__ import annotations
 

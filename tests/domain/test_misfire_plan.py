@@ -1,4 +1,4 @@
-"""Late fires: whatever the policy, each fire is run once or recorded as missed once, and looking again always ends."""
+"""Late fires: with every policy each fire is run once or recorded as missed once, and planning always ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def every(seconds: float) -> Schedule:
 
 
 def catch_up(schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy) -> list[FirePlan]:
-    """All looks at a job until it is not due any more."""
+    """All plans for a job until it is no longer due."""
     plans: list[FirePlan] = []
     following: datetime | None = due
     while following is not None and following <= now:
@@ -45,8 +45,8 @@ def due_fires(schedule: Schedule, due: datetime, now: datetime) -> list[datetime
     return list(takewhile(lambda moment: moment <= now, fires(schedule, due - A_MICROSECOND)))
 
 
-def check_books(schedule: Schedule, due: datetime, now: datetime, plans: list[FirePlan]) -> None:
-    """Every due fire is in exactly one place, and the places stand in order."""
+def check_plans(schedule: Schedule, due: datetime, now: datetime, plans: list[FirePlan]) -> None:
+    """Every due fire is in exactly one plan entry, and the entries are in order."""
     expected = due_fires(schedule, due, now)
     runs = [moment for plan in plans for moment in plan.runs]
     missed = [one for plan in plans for one in plan.missed]
@@ -78,7 +78,7 @@ def test_every_due_fire_is_run_once_or_missed_once(
     assert due is not None
     now = due + timedelta(microseconds=behind)
     plans = catch_up(schedule, due, now, misfire)
-    check_books(schedule, due, now, plans)
+    check_plans(schedule, due, now, plans)
     check_policy(due_fires(schedule, due, now), now, misfire, [moment for plan in plans for moment in plan.runs])
 
 
@@ -88,7 +88,7 @@ def test_a_backlog_longer_than_one_look_is_covered_too(seconds: int, misfire: Mi
     schedule, due = every(1), T0 + timedelta(seconds=1)
     now = due + timedelta(seconds=seconds)
     plans = catch_up(schedule, due, now, misfire)
-    check_books(schedule, due, now, plans)
+    check_plans(schedule, due, now, plans)
     assert len(plans) <= 1 + seconds // (CHUNK // 2)
     check_policy(due_fires(schedule, due, now), now, misfire, [moment for plan in plans for moment in plan.runs])
 

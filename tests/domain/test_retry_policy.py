@@ -1,4 +1,4 @@
-"""Delays between attempts: the four kinds, the cap, and how far jitter may stray."""
+"""Delays between attempts: the four kinds of backoff, the cap and the jitter."""
 
 from __future__ import annotations
 

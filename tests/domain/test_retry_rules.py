@@ -1,4 +1,4 @@
-"""What follows a failure: the first rule that matches, what the task itself asks for, and tries that always count."""
+"""What follows a failure: the first rule that matches, the wish of the task, and the limit of attempts."""
 
 from __future__ import annotations
 

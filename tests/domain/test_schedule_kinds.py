@@ -1,4 +1,4 @@
-"""Now, at, every, manual; cron expressions and zones as they are let in."""
+"""The kinds of schedules, and the checks of cron expressions and time zones."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ def test_an_expression_that_never_fires_is_refused_as_such(expression: str) -> N
 def test_an_expression_that_only_names_times_that_are_left_out_never_fires() -> None:
     check_cron("*/30 2 * 3 7L", "UTC", "cron", T0)
     with pytest.raises(InvalidInput) as refused:
-        check_cron("*/30 2 * 3 7L", "Europe/Berlin", "cron", T0)  # the hour that summer time takes away, every year
+        check_cron(
+            "*/30 2 * 3 7L", "Europe/Berlin", "cron", T0
+        )  # the hour that is skipped every year when summer time begins
     assert refused.value.code == "cron_never_fires"
 
 

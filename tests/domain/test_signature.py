@@ -1,4 +1,4 @@
-"""Payloads are checked by the schema that a task declares: never more strictly than the task itself, and in words."""
+"""Payloads are checked against the schema that a task declares, never more strictly than the task checks them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Item:
     count: int = 1
 
 
-# What the schema says in full: here the check and the task must agree to the last payload.
+# Types that the schema describes completely: the check and the task must agree on every payload.
 EXACT: list[Any] = [
     int, float, str, bool, None, date, UUID, Colour, Item, Options, Tree, Literal["a", 1, None], int | None,
     list[int], dict[str, int], tuple[int, str], list[Item], Card | Cash, Card | Cash | None, str | int,
@@ -77,7 +77,7 @@ EXACT: list[Any] = [
     Annotated[int, Meta(ge=1, lt=5)], Annotated[str, Meta(min_length=2, max_length=3)], Annotated[float, Meta(gt=0)],
     Annotated[list[int], Meta(min_length=1, max_length=2)], Annotated[int, Meta(multiple_of=3)],
 ]  # fmt: skip
-# What it says in part: the check may let through more.
+# Types that it describes partly: the check may accept more than the task.
 PARTLY: list[Any] = [
     set[str], Annotated[set[int], Meta(max_length=1)], Lenient, Pair, Row, dict[int, str], Card, tuple[int, ...],
     Annotated[str, Meta(pattern="^a+$")], list[datetime], frozenset[int], Annotated[datetime, Meta(tz=True)],
@@ -110,7 +110,7 @@ def task_taking(takes: dict[str, tuple[Any, bool]], anything_else: bool = False)
 
 
 def signature_of(task: Task[..., Any]) -> Signature | None:
-    """As it comes out at the server, over the wire."""
+    """The signature as the server reads it."""
     return read_signature(task.name, msgspec.json.decode(msgspec.json.encode(task.payload_schema)))
 
 
@@ -149,7 +149,7 @@ def test_a_payload_is_let_through_exactly_when_the_task_takes_it(call: tuple[Tas
 
 
 def deep(given_values: dict[str, Any]) -> bool:
-    """A tree within a tree, which is looked into once."""
+    """A recursive type, which is checked to its first level."""
     return "children" in str(given_values)
 
 
@@ -197,14 +197,14 @@ def report(account: str, limit: int = 10, item: Item | None = None) -> None: ...
     ("payload", "field", "detail", "expected", "hint"),
     [
         (None, "payload.account", "report.generate needs the parameter account", None,
-         "report.generate takes account and, if you like, limit, item"),
+         "report.generate takes account and the optional limit, item"),
         ('{"acount": "a"}', "payload.acount", "report.generate has no parameter acount", None,
          "did you mean account?"),
         ('{"account": 5}', "payload.account",
          "the parameter account does not fit report.generate: expected str, got int", "str",
-         "report.generate takes account and, if you like, limit, item"),
+         "report.generate takes account and the optional limit, item"),
         ('{"account": "a", "item": {}}', "payload.item.id", "report.generate needs the parameter item.id", None,
-         "report.generate takes account and, if you like, limit, item"),
+         "report.generate takes account and the optional limit, item"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_parameter_and_what_the_task_takes(
@@ -255,7 +255,7 @@ def test_a_refusal_names_the_choices() -> None:
 
 
 def test_patterns_are_left_to_the_worker() -> None:
-    """One that backtracks would hold up everybody else's submissions."""
+    """A pattern that backtracks would block the submissions of all others."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x+)+y$"}}}
     signature = read_signature("slow", schema)
     assert signature is not None
@@ -263,7 +263,7 @@ def test_patterns_are_left_to_the_worker() -> None:
 
 
 def test_definitions_that_refer_to_each_other_many_times_over_are_read_once() -> None:
-    """Ten levels of ten references are ten definitions, not ten thousand million."""
+    """Ten levels of ten references are translated as ten definitions, not as 10**10."""
     levels = {
         f"d{level}": {"type": "object", "properties": {f"p{n}": {"$ref": f"#/$defs/d{level + 1}"} for n in range(10)}}
         for level in range(10)
@@ -274,7 +274,7 @@ def test_definitions_that_refer_to_each_other_many_times_over_are_read_once() ->
 
 
 def test_the_words_are_those_of_the_decoder() -> None:
-    """Should msgspec change its messages, the refusals would lose their field."""
+    """The field of an error is parsed from msgspec's message, which must not change."""
     with pytest.raises(msgspec.ValidationError, match=re.escape("Object missing required field `number`")):
         msgspec.json.decode(b"{}", type=Card)
 

@@ -1,4 +1,4 @@
-"""Options that a task declares: how they are read, and what a server that does not know of them makes of them."""
+"""Options that a task declares: how they are read, and how a server that does not know them handles them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transition table is whole: live states go somewhere, ended ones nowhere, and the diagram shows all of it."""
+"""The transition table is complete: live states have transitions, ended states have none, and the diagram shows all."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_periodic_tasks_run_side_by_side_until_they_are_stopped() -> None:
 def test_a_failing_task_is_backed_off_and_tried_again_and_disturbs_nobody() -> None:
     async def fail_first(turn: int) -> None:
         if turn == 1:
-            raise ConnectionError("the database is away")
+            raise ConnectionError("the database is unavailable")
 
     async def scene(loops: Loops) -> None:
         failing, healthy = Signalling("failing", body=fail_first), Signalling("healthy")

@@ -122,10 +122,10 @@ async def test_a_log_store_that_fails_is_a_503_and_nothing_counts(
 ) -> None:
     order = await a_run(worker)
     (tmp_path / "logs").rmdir()
-    (tmp_path / "logs").write_text("a file stands in the way")
+    (tmp_path / "logs").write_text("a file where the folder should be")
     answer = await ask(worker, chunk(order, 0, b"one\n"))
     assert (answer.status_code, answer.json()["code"]) == (503, "log_store_down")
-    assert str(tmp_path) not in answer.text, "where logs lie is nobody's business"
+    assert str(tmp_path) not in answer.text, "clients do not learn where logs are stored"
     assert await connection.fetchval("select count(*) from mainspring.run_logs") == 0
     given_up = await a_run(worker)
     assert (await ship(worker, chunk(given_up, 0, b"", truncated=True, end=True))).stored == 1
@@ -229,6 +229,6 @@ async def test_logs_expire_with_their_run_and_those_of_live_runs_stay(
     )
     await HistoryPruner(assembly.store, 30, open_log_files(tmp_path / "logs")).run_once()
     left = {row["run_id"] for row in await connection.fetch("select run_id from mainspring.run_logs")}
-    assert left == {living.run_id, fresh.run_id, quiet.run_id}, "quiet printed early, and ended within the retention"
+    assert left == {living.run_id, fresh.run_id, quiet.run_id}, "`quiet` printed early and ended within the retention"
     assert {path.name for path in (tmp_path / "logs" / "1").iterdir()} == {str(run_id) for run_id in left}
     assert await text(worker.api, living.run_id) == "one\ntwo\n"

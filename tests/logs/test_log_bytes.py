@@ -65,7 +65,7 @@ def test_any_mix_of_objects_gives_the_bytes_up_to_the_first_that_none_holds(
     objects: Sequence[Stored], start: int, end: int
 ) -> None:
     output = bytes(range(128))
-    latest = {stored.name: stored for stored in objects}  # a chunk that is put again is the same object
+    latest = {stored.name: stored for stored in objects}  # a chunk that is sent again is the same object
     held = {byte for stored in latest.values() for byte in range(stored.offset, stored.end)}
     reached = next((byte for byte in range(start, end) if byte not in held), max(start, end))
 
@@ -90,7 +90,7 @@ def test_no_object_is_read_in_vain(objects: Sequence[Stored], start: int, end: i
         assert span.start == position
         assert span.stored.offset <= span.start < span.stop <= span.stored.end
         if index >= 2:
-            assert span.stored.offset > spans[index - 2].stop, "or the one before was not needed"
+            assert span.stored.offset > spans[index - 2].stop, "otherwise the one before was not needed"
         position = span.stop
 
 

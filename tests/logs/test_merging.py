@@ -152,9 +152,9 @@ class Play:
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self.at_work = 0
 
-    async def turn(self, who: str) -> None:
+    async def turn(self, party: str) -> None:
         waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append((who, waiting))
+        self._waiting.append((party, waiting))
         await waiting
 
     async def run(self, *parties: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -164,11 +164,11 @@ class Play:
                 await asyncio.sleep(0)
             for _ in range(20):  # everything that follows, until the next calls
                 await asyncio.sleep(0)
-            self._waiting = [(who, waiting) for who, waiting in self._waiting if not waiting.done()]
+            self._waiting = [(party, waiting) for party, waiting in self._waiting if not waiting.done()]
             if not self._waiting:
                 continue
-            who, chosen = self._waiting.pop(self._chance.randrange(len(self._waiting)))
-            if who == "merger" and self._chance.random() < 0.03:
+            party, chosen = self._waiting.pop(self._chance.randrange(len(self._waiting)))
+            if party == "merger" and self._chance.random() < 0.03:
                 chosen.set_exception(Unavailable("the process died here"))
             else:
                 self.at_work += 1
@@ -179,14 +179,14 @@ class Play:
 class InTurns(LogFiles):
     """The same objects for all participants. Every call waits for its turn."""
 
-    def __init__(self, objects: MemoryStore, play: Play, who: str) -> None:
+    def __init__(self, objects: MemoryStore, play: Play, party: str) -> None:
         super().__init__(objects, "memory")
         self._play = play
-        self._who = who
+        self._party = party
 
     async def _in_turn(self, call: Coroutine[Any, Any, T]) -> T:
         try:
-            await self._play.turn(self._who)
+            await self._play.turn(self._party)
         except BaseException:
             call.close()
             raise
@@ -199,7 +199,7 @@ class InTurns(LogFiles):
         await self._in_turn(super().put(folder, offset, data))
 
     async def put_merged(self, folder: str, offset: int, data: bytes) -> Stored:
-        assert data == self._play.output[offset : offset + len(data)], "objects may not disagree about a byte"
+        assert data == self._play.output[offset : offset + len(data)], "two objects have different values for a byte"
         return await self._in_turn(super().put_merged(folder, offset, data))
 
     async def objects(self, folder: str) -> list[Stored]:
@@ -218,7 +218,7 @@ class InTurns(LogFiles):
             await self._in_turn(super().remove(folder, [stored]))
 
 
-@settings(max_examples=60, phases=[Phase.reuse, Phase.generate])  # a seed cannot be made simpler
+@settings(max_examples=60, phases=[Phase.reuse, Phase.generate])  # shrinking a seed is useless
 @given(st.lists(st.integers(1, 15), min_size=3, max_size=14), st.integers(0, 2**32))
 def test_readers_find_every_byte_that_counts_while_two_servers_merge_and_crash_and_chunks_come_late(
     sizes: list[int], seed: int
@@ -318,7 +318,7 @@ async def test_a_log_store_that_is_away_is_tried_again(tmp_path: Path) -> None:
     keeps_small = merger(files)
     await arrive(keeps_small, files, [1] * 20, ended=True)
     (tmp_path / "logs").rename(tmp_path / "away")
-    (tmp_path / "logs").write_text("a file stands in the way")
+    (tmp_path / "logs").write_text("a file where the folder should be")
     with pytest.raises(Unavailable):
         await keeps_small.run_once()
     (tmp_path / "logs").unlink()

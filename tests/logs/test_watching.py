@@ -93,7 +93,7 @@ async def test_what_arrives_here_is_told_without_a_look(
         await ship(worker, chunk(order, 4, b"two\n"))
         for follower, _ in readers:
             await until(lambda follower=follower: follower.output == "one\ntwo\n")  # type: ignore[misc]
-        assert len(asked) == 2, "who holds the run, and that the bytes count: what any shipment costs"
+        assert len(asked) == 2, "one reads the holder of the run, one advances the log, as for any shipment"
     for _, reading in readers:
         reading.cancel()
     await asyncio.wait([reading for _, reading in readers])

@@ -1,4 +1,4 @@
-"""A worker played by hand: it speaks the exchange over HTTP and does only what a test tells it to."""
+"""A worker that a test controls: it sends exchanges over HTTP, and does only what the test calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decode = msgspec.json.Decoder(ExchangeReply).decode
 
 
 class HandWorker:
-    """One incarnation. `seq` counts up by itself; a test may set it to play a copy that turns up late."""
+    """One incarnation. `seq` rises by itself. A test may set it to send a late copy of an exchange."""
 
     def __init__(
         self, api: httpx.AsyncClient, *, tasks: Sequence[str] = ("noop",), queues: Sequence[str] = ("default",)
@@ -29,7 +29,7 @@ class HandWorker:
         )
 
     async def ask(self, **fields: Any) -> httpx.Response:
-        """Send the next exchange, whatever the answer."""
+        """Send the next exchange and return the response, also if it is an error."""
         self.seq += 1
         request = ExchangeRequest(worker_id=self.worker_id, seq=self.seq, **fields)
         return await self.api.post(
@@ -45,7 +45,7 @@ class HandWorker:
         return await self.exchange(hello=self.card, **fields)
 
     async def claim(self, count: int = 1) -> list[RunOrder]:
-        """Take exactly `count` runs that are ready; of many it takes more than one exchange."""
+        """Claim exactly `count` ready runs, with more than one exchange if necessary."""
         orders: list[RunOrder] = []
         while len(orders) < count:
             reply = await self.exchange(free=count - len(orders), hello=None if self.seq else self.card)

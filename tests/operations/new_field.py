@@ -1,4 +1,4 @@
-"""A program that runs with an edited copy of wire/fields.py and prints what the rest of the package makes of it.
+"""A program that runs with an edited copy of wire/fields.py and prints what the rest of the package does with it.
 
 python -m tests.operations.new_field <path of the edited file>
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def put_in_place(path: str) -> None:
-    """Load the edited file under the name of the table, before anything else asks for it."""
+    """Load the edited file under the name of the table, before another module imports it."""
     name = "mainspring.wire.fields"
     assert name not in sys.modules
     spec = importlib.util.spec_from_file_location(name, path)

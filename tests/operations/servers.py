@@ -1,4 +1,4 @@
-"""A second server on the same database: its own pools, lanes, parking and memory, like another process."""
+"""A second server on the same database: its own pools, lanes, long polls and memory, like another process."""
 
 from __future__ import annotations
 

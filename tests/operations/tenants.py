@@ -1,4 +1,4 @@
-"""Several tenants and workers that they share, made through the API as an operator makes them."""
+"""Several tenants and shared workers, created through the API like an operator does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tenants:
         return await self._stack.enter_async_context(client)
 
     async def token(self, **fields: Any) -> dict[str, Any]:
-        """A token that the operator makes."""
+        """A token that the operator creates."""
         answer = await self.operator.post("/v1/tokens", json={"name": "made for a test", **fields})
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json()
@@ -53,7 +53,7 @@ class Tenants:
         return HandWorker(await self.client(self.shared_token), **fields)
 
     async def submit(self, name: str, count: int = 1, **fields: Any) -> list[str]:
-        """Jobs of this tenant that run now; a job's payload says whose it is."""
+        """Submit jobs of this tenant that run immediately. The payload contains the name of the tenant."""
         body = {"task": "noop", "payload": {"of": name}, **fields}
         made: list[str] = []
         while len(made) < count:

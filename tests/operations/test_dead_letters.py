@@ -1,4 +1,4 @@
-"""Dead letters: found by filter, shown with every error, replayed once for the same fire time, discarded."""
+"""Dead letters: filters, errors of every attempt, one replay for the same fire time, discard."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_replay_is_a_new_run_for_the_same_fire_time_with_all_its_attempt
     await worker.report(outcome(again))
     status = (await api.get(f"/v1/jobs/{order.job_id}/status")).json()
     assert status["latest_run"]["run_id"] == new["run_id"]
-    assert (await run(api, order))["status"] == "FAILED", "what has ended does not change"
+    assert (await run(api, order))["status"] == "FAILED", "an ended run does not change"
 
 
 async def test_a_replay_that_dies_is_a_dead_letter_that_can_be_replayed_in_its_turn(api: httpx.AsyncClient) -> None:
@@ -335,7 +335,7 @@ async def test_any_run_that_ended_without_success_can_be_retried(
         assert problem(await api.post(f"/v1/runs/{unknown}:retry"))["status"] == 404
         assert problem(await api.post(f"/v1/dead-letters/{unknown}:replay"))["status"] == 404
     refused = problem(await api.post(f"/v1/dead-letters/{first}:explode"))
-    assert (refused["code"], refused["hint"]) == ("no_such_route", "there are :replay and :discard")
+    assert (refused["code"], refused["hint"]) == ("no_such_route", "use :replay or :discard")
 
 
 async def test_retrying_a_dead_run_takes_its_dead_letter_away(api: httpx.AsyncClient) -> None:
@@ -362,7 +362,7 @@ async def test_an_at_most_once_run_is_repeated_only_by_hand_and_stays_exclusive(
 async def test_a_replay_that_waited_for_a_run_now_sees_its_run(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
 ) -> None:
-    """Under READ COMMITTED a statement's snapshot is older than its lock wait: the decision needs the next one."""
+    """Under READ COMMITTED the snapshot of a statement is older than its lock, so the next statement decides."""
     await recurring(api, "often")
     order = await a_failed_fire(api, assembly, connection, "often")
     observer = await asyncpg.connect(database_url)

@@ -1,4 +1,4 @@
-"""Every end of a run goes through operations/lifecycle. What follows it is said by the run's bits."""
+"""Every end of a run goes through operations/lifecycle. The `follows` bits of a run say what follows its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.store.rows import a_lane, claim, ended, queued
 pytestmark = pytest.mark.anyio
 
 SOURCE = Path(mainspring.__file__).parent
-# The bench measures the statements with nothing around them.
+# The benchmark measures the statements alone.
 MAY_COMPLETE = ("operations/lifecycle/", "store/", "bench/")
 COMPLETING = {
     "runs": {"end", "report_successes", "requeue", "record_attempts", "request_cancel"},
@@ -37,7 +37,7 @@ COMPLETING = {
 
 
 def completes(tree: ast.Module) -> list[str]:
-    """The functions of the store that end runs or change their hands, as far as this module names them."""
+    """The functions of the store that end or requeue runs, and that this module names."""
     modules: dict[str, str] = {}
     found: list[str] = []
     for node in ast.walk(tree):
@@ -60,7 +60,7 @@ def test_no_other_module_completes_runs() -> None:
         found[path] = completes(ast.parse(file.read_text(encoding="utf-8")))
     assert {path for path, names in found.items() if names and not path.startswith(MAY_COMPLETE)} == set()
     named = {name for path, names in found.items() if path.startswith("operations/lifecycle/") for name in names}
-    assert named == {name for names in COMPLETING.values() for name in names}, "the look finds them where they are"
+    assert named == {name for names in COMPLETING.values() for name in names}, "the check finds them in their modules"
 
 
 async def held(connection: asyncpg.Connection, worker_id: UUID, count: int = 1, *, attempts: int = 4) -> list[UUID]:
@@ -71,7 +71,7 @@ async def held(connection: asyncpg.Connection, worker_id: UUID, count: int = 1, 
 
 
 class Listening:
-    """A connection that writes down its statements."""
+    """A connection that records its statements."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class Listening:
 async def report(
     connection: asyncpg.Connection, worker_id: UUID, run_ids: Sequence[UUID], status: str = "SUCCESS"
 ) -> tuple[Effects, list[str]]:
-    """What follows, and the statements that it took."""
+    """The effects, and the statements that were executed."""
     outcomes = [Outcome(run_id, 1, status, error=None if status == "SUCCESS" else "x") for run_id in run_ids]
     listening = Listening(connection)
     effects = await settle(listening, worker_id, outcomes, lambda: 0.5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""More callers than connections: everybody is answered, because nobody waits for a second connection holding one."""
+"""More callers than connections: all are answered, because no caller that holds a connection waits for another one."""
 
 from __future__ import annotations
 

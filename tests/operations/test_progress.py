@@ -68,8 +68,8 @@ async def test_a_stale_one_is_fenced_and_changes_nothing(
     worker, other = HandWorker(api), HandWorker(api)
     [order] = await worker.claim()
     await other.hello()
-    for whoever, fence in ((worker, order.fence + 1), (worker, order.fence - 1), (other, order.fence)):
-        reply = await whoever.exchange(progress=[Progress(order.run_id, fence, 1, 0.9, "mine")])
+    for sender, fence in ((worker, order.fence + 1), (worker, order.fence - 1), (other, order.fence)):
+        reply = await sender.exchange(progress=[Progress(order.run_id, fence, 1, 0.9, "mine")])
         assert reply.fenced == [order.run_id]
     assert await progress(api, job_id) is None
     await worker.report(outcome(order))

@@ -1,4 +1,4 @@
-"""Retry rules at work: what a worker says of a failure meets what the job says about such failures."""
+"""Retry rules: the cause of a failure is matched with the rules of the job."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_at_most_once_is_never_retried_by_rule_or_by_wish(
 ) -> None:
     retry = {"rules": [{"exit_code": 2, "then": "retry"}]}
     await api.post("/v1/jobs", json={"task": "noop", "delivery": "at_most_once", "retry": retry})
-    # Even when the row had tries left, which intake never gives it.
+    # Even if the row had attempts left, which intake never allows.
     await connection.execute("update mainspring.runs set max_attempts = 5")
     worker = HandWorker(api)
     [order] = await worker.claim()

@@ -1,4 +1,4 @@
-"""run_timeout: the clock of the whole run, from its first claim on, over all attempts and waits."""
+"""run_timeout: the time of the whole run, from its first claim, over all attempts and waits."""
 
 from __future__ import annotations
 
@@ -111,20 +111,20 @@ async def test_no_wait_is_begun_that_would_pass_the_deadline(
     [order] = await worker.claim()
     await worker.report(outcome(order, "FAILED", error="y"))
     over = await run(api, order)
-    assert (over["status"], over["reason"]) == ("FAILED", f"{OVER}: the next try would begin later than that")
+    assert (over["status"], over["reason"]) == ("FAILED", f"{OVER}: the next attempt would begin later than that")
 
 
 async def test_one_that_waits_beyond_its_deadline_is_ended_by_the_sweep_with_no_worker_about(
     api: httpx.AsyncClient, connection: asyncpg.Connection, store: Store
 ) -> None:
     worker, order = await claimed(api, run_timeout="1h", retry={"base": "10m"}, payload={"a": 1})
-    await worker.report(outcome(order, "FAILED", error="the last word"))
+    await worker.report(outcome(order, "FAILED", error="the last error"))
     sweeper = DeadlineSweeper(store)
     assert await sweeper.run_once() == 0
     await let_time_pass(connection, HOUR)
     assert await sweeper.run_once() == 1
     over = await run(api, order)
-    assert (over["status"], over["reason"], over["error_message"]) == ("FAILED", OVER, "the last word")
+    assert (over["status"], over["reason"], over["error_message"]) == ("FAILED", OVER, "the last error")
     [letter] = (await api.get("/v1/dead-letters")).json()["dead_letters"]
     assert (letter["payload"], letter["reason"]) == ({"a": 1}, OVER)
     assert await sweeper.run_once() == 0
@@ -137,7 +137,7 @@ async def test_one_that_is_overdue_is_not_handed_out_before_the_sweep_comes(
     await worker.report(outcome(order, "RETURNED"))
     await let_time_pass(connection, HOUR)
     await api.post("/v1/jobs", json={"task": "noop", "priority": "high"})
-    for free in (5, 5):  # of several lanes, and then again of one
+    for free in (5, 5):  # first from several lanes, then from one
         orders = (await worker.exchange(free=free)).runs
         assert order.run_id not in [one.run_id for one in orders]
     assert (await run(api, order))["status"] == "QUEUED"

@@ -105,7 +105,7 @@ async def test_nobody_speaks_for_a_worker_of_somebody_else(tenants: Tenants, ass
     for worker, order, api in ((shared, orders[0], tenants.clients["a"]), (own, orders[1], shared.api)):
         thief = HandWorker(api)
         thief.worker_id, thief.seq = worker.worker_id, worker.seq
-        word = Progress(order.run_id, order.fence, 1, 0.5, "mine now")
+        word = Progress(order.run_id, order.fence, 1, 0.5, "another worker's")
         for fields in ({"outcomes": [outcome(order)]}, {"free": 5}, {"progress": [word]}, {"recover": True}):
             assert problem(await thief.ask(**fields))["code"] == "unknown_worker"
         assert problem(await thief.ask(hello=thief.card))["code"] in ("unknown_worker", "fenced")

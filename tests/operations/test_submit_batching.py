@@ -1,4 +1,4 @@
-"""Jobs submitted at the same time share an insert, and nothing else: not a refusal, not a fate."""
+"""Jobs that are submitted at the same time share an insert. A refusal of one does not affect the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS, THEIRS = TenantId(1), TenantId(2)
 
 
 class Inserts:
-    """Stands where the database would, and can be told to hang or to refuse a task."""
+    """Replaces the database. A test can make it hang or refuse a task."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, list[str]]] = []
@@ -97,7 +97,7 @@ async def test_an_insert_for_which_nobody_waits_any_more_makes_room() -> None:
     inserts.may_go.clear()
     batcher = SubmitBatcher(inserts)
     hanging = []
-    for n in range(3):  # two fly, the third waits for room
+    for n in range(3):  # two inserts run, and the third waits
         hanging.append(asyncio.create_task(batcher.add(OURS, job(n))))
         await turns()
     assert len(inserts.batches) == 2

@@ -1,5 +1,5 @@
-"""`mainspring.submit(jsonb)` writes what `POST /v1/jobs` writes, refuses what it refuses, and is part of the caller's
-transaction."""
+"""`mainspring.submit(jsonb)` writes the same rows as `POST /v1/jobs`, refuses the same jobs, and is part of the
+caller's transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
 pytestmark = pytest.mark.anyio
 
 few = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-MOMENTS = {"scheduled_for", "ready_at", "created_at", "updated_at", "anchor"}
+MOMENTS = {"scheduled_for", "ready_at", "expires_at", "created_at", "updated_at", "anchor"}
 WITH_LANE = """
 select t.*, l.queue, l.priority, l.task, l.labels, t.payload::text as payload, t.spec::text as spec {more}
 from mainspring.{table} t join mainspring.lanes l using (tenant_id, lane_id)
@@ -40,7 +40,7 @@ async def submit(connection: asyncpg.Connection, job: Any) -> str:
 
 
 async def stored(connection: asyncpg.Connection) -> dict[str, Any]:
-    """All that a submission leaves behind but ids of ours and moments; takes it away."""
+    """All rows of a submission without generated ids and times. The rows are deleted."""
     runs = await connection.fetch(WITH_LANE.format(table="runs", more=""))
     jobs = await connection.fetch(WITH_LANE.format(table="jobs", more=", schedule::text as schedule_text"))
     keys = await connection.fetch("select key from mainspring.idempotency_keys")
@@ -77,7 +77,7 @@ def plain(row: asyncpg.Record) -> dict[str, Any]:
 
 
 async def both_ways(api: httpx.AsyncClient, connection: asyncpg.Connection, body: Any) -> tuple[Any, Any]:
-    """What the API and the function store for the same body; None for a refusal."""
+    """The rows that the API and the function store for the same body. None for a refusal."""
     answer = await api.post("/v1/jobs", json=body)
     over_http = await stored(connection)
     try:
@@ -227,7 +227,7 @@ async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connec
 
 
 async def test_the_routine_knows_the_fields_of_the_table(connection: asyncpg.Connection) -> None:
-    """Both lists stand in its text: the fields that it takes, and those that it sends to HTTP."""
+    """Its text contains both lists: the fields that it takes, and those that need HTTP."""
     text = await connection.fetchval(
         "select string_agg(prosrc, ' ') from pg_proc where pronamespace = 'mainspring'::regnamespace"
     )

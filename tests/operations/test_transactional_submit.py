@@ -1,4 +1,4 @@
-"""A job submitted in SQL shares the fate of the caller's transaction, and holds up nobody while that is open."""
+"""A job submitted in SQL is committed or rolled back with the caller's transaction. An open one blocks nothing else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def runs(connection: asyncpg.Connection) -> int:
 async def test_an_order_and_its_job_are_committed_together_or_not_at_all(
     api: httpx.AsyncClient, connection: asyncpg.Connection, assembly: Assembly, database_url: str
 ) -> None:
-    """As an application does it: psycopg, its own table, its own transaction."""
+    """Like an application: with psycopg, its own table and its own transaction."""
     own = await psycopg.AsyncConnection.connect(database_url)
     await own.execute("create table orders (number int primary key, job_id text)")
     await own.commit()
@@ -137,12 +137,12 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
     lane = await connection.fetchval("select lane_id from mainspring.lanes where task = 'many'")
     said = [await asyncio.wait_for(heard.get(), 60) for _ in range(2)]
     assert said == [f"sql ready {lane}:3", "sql due -"]
-    for message in said:  # in the words that the servers understand
+    for message in said:  # the servers understand these messages
         assembly.signals._on_notify(None, 0, CHANNEL, message)
     assert created == [{lane: 3}]
 
 
-async def test_a_parked_worker_gets_it_at_once(
+async def test_a_waiting_worker_gets_it_at_once(
     user: asyncpg.Connection, api: httpx.AsyncClient, assembly: Assembly
 ) -> None:
     listening = asyncio.create_task(assembly.signals.listen_forever())
@@ -153,7 +153,7 @@ async def test_a_parked_worker_gets_it_at_once(
 
     await until(listens)
     job_id = await submit(user, task="brand-new")
-    reply = await asyncio.wait_for(waiting, PROMPTLY)  # less than it is parked for, after which it would look by itself
+    reply = await asyncio.wait_for(waiting, PROMPTLY)  # shorter than its long poll, after which it would look by itself
     assert [order.job_id for order in reply.runs] == [job_id]
     listening.cancel()
     await asyncio.wait([listening])
@@ -171,7 +171,7 @@ async def test_without_the_hint_the_next_poll_finds_it(
 async def test_an_open_transaction_with_a_new_lane_holds_up_nobody(
     user: asyncpg.Connection, api: httpx.AsyncClient, connection: asyncpg.Connection, assembly: Assembly
 ) -> None:
-    """Neither those that want the same lane nor those that want another new one; and the lane is found afterwards."""
+    """Neither submissions to the same lane nor to another new one wait. The lane is found afterwards."""
     transaction = user.transaction()
     await transaction.start()
     await submit(user, task="shared")
@@ -307,7 +307,7 @@ async def test_a_role_submits_for_its_tenant_and_cannot_choose_another(
             await user.execute("insert into mainspring.tenant_roles values ('some_app', 7)")
         await user.execute("reset session authorization; set session authorization some_app")
         await submit(user, task="noop", job_id="hers", idempotency_key="k")  # another tenant's ids and keys
-        # A role that somebody takes on is not the one that logged in.
+        # `set role` does not change the role that logged in.
         await user.execute("reset session authorization; set session authorization acme_friend; set role acme_app")
         await submit(user, task="noop", job_id="friend")
     finally:
@@ -323,7 +323,7 @@ async def test_a_role_submits_for_its_tenant_and_cannot_choose_another(
 
 
 async def test_names_of_the_callers_do_not_lead_the_function_astray(user: asyncpg.Connection) -> None:
-    """It runs with its owner's rights, so it must not take its words from the caller's schemas."""
+    """It runs with the rights of its owner, so it must not use objects from the caller's schemas."""
     await user.execute("""
         create schema trap;
         create function trap.length(text) returns int language sql as 'select 1 / 0';
@@ -338,7 +338,7 @@ async def test_names_of_the_callers_do_not_lead_the_function_astray(user: asyncp
 async def test_a_key_in_an_open_transaction_does_not_take_the_servers_connections_from_the_workers(
     user: asyncpg.Connection, api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
-    """Whoever sends the same key over HTTP is told to come back; meanwhile everything else goes on."""
+    """A request with the same key over HTTP is told to retry. All other requests are served meanwhile."""
     job = {"task": "noop", "idempotency_key": "k"}
     transaction = user.transaction()
     await transaction.start()

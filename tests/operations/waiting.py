@@ -1,4 +1,4 @@
-"""Waiting for a moment without sleeping through it."""
+"""Waits for a condition without a fixed sleep."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 60.0) -> None:
-    """Give way to the others until `condition` holds; a TimeoutError when it never does."""
+    """Yield to other tasks until `condition` holds. Raises TimeoutError if it never does."""
     turns = 0
     async with asyncio.timeout(seconds):
         while True:
@@ -15,5 +15,5 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float 
             if found if isinstance(found, bool) else await found:
                 return
             turns += 1
-            # After many turns it waits for another process, which needs the processor more than we do.
+            # After many turns it probably waits for another process, so this one sleeps for a moment.
             await asyncio.sleep(0 if turns < 200 else 0.002)

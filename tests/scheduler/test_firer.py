@@ -79,7 +79,7 @@ async def test_a_job_that_changed_after_the_scan_is_left_to_the_next_scan(
 async def test_a_job_that_is_paused_or_deleted_leaves_the_wheel_for_good(
     connection: asyncpg.Connection, node: Node, lane_id: int, gone: str
 ) -> None:
-    """Otherwise a job that fires every second would be tried and fail every second."""
+    """Otherwise a job that fires every second would be attempted every second and fail."""
     await a_job(connection, lane_id, "ticker", every(1, node.now), node.now)
     await node.turn()
     assert len(node.wheel) == 1
@@ -114,7 +114,7 @@ async def test_a_stale_epoch_fires_nothing_and_the_new_owner_fires(
     await leases.release(connection, node.node_id, node.held)
     successor = await a_node(store, connection)
     assert set(successor.held.values()) == {2}
-    assert await node.fire() == 0  # it still believes in its leases
+    assert await node.fire() == 0  # it still considers its leases valid
     assert await successor.turn() == 2
 
 
@@ -178,7 +178,7 @@ async def test_a_scan_in_the_middle_of_a_storm_does_not_bring_back_what_waits_fo
     try:
         await node.loader.run_once()
         async with blocker.transaction():
-            await blocker.execute("select from mainspring.jobs for update")  # no batch gets anywhere
+            await blocker.execute("select from mainspring.jobs for update")  # no batch can continue
             storm = asyncio.create_task(node.fire())
             assert await node.loader.run_once() == 0
     finally:

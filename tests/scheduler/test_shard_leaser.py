@@ -206,7 +206,7 @@ class TestTwoNodes:
             "update mainspring.nodes set seen_at = seen_at - interval '600 s' where node_id = $1", first.leaser.node_id
         )
         await second.round()
-        assert theirs.isdisjoint(second.held)  # silent, but its leases still stand
+        assert theirs.isdisjoint(second.held)  # silent, but its leases are still valid
         await second.connection.execute(
             "update mainspring.shard_leases set expires_at = clock_timestamp() where owner = $1", first.leaser.node_id
         )

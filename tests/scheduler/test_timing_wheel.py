@@ -11,8 +11,8 @@ from mainspring.scheduler import timing_wheel
 from mainspring.scheduler.timing_wheel import TimingWheel
 
 TICK = 0.004
-TURN = 256 * TICK  # of the lowest level: 1.024 s; the next one turns in 262 s
-ROUNDING = 1e-6  # what a float of seconds since 1970 cannot tell apart
+TURN = 256 * TICK  # of the lowest level: 1.024 s; the next level takes 262 s
+ROUNDING = 1e-6  # the precision of a float of seconds since 1970
 EPOCH = 1_800_000_000.0
 KEYS = st.integers(0, 9)
 
@@ -34,7 +34,7 @@ def wheel_against_list(
         def begin(self, start: float) -> None:
             self.now = EPOCH + start
             self.wheel: TimingWheel[int, tuple[int, int]] = TimingWheel(self.now)
-            self.due: dict[int, tuple[int, float]] = {}  # key: which adding of it, and its moment
+            self.due: dict[int, tuple[int, float]] = {}  # key: the number of its last add, and its due time
             self.count = 0
 
         @rule(key=KEYS, delay=delays)
@@ -81,7 +81,7 @@ def wheel_against_list(
         def take(self) -> None:
             for key, number in self.wheel.advance(self.now):
                 added, moment = self.due.pop(key)
-                assert added == number, "an adding that was moved or cancelled came back"
+                assert added == number, "a moved or cancelled entry was returned"
                 assert moment <= self.now + ROUNDING, "early"
             for _, moment in self.due.values():
                 assert moment > self.now - TICK - ROUNDING, "late"

@@ -101,8 +101,8 @@ def test_a_guarded_change_names_the_version() -> None:
 
 
 def test_a_server_that_makes_no_progress_says_so_instead_of_raising() -> None:
-    handle, asked = answers(httpx.Response(503, json={"status": "not ready", "checks": {"database": "away"}}))
-    assert client(handle).readiness().checks == {"database": "away"}
+    handle, asked = answers(httpx.Response(503, json={"status": "not ready", "checks": {"database": "unavailable"}}))
+    assert client(handle).readiness().checks == {"database": "unavailable"}
     assert len(asked) == 1
 
 

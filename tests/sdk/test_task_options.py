@@ -11,7 +11,7 @@ import pytest
 import mainspring.testing
 from mainspring import InvalidInput, Mainspring
 from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task_options import laid_under
+from mainspring.sdk.app.task_options import with_defaults
 
 LATER = "2038-01-19T03:14:07Z"
 
@@ -75,7 +75,7 @@ def test_an_option_that_no_job_could_have_is_told_at_once(options: Any, words: s
 )  # fmt: skip
 def test_the_words_of_a_submission_are_laid_over_them(given: Any, expected: Any) -> None:
     options = {"queue": "heavy", "retries": 7, "retry": {"backoff": "linear"}, "env": {"A": "1"}}
-    assert laid_under(given, options) == expected
+    assert with_defaults(given, options) == expected
     assert options["retry"] == {"backoff": "linear"}, "the task keeps its own"
 
 

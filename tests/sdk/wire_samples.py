@@ -41,6 +41,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "updated_at": MOMENT,
         "http": None,
         "run_timeout": None,
+        "expires_in": None,
         "kill_grace": None,
         "env": {},
         "limits": None,

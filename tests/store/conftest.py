@@ -1,4 +1,4 @@
-"""What the tests of the fire share."""
+"""Fixtures for the tests of the fire."""
 
 from __future__ import annotations
 

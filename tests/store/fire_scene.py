@@ -1,4 +1,4 @@
-"""One node that holds every shard, and jobs that are due."""
+"""A node that holds every shard, and due jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Scene:
-    """A node that holds every shard; its jobs recur by the minute and are due at `moment`."""
+    """A node that holds every shard. Its jobs fire every minute and are due at `moment`."""
 
     def __init__(self, connection: asyncpg.Connection, lane_id: int, moment: datetime, held: dict[int, int]) -> None:
         self.connection = connection
@@ -28,7 +28,7 @@ class Scene:
         self.held = held
 
     def again(self, job_id: str = "nightly", *, version: int = 1, minutes: int = 0) -> fires.DueAgain:
-        """The fire of `minutes` later, on time."""
+        """The fire `minutes` later, on time."""
         moment = self.moment + minutes * MINUTE
         return fires.DueAgain(DEFAULT_TENANT, job_id, version, moment, FirePlan([moment], [], moment, moment + MINUTE))
 
@@ -46,14 +46,14 @@ class Scene:
 async def fire_with_lock(
     connection: asyncpg.Connection, node: UUID, held: dict[int, int], due: tuple[fires.DueAgain, ...]
 ) -> fires.Fired:
-    """As where overlap matters: lock, then decide."""
+    """Fire like jobs that skip overlapping runs: lock, then decide."""
     async with connection.transaction():
         await fires.await_due(connection, node, held, due, "60s")
         return await fires.fire_recurring(connection, node, held, due)
 
 
 async def run_now(connection: asyncpg.Connection, job_id: str = "nightly") -> bool:
-    """A run by hand; False when it was skipped."""
+    """Create a manual run. Return False if it was skipped."""
     async with connection.transaction():
         assert await jobs.lock(connection, DEFAULT_TENANT, job_id)
         run_id = uuid7()

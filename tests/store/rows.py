@@ -50,7 +50,7 @@ async def queued(
     payload: str | None = '{"n": 1}',
     job_id: str | None = None,
 ) -> list[UUID]:
-    """Runs that have been QUEUED for `waited` seconds (less than nothing: that back off)."""
+    """Runs that have been QUEUED for `waited` seconds. With a negative number they back off."""
     run_ids = uuid7_batch(count)
     new = runs.NewRuns()
     new.run_ids = [str(run_id) for run_id in run_ids]
@@ -82,7 +82,7 @@ async def claim(
 
 
 async def a_worker(connection: Connection, name: str = "a worker", *, registered_ago: float = 3600.0) -> UUID:
-    """A living incarnation that registered a while ago and has not been heard since."""
+    """A live incarnation that registered a while ago and has sent no heartbeat since."""
     worker_id = uuid7()
     assert await workers.register(
         connection, DEFAULT_TENANT, worker_id, WorkerHello(name=name, queues=["default"], tasks=["work"], slots=10)
@@ -142,7 +142,7 @@ async def job_row(connection: Connection, job_id: str) -> Record:
 
 
 async def live(connection: Connection, job_id: str | None = None) -> list[Record]:
-    """The rows of runs, oldest first; of one job, or all."""
+    """The rows of runs, oldest first, of one job or of all."""
     rows: list[Record] = await connection.fetch(
         """select * from mainspring.runs
            where $1::text is null or job_id = $1 or run_id::text = $1 order by scheduled_for""",
@@ -152,7 +152,7 @@ async def live(connection: Connection, job_id: str | None = None) -> list[Record
 
 
 async def ended(connection: Connection, job_id: str | None = None) -> list[Record]:
-    """The rows of run_history, in order of their moment; of one job, or all."""
+    """The rows of run_history by fire time, of one job or of all."""
     rows: list[Record] = await connection.fetch(
         """select * from mainspring.run_history
            where $1::text is null or job_id = $1 or run_id::text = $1 order by scheduled_for""",
@@ -162,14 +162,14 @@ async def ended(connection: Connection, job_id: str | None = None) -> list[Recor
 
 
 async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
-    """Return once that backend waits for a lock of somebody else's."""
+    """Return when that backend waits for a lock."""
     async with asyncio.timeout(60):
         while not await observer.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid):
             pass
 
 
 async def until_blocking(observer: asyncpg.Connection, pid: int) -> None:
-    """Return once somebody waits for a lock of that backend's."""
+    """Return when another backend waits for a lock of that backend."""
     waiting = "select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))"
     async with asyncio.timeout(60):
         while not await observer.fetchval(waiting, pid):

@@ -1,4 +1,4 @@
-"""As much of S3 as the log store uses, on loopback: put, get, list and delete objects, from memory."""
+"""The part of S3 that the log store uses, on loopback: put, get, list and delete objects in memory."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Tests read stderr."""
+        """Print nothing, because tests read stderr."""
 
 
 @contextmanager
 def s3_peer() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Its address, and the objects it holds."""
+    """The address, and the stored objects."""
     objects: dict[str, bytes] = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"objects": objects}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -1,6 +1,6 @@
-"""The schema as text: what the migrations build, written down so that a change of it shows in review.
+"""The schema that the migrations build, as text, so that a change is visible in review.
 
-Renew it with `python -m tests.store.schema_snapshot`, from the folder that holds `tests`.
+Renew it with `python -m tests.store.schema_snapshot`, from the folder that contains `tests`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.store.migrate import migrate
 SNAPSHOT = Path(__file__).with_name("schema.snapshot")
 RENEWAL = "python -m tests.store.schema_snapshot"
 
-# Day partitions are named for their days, and are left out: `not relispartition`.
+# Day partitions have the names of their days, and are left out: `not relispartition`.
 _TABLES = """
 select c.oid, c.relname,
        case c.relpersistence when 'u' then 'unlogged ' else '' end as persistence,
@@ -37,7 +37,7 @@ left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
 order by a.attnum
 """
-# Contype n, "not null", is a constraint of its own from PostgreSQL 18 on; the column says it already.
+# Contype n, "not null", is a constraint of its own from PostgreSQL 18 on. The column shows it already.
 _CONSTRAINTS = """
 select conname, pg_get_constraintdef(oid) as definition
 from pg_constraint where conrelid = $1 and contype <> 'n' order by conname

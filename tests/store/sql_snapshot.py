@@ -1,6 +1,6 @@
-"""Every statement as it runs, with constants and fragments filled in, so that a change of one shows in review.
+"""Every complete statement, with constants and fragments filled in, so that a change is visible in review.
 
-Renew it with `python -m tests.store.sql_snapshot`, from the folder that holds `tests`.
+Renew it with `python -m tests.store.sql_snapshot`, from the folder that contains `tests`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PostgreSQL's account is made once, however many first starts there are on a machine at the same moment."""
+"""PostgreSQL's account is created once, even if several first starts happen on a machine at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from mainspring.store.embedded import folder
 
-# As the real one: it looks before it locks, and a name that is there already is an error.
+# Like the real one: it checks before it locks, and an existing name is an error.
 USERADD = """#!/bin/sh
 if [ -s {accounts} ]; then echo "user exists" >&2; exit 9; fi
 sleep 0.05
@@ -38,4 +38,4 @@ def test_first_starts_at_the_same_moment_make_one_account(tmp_path: Path, monkey
         found = list(starts.map(folder.account_for_root, notices))
     assert found == [folder.Account(uid=1234, gid=1234)] * 6
     assert accounts.read_text() == "made\n"
-    assert sum(map(bool, notices)) == 1, "one of them says so"
+    assert sum(map(bool, notices)) == 1, "one of them reports it"

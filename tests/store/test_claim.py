@@ -1,4 +1,4 @@
-"""Claim: the longest waiting first, critical before all, and no run to two workers."""
+"""Claim: the oldest run first, critical runs before all others, and no run to two workers."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_locked_run_is_passed_over_and_not_waited_for(
 async def test_concurrent_claims_share_nothing_and_leave_nothing(
     database_url: str, connection: asyncpg.Connection, lanes: int
 ) -> None:
-    """5,000 runs, eight claimers: their claims are disjoint, and together they are everything."""
+    """5,000 runs and eight claimers: their claims are disjoint and complete."""
     lane_ids = [await a_lane(connection, task=f"work-{number}", priority=number % 4) for number in range(lanes)]
     expected = {run_id for lane_id in lane_ids for run_id in await queued(connection, lane_id, 5000 // lanes)}
 
@@ -152,7 +152,7 @@ async def test_concurrent_claims_share_nothing_and_leave_nothing(
         await own.close()
         return taken
 
-    # A claim comes back empty while others hold the last rows, so what is left by everybody is claimed in the end.
+    # A claim is empty while others hold the last rows, so the remaining runs are claimed at the end.
     shares = await asyncio.gather(*(claim_all(limit) for limit in (1, 7, 20, 50, 100, 150, 200, 250)))
     taken = [run_id for share in [*shares, await claim_all(100)] for run_id in share]
     assert len(taken) == len(set(taken)) == len(expected)
@@ -172,7 +172,7 @@ async def test_a_claim_whose_answer_was_lost_is_handed_out_again(connection: asy
 
 
 async def test_a_claim_that_is_to_be_cancelled_is_handed_out_again_too(connection: asyncpg.Connection) -> None:
-    """Only its worker can say that it is gone."""
+    """Only its worker can report that it has ended."""
     lane_id = await a_lane(connection)
     await queued(connection, lane_id, 3)
     worker_id = uuid7()

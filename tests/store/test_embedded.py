@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL keeps its data through everything short of the disk, and its folder to itself."""
+"""The embedded PostgreSQL keeps its data after stops and crashes, and is the only user of its folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import sys, time
 from pathlib import Path
 from mainspring.kernel import parent_death
 from mainspring.store.embedded import EmbeddedPostgres
-if sys.argv[2] == "orphans":  # as on systems that cannot tie a child's life to its parent's
+if sys.argv[2] == "orphans":  # like systems on which a child survives its parent
     parent_death._libc = None
 postgres = EmbeddedPostgres(Path(sys.argv[1]), settings={"shared_buffers": "16MB"})
 postgres.start()
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Short, and outside pytest's own folders, which PostgreSQL's user cannot enter when the tests run as root."""
+    """A short path outside pytest's folders, which PostgreSQL's user cannot enter if the tests run as root."""
     parent = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
     yield parent / "data"
     shutil.rmtree(parent)
@@ -54,7 +54,7 @@ def running() -> Iterator[EmbeddedPostgres]:
 
 
 def query(postgres: EmbeddedPostgres, *statements: str) -> Any:
-    """Run the statements one after the other; the first value of the last one's answer."""
+    """Run the statements one after the other. Return the first value of the last result."""
 
     async def ask() -> Any:
         connection = await asyncpg.connect(postgres.url())
@@ -195,15 +195,15 @@ def test_a_path_too_long_for_a_socket_gets_a_short_private_one(folder: Path) -> 
     assert not short.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child's life to its parent's")
-def test_postgres_ends_when_its_keeper_is_killed(folder: Path) -> None:
-    holder, pid = start_holder(folder, "dies with its keeper")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_postgres_ends_when_its_parent_is_killed(folder: Path) -> None:
+    holder, pid = start_holder(folder, "ends with its parent")
     assert runs_on(pid, folder / "postgres")
     kill_holder(holder)
     assert wait_until_gone(pid)
 
 
-def test_an_orphan_of_a_killed_keeper_is_ended_before_a_new_start(folder: Path) -> None:
+def test_an_orphan_of_a_killed_parent_is_ended_before_a_new_start(folder: Path) -> None:
     holder, orphan = start_holder(folder, "orphans")
     kill_holder(holder)
     assert runs_on(orphan, folder / "postgres")

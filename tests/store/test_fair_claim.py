@@ -1,4 +1,5 @@
-"""The claim of several tenants' lanes: turns between them, and within each of them all is as in the plain claim."""
+"""Claims from lanes of several tenants: tenants take turns, and within a tenant the order is that of the plain
+claim."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .rows import BEGINNING, a_lane, live, queued
 
 pytestmark = pytest.mark.anyio
 
-A, B = TenantId(1), TenantId(2)  # whose a lane is, is what the caller says
+A, B = TenantId(1), TenantId(2)  # the caller gives the tenant of each lane
 
 
 async def claim(
@@ -52,7 +53,7 @@ async def test_where_tenants_stand_decides_how_many_each_gets(connection: asyncp
     assert by_tenant(await claim(connection, lanes, 10), lanes) == {A: 5, B: 5}
     assert by_tenant(await claim(connection, lanes, 10, {A: 100, B: 104}), lanes) == {A: 7, B: 3}
     assert by_tenant(await claim(connection, lanes, 10, {A: 0, B: 50}), lanes) == {A: 10}
-    assert by_tenant(await claim(connection, lanes, 100), lanes) == {A: 58, B: 32}, "and what one leaves"
+    assert by_tenant(await claim(connection, lanes, 100), lanes) == {A: 58, B: 32}, "the rest goes to the other"
 
 
 async def test_within_a_tenant_priority_and_age_decide_as_ever(connection: asyncpg.Connection) -> None:
@@ -118,7 +119,7 @@ async def test_concurrent_claims_share_nothing_and_leave_nothing(
         await own.close()
         return taken
 
-    # A claim comes back empty while others hold the last rows, so what is left by everybody is claimed in the end.
+    # A claim is empty while others hold the last rows, so the remaining runs are claimed at the end.
     parts = await asyncio.gather(*(claim_all(limit) for limit in (1, 7, 50, 150)))
     taken = [run_id for part in [*parts, await claim_all(100)] for run_id in part]
     assert len(taken) == len(expected)

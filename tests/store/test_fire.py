@@ -1,4 +1,4 @@
-"""Fire: a compare-and-set under a lease. What does not match does not fire, and no fire time gives two runs."""
+"""Fire: a compare-and-set under a lease. A job that does not match does not fire, and no fire time creates two runs."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_of_a_batch_those_that_match_fire(scene: Scene) -> None:
 
 
 async def test_last_fired_for_only_rises(scene: Scene) -> None:
-    """Whatever sets next_fire_at back, a moment that has been dealt with is not dealt with again."""
+    """Even if next_fire_at is set back, a fire time is not used twice."""
     await scene.job(overlap=Overlap.ALLOW)
     await scene.fire(scene.again())
     await scene.fire(scene.again(minutes=1))
@@ -155,7 +155,7 @@ async def test_a_grant_that_is_under_way_makes_the_fire_wait_and_then_fire_nothi
 async def test_the_second_of_two_fires_of_one_moment_waits_for_the_first_and_does_nothing(
     scene: Scene, others: list[asyncpg.Connection], overlap: Overlap
 ) -> None:
-    """Both believe that they own the shard, under the same epoch."""
+    """Both nodes assume that they own the shard, under the same epoch."""
     await scene.job(overlap=overlap)
     first, second = others
     transaction = first.transaction()
@@ -202,7 +202,7 @@ async def test_many_fires_of_the_same_jobs_at_once_give_one_run_each(
     for _ in range(3):
         await asyncio.gather(
             scene.fire(*due, on=others[0]),
-            scene.fire(*reversed(due), on=others[1]),  # in another order: the locks are taken in key order all the same
+            scene.fire(*reversed(due), on=others[1]),  # in another order, but locks are taken in key order
         )
     runs = await live(scene.connection)
     assert sorted(row["job_id"] for row in runs) == sorted(names)
@@ -233,7 +233,7 @@ async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Sce
     plan = FirePlan([scene.moment], [gap], scene.moment, scene.moment + MINUTE)
     due = fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan)
     await scene.fire(due)
-    await scene.fire(due)  # moved on already
+    await scene.fire(due)  # the job has moved on already
     [missed] = await jobs.list_missed(scene.connection, DEFAULT_TENANT, "nightly", 10)
     assert (missed.first_at, missed.last_at) == (gap.first, gap.last)
     assert (missed.count, missed.reason) == (3, gap.reason)

@@ -1,4 +1,4 @@
-"""Overlap: what a fire or a run by hand does while a run of the job is alive, decided after the lock."""
+"""Overlap: fires and manual runs while a run of the job is alive. The decision is made after the lock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_of_several_catch_up_runs_at_once_all_but_the_first_overlap(scene:
 async def test_a_fire_decides_about_overlap_after_it_has_the_lock(
     scene: Scene, others: list[asyncpg.Connection]
 ) -> None:
-    """A run by hand is being born; the fire waits for the job's row and then sees it."""
+    """A manual run is being created. The fire waits for the job's row and then sees the run."""
     await scene.job()
     by_hand, firing = others
     transaction = by_hand.transaction()

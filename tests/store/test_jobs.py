@@ -1,4 +1,4 @@
-"""Jobs: chosen ids and keys belong to whoever was first, and a changed job is changed from what was read."""
+"""Jobs: the first submission takes a chosen id or key, and a change needs the version that was read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def other(database_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def test_the_shard_of_a_job_never_changes() -> None:
-    """Not between processes, and not between releases: these are the answers of the first one."""
+    """It is the same in all processes and releases. These are the values of the first release."""
     known = {(1, "nightly"): 97, (2, "nightly"): 36, (1, "0198c0de-0000-7000-8000-000000000000"): 22}
     assert {key: jobs.shard_of(TenantId(key[0]), key[1]) for key in known} == known
 
@@ -63,7 +63,7 @@ async def test_of_two_who_want_an_id_the_second_waits_and_is_told(
 async def test_batches_in_opposite_orders_do_not_wait_for_each_other_in_a_circle(
     connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
-    """Ids and keys are taken in sorted order; PostgreSQL would break a circle by failing one of the two."""
+    """Ids and keys are taken in sorted order. Otherwise PostgreSQL would end a deadlock with an error."""
     for turn in range(10):
         names = [f"{turn}-{number}" for number in range(200)]
         keys = [(name, b"hash", name) for name in names]

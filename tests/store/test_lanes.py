@@ -1,4 +1,4 @@
-"""Lanes: one id for one (tenant, queue, priority, task), known to every process, whatever became of a transaction."""
+"""Lanes: one id for one (tenant, queue, priority, task) in every process, also after a rollback."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def key(task: str) -> LaneKey:
 
 @pytest.fixture
 async def other_store(database_url: str) -> AsyncIterator[Store]:
-    """Another process's pools."""
+    """The pools of another process."""
     opened = await open_store(database_url)
     yield opened
     await opened.close()
 
 
 async def test_a_lane_is_interned_once(store: Store, connection: asyncpg.Connection) -> None:
-    book = LaneRegistry(store)
-    first = await book.intern(connection, [key("a"), key("b"), key("a")])
+    registry = LaneRegistry(store)
+    first = await registry.intern(connection, [key("a"), key("b"), key("a")])
     assert set(first) == {key("a"), key("b")}
-    assert await book.intern(connection, [key("b")]) == {key("b"): first[key("b")]}
+    assert await registry.intern(connection, [key("b")]) == {key("b"): first[key("b")]}
     assert await connection.fetchval("select count(*) from mainspring.lanes") == 2
 
 
@@ -66,11 +66,11 @@ async def test_a_lane_that_is_not_known_yet_is_looked_up(store: Store, connectio
 async def test_a_lane_outlives_the_transaction_in_which_it_was_asked_for(
     store: Store, connection: asyncpg.Connection
 ) -> None:
-    """The process remembers it, so the database must too."""
-    book = LaneRegistry(store)
+    """The process remembers the lane, so the database must keep it."""
+    registry = LaneRegistry(store)
     transaction = connection.transaction()
     await transaction.start()
-    lanes = await book.intern(connection, [key("a")])
+    lanes = await registry.intern(connection, [key("a")])
     await transaction.rollback()
     assert (await LaneRegistry(store).get(lanes[key("a")])).task == "a"
 
@@ -78,15 +78,15 @@ async def test_a_lane_outlives_the_transaction_in_which_it_was_asked_for(
 async def test_no_lane_is_passed_over_because_a_later_one_was_committed_first(
     store: Store, connection: asyncpg.Connection, database_url: str
 ) -> None:
-    """Ids are given out before the commit. Interning waits its turn, so a refresh that has seen an id has seen all
-    before it."""
+    """Ids are assigned before the commit. Only one transaction interns at a time, so a refresh that has seen an id has
+    seen all lower ones."""
     slow = await asyncpg.connect(database_url)
     transaction = slow.transaction()
     await transaction.start()
     await slow.execute(load("lanes")["intern"], *key("slow"))
-    book, reader = LaneRegistry(store), LaneRegistry(store)
+    registry, reader = LaneRegistry(store), LaneRegistry(store)
     quick = await asyncpg.connect(database_url)
-    interning = asyncio.create_task(book.intern(quick, [key("quick")]))
+    interning = asyncio.create_task(registry.intern(quick, [key("quick")]))
     await until_blocked(connection, quick.get_server_pid())
     await reader.refresh()
     await transaction.commit()

@@ -1,4 +1,4 @@
-"""Leases: one owner per shard and epoch, epochs that only rise, and no grant in the middle of a fire."""
+"""Leases: one owner per shard and epoch, rising epochs, and no grant during a fire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARDS = [3, 5, 8]
 
 @pytest.fixture
 async def other(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A second node's connection, which would rather fail than wait."""
+    """The connection of a second node, with a short lock timeout."""
     opened = await asyncpg.connect(database_url, server_settings={"lock_timeout": "30s"})
     yield opened
     await opened.close()
@@ -124,7 +124,7 @@ async def test_epochs_never_repeat_over_any_number_of_hands(connection: asyncpg.
 async def test_a_shard_in_the_middle_of_a_fire_is_renewed_but_not_granted_until_it_ends(
     database_url: str, connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
-    """So no write under the old epoch comes after the first one under the new."""
+    """So no write under the old epoch follows the first one under the new epoch."""
     now = await now_of(connection)
     await a_job(connection, await a_lane(connection), "nightly", every(60, now), now)
     shard = (await job_row(connection, "nightly"))["shard"]

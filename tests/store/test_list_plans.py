@@ -1,7 +1,7 @@
-"""A page of a list reads about as many rows as it shows, whenever statistics were taken.
+"""A page of a list reads about as many rows as it shows, regardless of the statistics.
 
-The tables hold 20,000 rows in every test; what differs is the moment at which ANALYZE looked: never, when they were
-empty, when they held a few rows, and when they were as they are.
+The tables have 20,000 rows in every test. The tests differ in when ANALYZE ran: never, while the tables were empty,
+while they had a few rows, and at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 MANY = 20_000
 LIVE = 1_000_000  # live runs have ids from here on
 TABLES = ("runs", "run_history", "dead_letters", "jobs")
-# One run in a hundred is of the job `tick`. Every second is a job itself.
+# One run in a hundred is of the job `tick`. Every second run is itself a job.
 FILL = """
 with row as (
     select i, t.now, case when i % 100 = 1 then 'tick' when i % 2 = 1 then 'job-' || i end as job_id,
@@ -107,8 +107,9 @@ async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: in
     return len(found)
 
 
-# And how many rows the list may read besides those it shows. No index has the live runs of a job in order, for it would
-# cost every submission: all of them are read, or the newest runs of all until a page is full.
+# The number is how many rows the list may read in addition to those that it shows. No index has the live runs of a job
+# in order, because it would cost time for every submission. Either all of them are read, or the newest runs of all
+# jobs.
 LISTS: dict[str, tuple[Read, int]] = {
     "live runs": (live_runs, 0),
     "ended runs": (ended_runs, 0),
@@ -151,14 +152,14 @@ async def fresh(connection: asyncpg.Connection) -> None:
 
 @pytest.fixture
 async def reading(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection as in the pool that lists are read from."""
+    """A connection like in the pool for lists."""
     opened = await asyncpg.connect(database_url, server_settings=READ_SETTINGS)
     yield opened
     await opened.close()
 
 
 async def without_autovacuum(connection: asyncpg.Connection) -> None:
-    """Nobody but the test takes statistics."""
+    """Only the test runs ANALYZE."""
     days = await connection.fetch("select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass",
                                   "mainspring.run_history")  # fmt: skip
     for table in [*(row[0] for row in days), *(f"mainspring.{table}" for table in TABLES if table != "run_history")]:
@@ -166,7 +167,7 @@ async def without_autovacuum(connection: asyncpg.Connection) -> None:
 
 
 async def rows_read(reading: asyncpg.Connection) -> int:
-    """How many rows this session has read of our tables, in the transaction that it is in."""
+    """How many rows of our tables this session has read in its current transaction."""
     count: int = await reading.fetchval(
         "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables"
     )
@@ -182,7 +183,7 @@ async def test_a_page_reads_what_it_shows_whenever_statistics_were_taken(
     await without_autovacuum(connection)
     await statistics_of(connection)
     found: list[str] = []
-    # On one connection, many times: PostgreSQL may think of using one plan for all.
+    # Many times on one connection, because PostgreSQL may switch to a generic plan.
     for name, (read, besides) in [*LISTS.items()] * 4:
         for before in (None, MANY // 2):
             for limit in (20, 51, 151):

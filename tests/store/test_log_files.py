@@ -1,4 +1,4 @@
-"""Where logs lie: a folder, or S3 by URL; and what is said of a place that cannot be used."""
+"""The log store: a folder or an S3 URL, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ async def test_what_another_server_has_removed_already_does_not_keep_the_rest(tm
 async def test_files_that_are_none_of_ours_are_not_taken_for_output(tmp_path: Path) -> None:
     files = open_log_files(tmp_path)
     await files.put(FOLDER, 0, b"x")
-    (tmp_path / FOLDER / "notes.txt").write_text("of somebody else")
+    (tmp_path / FOLDER / "notes.txt").write_text("of another program")
     assert await files.objects(FOLDER) == [Stored(0, 1)]
 
 
 async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("a file where the folder should be")
     with pytest.raises(InvalidInput) as refused:
         open_log_files(tmp_path / "file" / "logs")
     assert refused.value.code == "log_store_unusable"
@@ -107,7 +107,7 @@ async def test_a_store_that_cannot_be_written_to_is_refused_at_the_start_and_503
     place = tmp_path / "logs"
     files = open_log_files(place)
     place.rmdir()
-    place.write_text("in the way")
+    place.write_text("a file where the folder should be")
     with pytest.raises(InvalidInput):
         await files.check()
     with pytest.raises(Unavailable) as away:

@@ -1,4 +1,4 @@
-"""What each statement may do to a run, by the transition table: declared in the SQL files, and held on PostgreSQL."""
+"""The transitions that each statement may make: declared in the SQL files, and checked on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ ACTS: list[Act] = [
 
 
 async def a_run(connection: asyncpg.Connection, state: StoredState) -> tuple[UUID, int]:
-    """A run in that state, in a worker's hands as far as the columns go; its id and its lane."""
+    """A run in that state, with the columns of a claimed run. Return its id and its lane."""
     lane_id = await a_lane(connection, f"work-{uuid7()}")
     [run_id] = await queued(connection, lane_id)
     await connection.execute(
@@ -177,7 +177,7 @@ async def test_a_run_ends_only_as_declared(connection: asyncpg.Connection, state
             ending = runs.Ending(run_id, 1, int(after), "reason", None, int(believed))
             legal = believed is state and (state, after) in ENDS
             ended = await runs.end(connection, [ending])
-            assert bool(ended) == legal, f"{state.name}, thought {believed.name}, to {after.name}"
+            assert bool(ended) == legal, f"{state.name}, expected {believed.name}, to {after.name}"
             assert await became(connection, run_id) is (after if legal else state)
             if legal:
                 break

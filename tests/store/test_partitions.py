@@ -1,4 +1,4 @@
-"""A day's partition is there before its day, old ones go, and no report ever waits for either."""
+"""Day partitions are created ahead and old ones are dropped. No report waits for either."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ where i.inhparent = $1::regclass order by c.relname
 
 @pytest.fixture(autouse=True)
 async def week_ahead(database_url: str) -> None:
-    """The template may have been made before midnight. No test of a day begins at the very end of one."""
+    """The template may have been created before midnight. No test starts shortly before midnight."""
     now = datetime.now(UTC)
     left = (now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1) - now).total_seconds()
     if left < 60:
@@ -40,7 +40,7 @@ async def today(connection: asyncpg.Connection) -> date:
 
 
 async def make(connection: asyncpg.Connection, parent: str, day: date) -> str:
-    """A partition by hand."""
+    """Create a partition."""
     name = f"{parent}_{day:%Y%m%d}"
     low, high = (datetime(d.year, d.month, d.day, tzinfo=UTC) for d in (day, day + timedelta(days=1)))
     await connection.execute(
@@ -57,7 +57,7 @@ async def unmake(connection: asyncpg.Connection, day: date) -> list[str]:
 
 
 async def report_one(connection: asyncpg.Connection) -> None:
-    """A run's whole life, which ends in today's partition."""
+    """Create, claim and report a run, which ends in today's partition."""
     worker_id = await a_worker(connection)
     lane_id = await a_lane(connection, task=str(worker_id))
     [run_id] = await queued(connection, lane_id)
@@ -114,7 +114,7 @@ async def test_reports_go_on_while_a_long_reader_holds_a_snapshot_and_a_day_is_a
     async with reader.transaction(isolation="repeatable_read"):
         await reader.fetch("select count(*) from mainspring.run_history")
         async with reporter.transaction():
-            await report_one(reporter)  # and is still at it when the day is added
+            await report_one(reporter)  # it continues while the day is added
             assert sorted(await partitions.ensure_ahead(connection)) == sorted(missing)
             await report_one(reporter)
         await report_one(reporter)
@@ -140,7 +140,7 @@ async def test_only_the_days_past_the_retention_are_dropped(connection: asyncpg.
 async def test_a_drop_that_a_long_reader_held_up_is_finished_later_and_reports_go_on_meanwhile(
     database_url: str, connection: asyncpg.Connection
 ) -> None:
-    """The later of two old days is the one that waits: nothing else can be detached before that is finished."""
+    """The later of two old days waits. No other partition can be detached before that is finished."""
     old = [await make(connection, "run_history", day) for day in (date(2020, 1, 1), date(2020, 1, 2))]
     reader = await asyncpg.connect(database_url)
     pruner = await asyncpg.connect(database_url, server_settings={"lock_timeout": "100ms"})
@@ -166,7 +166,7 @@ async def test_a_day_that_was_detached_and_not_dropped_is_dropped_later(connecti
 
 
 async def test_dropping_leaves_the_session_as_it_was(connection: asyncpg.Connection) -> None:
-    """Connections go back into the pool without a reset."""
+    """Connections return to the pool without a reset."""
     before = await connection.fetch("select name, setting from pg_settings where source = 'session' order by name")
     await make(connection, "run_history", date(2020, 1, 1))
     await partitions.drop_older(connection, 30)
@@ -185,7 +185,7 @@ async def test_servers_that_prune_at_the_same_moment_do_not_trip_over_each_other
             await make(connection, parent, first - timedelta(days=days))
     servers = [await asyncpg.connect(database_url) for _ in range(4)]
     dropped = await asyncio.gather(*(partitions.drop_older(server, 30) for server in servers))
-    await partitions.drop_older(connection, 30)  # what two of them left to each other
+    await partitions.drop_older(connection, 30)  # the partitions that two servers left to each other
     assert len([name for names in dropped for name in names]) <= 12
     assert {parent: await attached(connection, parent) for parent in partitions.PARTITIONED} == kept
     left = "select count(*) from pg_class where relkind = 'r' and relname ~ '^(run_history|attempts)_[0-9]{8}$'"

@@ -1,7 +1,7 @@
-"""The statements of the hot path touch a few rows for each one they want, whenever statistics were taken.
+"""The statements of the hot path read few rows for each row that they need, regardless of the statistics.
 
-The tables hold 120,000 runs and 100,000 jobs in every test; what differs is the moment at which ANALYZE looked: when
-they were empty, when all runs were QUEUED, when all were RUNNING, and when they were as they are.
+The tables have 120,000 runs and 100,000 jobs in every test. The tests differ in when ANALYZE ran: while the tables were
+empty, while all runs were QUEUED, while all were RUNNING, and at the end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.anyio
 
 BATCH = 100
 WATCHED = ("runs", "jobs")
-LANES = list(range(1, 11))  # lane 1 is the deep one
-ELSEWHERE = 11  # a lane that our worker cannot take from, and whose runs are the oldest of all
+LANES = list(range(1, 11))  # lane 1 has the most runs
+ELSEWHERE = 11  # a lane from which our worker cannot take; its runs are the oldest
 US = UUID(int=1)
 
-# Ids rise with $1 so that rows can be found again; payloads are what makes a row as wide as a real one.
+# Ids rise with $1, so that rows can be found again. Payloads make rows as wide as real ones.
 RUNS = """
 insert into mainspring.runs (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, ready_at,
                              claimed_at, cancel_requested_at, claim_seq, worker_id, job_id, payload, deadline)
@@ -51,7 +51,7 @@ from generate_series(1, $2) as i, (select clock_timestamp() as now) as t
 
 
 class Filling:
-    """Fills the two tables, part by part."""
+    """Fills the two tables in steps."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -71,11 +71,11 @@ class Filling:
             await self.runs(200, lane)
 
     async def running(self, *, workers: int = 200) -> None:
-        """What others hold."""
+        """Runs that other workers hold."""
         await self.runs(20_000, LANES[0], running=True, workers=workers)
 
     async def ours(self) -> None:
-        """What we hold: runs whose ids come last."""
+        """Runs that our worker holds. They have the highest ids."""
         await self.runs(500, LANES[0], running=True, first_worker=US.int, workers=1)
 
     async def jobs_later(self) -> None:
@@ -107,7 +107,7 @@ async def all_queued(fill: Filling) -> None:
 
 
 async def all_running(fill: Filling) -> None:
-    """And all with one worker: who it is that asks says nothing then."""
+    """One worker holds all runs, so the worker is not selective in the statistics."""
     await fill.running(workers=1)
     await fill.jobs_due()
     await fill.analyze()
@@ -123,7 +123,7 @@ async def mixed(fill: Filling) -> None:
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement with its arguments, and how many rows of runs and jobs it may touch."""
+    """One statement with its arguments, and how many rows of runs and jobs it may read."""
 
     file: str
     name: str
@@ -132,7 +132,7 @@ class Statement:
 
 
 async def statements(connection: asyncpg.Connection, node: UUID) -> list[Statement]:
-    """What the hot path does, each for a batch of 100."""
+    """The statements of the hot path, each for a batch of 100."""
     ours = [
         row["run_id"] for row in await connection.fetch("select run_id from mainspring.runs where worker_id = $1", US)
     ]
@@ -181,7 +181,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
 
 
 def literal(value: Any) -> str:
-    """A value as EXECUTE takes it; PostgreSQL casts the text to the parameter's type."""
+    """A value for EXECUTE. PostgreSQL casts the text to the type of the parameter."""
     if value is None:
         return "null"
     return "'" + inner(value) + "'"
@@ -194,7 +194,7 @@ def inner(value: Any) -> str:
 
 
 async def explain(connection: asyncpg.Connection, statement: Statement) -> dict[str, Any]:
-    """The generic plan, which is what a pooled connection runs, with what it did; nothing of it stays."""
+    """The executed generic plan, as on a pooled connection. The changes are rolled back."""
     transaction = connection.transaction()
     await transaction.start()
     try:
@@ -235,13 +235,13 @@ def problems(statement: Statement, plan: dict[str, Any]) -> list[str]:
     total = sum(touched(scan) for scan in reading)
     if not 0 < total <= statement.most:
         by_node = [(scan["Node Type"], scan.get("Index Name"), touched(scan)) for scan in reading]
-        found.append(f"{statement.name} touched {total:.0f} rows, at most {statement.most} are enough: {by_node}")
+        found.append(f"{statement.name} read {total:.0f} rows, more than {statement.most}: {by_node}")
     return found
 
 
 @pytest.fixture
 async def hot(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection as in the hot pool."""
+    """A connection like in the hot pool."""
     opened = await asyncpg.connect(database_url, server_settings=HOT_SETTINGS)
     yield opened
     await opened.close()

@@ -1,4 +1,4 @@
-"""Connections that have died without a word, and those of processes that are stopped."""
+"""Connections that are dead without an error, and those of processes that are stopped."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_cut_ends_the_listener_too_which_would_never_notice(store: Store
     await eventually(connected, 60, "the listener listens")
     store.cut()
     async with asyncio.timeout(CUT):
-        with pytest.raises(AWAY):  # which of them depends on whether the answer to LISTEN has arrived
+        with pytest.raises(AWAY):  # the type depends on whether the reply to LISTEN has arrived
             await listening
 
 

@@ -1,4 +1,4 @@
-"""The pulse: PostgreSQL's silence is noticed within two seconds, and a standstill of our own is not taken for it."""
+"""The pulse notices within two seconds that PostgreSQL does not answer. A pause of the own process does not count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def a_pulse(database_url: str) -> tuple[Pulse, int]:
-    """One that has had its answer, and the backend that gave it."""
+    """A pulse that has been answered, and the pid of the backend."""
     pulse = Pulse(database_url)
     await eventually(pulse.run_once, SLOW, "PostgreSQL answers")
     assert pulse._connection is not None
@@ -60,9 +60,9 @@ async def test_a_machine_that_stood_still_has_not_lost_its_database(database_url
     try:
         asking = create_task(pulse.run_once())
         await sleep(0.05)
-        threading.Event().wait(2.0)  # nothing in this process moves, and nothing of PostgreSQL's
+        threading.Event().wait(2.0)  # neither this process nor PostgreSQL continues
     finally:
         os.kill(backend, signal.SIGCONT)
-    select.select([answers], [], [], SLOW)  # it is PostgreSQL that wakes up first
+    select.select([answers], [], [], SLOW)  # PostgreSQL continues first
     assert await asking
     await pulse.close()

@@ -1,4 +1,4 @@
-"""Lists of one job's runs are read by an index, however much history there is."""
+"""Lists of the runs of a job are read by an index, regardless of the size of the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 MANY = 20_000
 OWN = UUID(int=500)
-# Every second run is a job itself and has no job_id; one in a hundred is of the job that is asked for.
+# Every second run is itself a job and has no job_id. One in a hundred belongs to the job in the query.
 FILL = """
 insert into mainspring.run_history (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for,
                                     ended_at, job_id)
@@ -28,7 +28,7 @@ from generate_series(1, $1) as i, (select clock_timestamp() as now) as t
 
 
 async def plan(connection: asyncpg.Connection, *arguments: Any) -> tuple[int, float]:
-    """How many rows came, and how many were touched for them."""
+    """How many rows were returned, and how many were read."""
     text = await connection.fetchval(
         f"explain (analyze, buffers off, timing off, format json) {load('history')['ended_runs']}", *arguments
     )

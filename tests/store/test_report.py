@@ -1,4 +1,4 @@
-"""Report: an outcome counts for the worker and the fence that it belongs to, once; then the run is history."""
+"""Report: an outcome must match worker and fence, and is recorded once. Then the run is in the history."""
 
 from __future__ import annotations
 
@@ -233,6 +233,6 @@ async def test_the_database_refuses_a_second_run_of_the_same_fire(
 
 
 async def test_jobs_that_run_now_are_no_fires_of_each_other(connection: asyncpg.Connection) -> None:
-    """A one-time job with an id of ours has no job_id of its own, and no place in the identity index."""
+    """A one-time job with a generated id has no job_id and is not in the identity index."""
     await queued(connection, await a_lane(connection), 3)
     assert len({row["scheduled_for"] for row in await live(connection)}) == 1

@@ -1,4 +1,4 @@
-"""Rows are built by position: every query has the columns of its struct, by name, in order and by type."""
+"""Rows are built by position, so every query must have the columns of its struct: names, order and types."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_row_never_changes(query: RowQuery[Any]) -> None:
     "row", sorted({query.row for query in ROW_QUERIES}, key=lambda row: row.__name__), ids=lambda row: row.__name__
 )
 def test_a_page_counts_every_text_that_may_be_large(row: type[msgspec.Struct]) -> None:
-    """A page is cut by the weight of its rows: what a client may make large is part of it."""
+    """A page is cut by the weight of its rows. The weight includes every text that a client can make large."""
     if not issubclass(row, PageRow):
         return
     large = {"payload_text", "spec_text", "result_text", "error", "last_error"}
@@ -92,7 +92,7 @@ def test_a_page_counts_every_text_that_may_be_large(row: type[msgspec.Struct]) -
     assert row(**values).weight == 0
 
 
-# The run lifecycle and the exchange read narrow records of their own on the hot path.
+# The run lifecycle and the exchange read narrow records on the hot path.
 HOT_PATH = ("operations/exchange/", "operations/lifecycle/", "operations/control/amend.py")
 
 

@@ -1,4 +1,4 @@
-"""Migrations build exactly the schema that was reviewed, once, whoever starts them and however many do."""
+"""Migrations build exactly the reviewed schema, once, even if several processes start them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schema_snapshot import RENEWAL, SNAPSHOT, dump
 
 pytestmark = pytest.mark.anyio
 
-# Databases in use have been through these. A change is a new file, with a line here when it lands.
+# These have been applied to databases in use. A change is a new file, with a new line here.
 LANDED = {
     "0001_foundation": "2e82d7f836cc4472bd3e207a3750ce63bb8a14f5cc7f968008227d80fe9060c4",
     "0002_execution": "d4ccdf8e75e430f8646ac9a9cf99afe46772428456b266c1cf7576043e1b3474",
@@ -34,7 +34,7 @@ def all_names() -> list[str]:
 
 async def test_the_migrations_build_exactly_the_schema_of_the_snapshot(connection: asyncpg.Connection) -> None:
     assert await dump(connection) == SNAPSHOT.read_text(encoding="utf-8"), (
-        f"the schema is not the one that was reviewed; if it should be, renew it with `{RENEWAL}`"
+        f"the schema differs from the snapshot; if the change is intended, renew it with `{RENEWAL}`"
     )
 
 

@@ -1,4 +1,4 @@
-"""The habits of the SQL files, read from the files: names, guards, clocks, nothing dead."""
+"""The rules for the SQL files: names, guards, clocks, and no unused queries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Query:
 
     @property
     def bare(self) -> str:
-        """The statement in lower case, without row locks and without what stands in quotes."""
+        """The statement in lower case, without row locks and quoted text."""
         return re.sub(r"'[^']*'", "''", ROW_LOCK.sub("", self.sql.lower()))
 
 
@@ -96,7 +96,8 @@ def test_a_run_is_changed_only_by_its_fence_or_from_a_known_state(query: Query) 
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_time_is_the_databases_at_that_moment_and_never_a_filter(query: Query) -> None:
-    """now() is the transaction's start; a bare clock_timestamp() is volatile and turns an index range into a filter."""
+    """now() is the start of the transaction. A bare clock_timestamp() is volatile and turns an index range into a
+    filter."""
     assert not re.search(r"\b(now\(\)|current_timestamp|localtimestamp|current_date|current_time)", query.bare)
     assert not re.search(r"\b(transaction_timestamp|statement_timestamp|timeofday)\b", query.bare)
     left = CLOCK_ALLOWED.sub("", query.bare)
@@ -115,7 +116,7 @@ def test_migrations_and_routines_read_the_clock_only_in_defaults_and_as_queries_
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_no_query_is_dead(query: Query) -> None:
-    """It is named by the module that loads its file; `beat_{table}` stands for beat_0 and beat_1."""
+    """The module that loads its file names it. `beat_{table}` means beat_0 and beat_1."""
     users = [text for text in MODULES.values() if f'load("{query.file}")' in text]
     assert users, f"nothing loads {query.file}.sql"
     by_number = re.sub(r"_\d$", "_{table}", query.name)
@@ -130,7 +131,7 @@ LARGE_TABLES = ("runs", "run_history", "jobs", "dead_letters")
 
 @pytest.mark.parametrize("query", QUERIES, ids=label)
 def test_no_column_is_sent_twice(query: Query) -> None:
-    """`r.*` beside `r.payload::text` sends the payload twice: a query that casts a column lists its columns."""
+    """`r.*` beside `r.payload::text` sends the payload twice. A query that casts a column must list its columns."""
     for alias in STAR_OF.findall(query.bare):
         assert not re.search(rf"\b{alias}\.\w+::", query.bare), f"{query.label}: {alias}.* beside a cast of its column"
     assert not re.search(r"select\s+\*\s*,", query.bare), f"{query.label}: * beside other columns"
@@ -151,7 +152,7 @@ STATE_NUMBER = re.compile(
 
 @pytest.mark.parametrize("file", [*FILES, FRAGMENTS], ids=lambda file: file.stem)
 def test_states_have_names(file: Path) -> None:
-    """A number of a state is written {{QUEUED}}: it comes from the domain."""
+    """A state is written as {{QUEUED}}. Its number comes from the domain."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--")]
     assert [line for line in lines if STATE_NUMBER.search(line)] == []
     assert [line for line in lines if re.search(r"interval '5 minutes'|'at_most_once'|overlap = 0", line)] == []
@@ -177,7 +178,7 @@ def test_every_fragment_and_parameter_is_used() -> None:
         assert name in used, f"nothing uses the fragment {name}"
         assert name not in CONSTANTS
         for parameter in filter(None, map(str.strip, parameters.split(","))):
-            assert parameter in used, f"{name} has no use for {parameter}"
+            assert parameter in used, f"{name} does not use {parameter}"
 
 
 def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
@@ -189,7 +190,7 @@ def test_an_unknown_name_and_missing_arguments_are_errors() -> None:
 
 def test_the_statements_are_those_of_the_snapshot() -> None:
     assert dump() == SNAPSHOT.read_text(encoding="utf-8"), (
-        f"a statement is not the one that was reviewed; if it should be, renew them with `{RENEWAL}`"
+        f"a statement differs from the snapshot; if the change is intended, renew it with `{RENEWAL}`"
     )
 
 

@@ -1,4 +1,4 @@
-"""Workers: an incarnation lives once, and of two copies of one exchange, one gets the row."""
+"""Workers: an ended incarnation stays ended, and of two copies of one exchange, only one gets the row."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_the_number_of_an_exchange_must_rise(connection: asyncpg.Connectio
     worker_id = await a_worker(connection)
     assert await advance(connection, worker_id, 1)
     assert not await advance(connection, worker_id, 1)
-    assert await advance(connection, worker_id, 1, again=True)  # the same exchange, after it was parked
+    assert await advance(connection, worker_id, 1, again=True)  # the same exchange, after its long poll
     assert await advance(connection, worker_id, 7)
     assert not await advance(connection, worker_id, 6)
     assert not await advance(connection, worker_id, 6, again=True)
@@ -119,7 +119,7 @@ async def test_offers_are_those_of_the_living(connection: asyncpg.Connection) ->
 async def test_emptying_a_table_of_beats_never_waits_for_a_reader(
     connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
-    """Whoever waits for the whole table makes every beat wait behind it."""
+    """A statement that waits for a table lock makes every heartbeat wait behind it."""
     await beat(connection, uuid7(), ago=31.0)
     async with other.transaction(), asyncio.timeout(60):
         await other.fetch("select from mainspring.worker_beats_0")

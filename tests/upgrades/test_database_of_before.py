@@ -1,4 +1,4 @@
-"""A database that was made before migrations had stages becomes what a new database is."""
+"""A database from before migrations had stages becomes the same as a new one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSIONS = "select version, name, stage, breaking from mainspring.schema_migrati
 
 
 async def as_it_was(url: str) -> None:
-    """What the five migrations of that commit build."""
+    """Apply the five migrations of that commit."""
     connection = await asyncpg.connect(url)
     names = git("ls-tree", "--name-only", BEFORE_STAGES, FOLDER).decode().split()
     assert len(names) == 5
@@ -41,8 +41,8 @@ async def test_it_is_brought_up_to_date(empty_url: str, connection: asyncpg.Conn
     await as_it_was(empty_url)
     old = await asyncpg.connect(empty_url)
     user = await asyncpg.connect(empty_url)
-    async with user.transaction():  # submitted with the routines of then, stored by those of today
-        # Without a chosen id: the look whether one is taken would lock tables that a migration changes.
+    async with user.transaction():  # submitted with the old routines, stored by the current ones
+        # Without a chosen id, because its check would lock tables that a migration changes.
         await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "before"}')""")
         assert await migrate_at_start(empty_url) == [*all_names()[5:], "routines"]
         await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "after"}')""")

@@ -1,6 +1,6 @@
-"""Processes of an earlier version work with those of today, in both directions, on a schema of today or later.
+"""Processes of an earlier version work with current ones, in both directions, on the current or a newer schema.
 
-As long as there is no later version than the first baseline, that one runs against itself.
+While the first baseline is the latest version, it runs against itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.upgrades.trees import baselines, imported_from, tree_of
 
 pytestmark = pytest.mark.anyio
 
-# One more column in every table that old code reads with `*` or writes: what most migrations do.
+# One more column in every table that old code reads with `*` or writes, like most migrations.
 ADDITION = "\n".join(
     f"alter table mainspring.{table} add column of_tomorrow int default 1;"
     for table in (
@@ -66,7 +66,7 @@ async def cluster(database_url: str) -> AsyncIterator[Cluster]:
 
 
 async def ran(cluster: Cluster) -> None:
-    """A job over HTTP, and one in SQL."""
+    """Run a job from HTTP and one from SQL."""
     connection = await asyncpg.connect(cluster._database_url)
     in_sql = await connection.fetchval("""select mainspring.submit('{"command": "echo sql"}')""")
     await connection.close()
@@ -75,7 +75,7 @@ async def ran(cluster: Cluster) -> None:
 
 
 async def fires(cluster: Cluster) -> None:
-    """The job that runs every second has a run that it did not have."""
+    """Wait until the job that runs every second has a new run."""
     before = len(await cluster.runs("often"))
 
     async def look() -> bool:
@@ -87,7 +87,7 @@ async def fires(cluster: Cluster) -> None:
 async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_on(
     cluster: Cluster, old: Path, database_url: str
 ) -> None:
-    """An upgrade as it happens: the old server runs, a migration comes, a new server comes, then the workers change."""
+    """An upgrade in steps: an old server, a migration, a new server, and then new workers."""
     server = await cluster.server(tree=old)
     await cluster.worker()
     await cluster.submit(**EVERY_SECOND)

@@ -1,4 +1,4 @@
-"""Workers send a newer field only to servers that announced it; what servers send may hold anything."""
+"""Workers send a newer field only to servers that announced it. Replies of servers may contain unknown fields."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_without_newer_fields_nothing_is_looked_at() -> None:
 
 
 class Peer:
-    """A server that announces a protocol, and refuses what that protocol does not know, as ours do."""
+    """A server that announces a protocol and refuses unknown fields, like a real one."""
 
     def __init__(self, protocol: int = BASE_PROTOCOL) -> None:
         self.protocol = protocol
@@ -165,12 +165,13 @@ async def test_what_one_server_announced_says_nothing_about_another() -> None:
         client.leave(addresses[0])
         await client.exchange(request(2))
         assert "moods" not in new.heard[-1]
-        assert client.hello_outdated  # the server that took the hello did not take all of it
+        assert client.hello_outdated  # the server did not accept all fields of the hello
 
 
 @pytest.mark.anyio
 async def test_a_server_that_goes_back_a_version_blames_no_outcome() -> None:
-    """A refusal would make the worker look for the outcome to blame. A lost answer makes it send everything again."""
+    """After a refusal the worker would search for the invalid outcome. After a lost answer it sends everything
+    again."""
     peer = Peer(protocol=3)
     async with served(peer) as (client, _):
         await client.exchange(request(1))
@@ -183,7 +184,7 @@ async def test_a_server_that_goes_back_a_version_blames_no_outcome() -> None:
 
 @pytest.mark.anyio
 async def test_a_worker_repeats_its_hello_when_the_server_takes_more_of_it() -> None:
-    """`labels` stands for a field that came later."""
+    """`labels` represents a newer field."""
     labels_are_new = WireProtocol({("WorkerHello", "labels"): TOMORROW})
     peer, watchdog = Peer(protocol=TOMORROW), PatientWatchdog()
     async with served(peer, protocol=labels_are_new) as (client, _):
@@ -243,7 +244,7 @@ def test_what_newer_servers_send_and_store_is_ignored_where_it_is_unknown(kind: 
 
 
 def what_workers_send() -> str:
-    """Every field of the structs that servers refuse when they do not know it."""
+    """Every field of the structs in which servers refuse unknown fields."""
     found = {struct for kind in (ExchangeRequest, LogShipment) for struct in structs_in(kind)}
     fields = sorted(f"{struct.__name__} {name}" for struct in found for name in struct.__struct_fields__)
     return "".join(f"{line}\n" for line in fields)
@@ -255,7 +256,7 @@ def test_a_field_that_came_later_has_a_number() -> None:
     base = set(FIELDS.read_text(encoding="utf-8").splitlines())
     today = set(what_workers_send().splitlines())
     numbered = {f"{struct} {field}" for struct, field in NEWER_FIELDS}
-    assert base <= today, "servers of 0.2.0 may need what is gone"
+    assert base <= today, "servers of 0.2.0 may need the removed field"
     assert today - base == numbered, "a field that 0.2.0 does not know needs a line in wire/protocol.py"
     assert not {line.split()[0] for line in numbered} & {"LogShipment", "LogChunk", "Held"}
 

@@ -1,4 +1,4 @@
-"""Routines are replaced when their text changes; grants stay, strangers stay out, and old code puts nothing back."""
+"""Routines are replaced when their text changes. Grants stay, the public has none, and old code restores nothing."""
 
 from __future__ import annotations
 

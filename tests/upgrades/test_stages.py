@@ -1,4 +1,4 @@
-"""Migrations come in stages: older code goes on with a newer schema, unless that says that it must not."""
+"""Migrations have stages. Older code runs on a newer schema, unless a migration is breaking."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.store.test_schema import all_names
 pytestmark = pytest.mark.anyio
 
 NEXT = len(known_migrations()) + 1
-ONE_SHORT_TRY = LockPatience(wait=0.001, tries=1, pause=0.0)
+ONE_SHORT_ATTEMPT = LockPatience(wait=0.001, attempts=1, pause=0.0)
 
 
 def coming(*headers: str) -> list[Migration]:
-    """The migrations of a later version: ours, and one more for each of these headers."""
+    """The migrations of a later version: the current ones, and one more for each header."""
     added = [
         read_migration(version, f"tomorrow_{version}", f"{header}create table mainspring.tomorrow_{version} (x int);")
         for version, header in enumerate(headers, start=NEXT)
@@ -104,7 +104,7 @@ async def test_stages_can_be_applied_one_by_one_and_post_comes_last(database_url
 async def test_all_of_pre_and_then_all_of_post_builds_the_same_schema(
     empty_url: str, connection: asyncpg.Connection
 ) -> None:
-    """So a start may apply what is `pre` before an earlier `post`."""
+    """So a start may apply a `pre` migration before an earlier `post` migration."""
     await migrate(empty_url, [Stage.PRE])
     await migrate(empty_url, [Stage.POST])
     other = await asyncpg.connect(empty_url)
@@ -140,8 +140,10 @@ async def test_a_migration_that_does_not_get_its_lock_names_who_holds_it(
     transaction = reader.transaction()
     await transaction.start()
     await reader.fetch("select from mainspring.runs")
-    with pytest.raises(Unavailable, match=f"migration {NEXT:04d}_blocked did not get its locks in 1 tries") as blocked:
-        await migrate(database_url, known=later, patience=ONE_SHORT_TRY)
+    with pytest.raises(
+        Unavailable, match=f"migration {NEXT:04d}_blocked did not get its locks in 1 attempt"
+    ) as blocked:
+        await migrate(database_url, known=later, patience=ONE_SHORT_ATTEMPT)
     assert blocked.value.code == "migration_blocked"
     assert f"backend {reader.get_server_pid()} " in blocked.value.detail
     assert "'nightly report', idle in transaction" in blocked.value.detail
@@ -159,14 +161,14 @@ async def test_a_migration_tries_again_and_lets_others_pass_in_between(
     transaction = reader.transaction()
     await transaction.start()
     await reader.fetch("select from mainspring.runs")
-    patience = LockPatience(wait=0.5, tries=1000, pause=0.0)
+    patience = LockPatience(wait=0.5, attempts=1000, pause=0.0)
     migrating = asyncio.create_task(migrate(database_url, known=later, patience=patience))
 
     async def it_waits_for_the_lock() -> bool:
         return bool(await connection.fetchval(WAITING))
 
     await until(it_waits_for_the_lock)
-    await connection.fetch("select from mainspring.runs")  # queues behind the migration, until that gives up its try
+    await connection.fetch("select from mainspring.runs")  # waits behind the migration until its lock timeout
     assert not migrating.done()
     await transaction.rollback()
     assert await migrating == [f"{NEXT:04d}_patient"]

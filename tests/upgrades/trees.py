@@ -1,4 +1,4 @@
-"""Versions that later ones must live with: which they are, and their source from git."""
+"""The versions with which later ones must be compatible, and their sources from git."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).with_name("baselines.txt")
 # The last commit before migrations had stages and routines had files of their own. It was never released, but
-# databases that it has made are brought up to date.
+# databases that it has created can be migrated.
 BEFORE_STAGES = "0465cc7"
 
 
 def baselines() -> dict[str, str]:
-    """The commit of each version; HEAD stands for the tree as it is here, until the version has a commit."""
+    """The commit of each version. HEAD means the current tree, until the version has a commit."""
     found = {}
     for line in BASELINES.read_text(encoding="utf-8").splitlines():
         if words := line.partition("#")[0].split():
@@ -29,7 +29,7 @@ def baselines() -> dict[str, str]:
 
 
 def git(*arguments: str) -> bytes:
-    """What git prints; the test is skipped where the clone does not have what is asked for."""
+    """The output of git. The test is skipped if the clone does not have the commit."""
     try:
         return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=True, timeout=60).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -38,7 +38,7 @@ def git(*arguments: str) -> bytes:
 
 
 def tree_of(commit: str, folder: Path) -> Path:
-    """The folder to import `mainspring` of this commit from."""
+    """The folder from which `mainspring` of this commit is imported."""
     if commit == "HEAD":
         return ROOT / "src"
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "src"))) as archive:
@@ -47,7 +47,7 @@ def tree_of(commit: str, folder: Path) -> Path:
 
 
 def imported_from(tree: Path) -> Path:
-    """Where a Python process that is given this tree finds the package."""
+    """The path of the package in a Python process with this tree."""
     shown = subprocess.run(
         [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"],
         env={**os.environ, "PYTHONPATH": str(tree)},

@@ -1,4 +1,4 @@
-"""The rescuer: what a lost worker held goes on elsewhere, and nobody is judged who could not be heard."""
+"""The rescuer: runs of a lost worker continue elsewhere. A worker is not lost while heartbeats cannot be recorded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.store.rows import a_lane, a_worker, beat, claim, ended, live, queued
 
 pytestmark = pytest.mark.anyio
 
-TIMING = Timing(rescue=600.0)  # no worker falls silent unless a test says so, however slow the machine
+TIMING = Timing(rescue=600.0)  # longer than any test takes, so that only a test makes a worker silent
 AT_MOST_ONCE = Spec(delivery=Delivery.AT_MOST_ONCE)
 
 
 class Watch:
-    """A rescuer on a clock that stands still."""
+    """A rescuer with a clock that stands still."""
 
     def __init__(self, store: Store) -> None:
         self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
@@ -42,7 +42,7 @@ class Watch:
         return await self.rescuer.run_once()
 
     async def settle_in(self) -> None:
-        """Look at the database for long enough to be allowed to judge."""
+        """Sweep for long enough that silent workers may be marked as lost."""
         assert await self.sweep() == 0
         self.clock.advance(TIMING.rescue)
 
@@ -62,7 +62,7 @@ async def lane_id(connection: asyncpg.Connection) -> int:
 async def a_worker_with(
     connection: asyncpg.Connection, lane_id: int, count: int = 1, *, spec: Spec | None = None, max_attempts: int = 4
 ) -> UUID:
-    """A worker that registered long ago, was not heard since, and holds runs."""
+    """A worker that registered long ago, has sent no heartbeat since, and holds runs."""
     worker_id = await a_worker(connection)
     await queued(connection, lane_id, count, spec=spec or Spec(), max_attempts=max_attempts)
     assert len(await claim(connection, [lane_id], count, worker_id)) == count
@@ -210,7 +210,7 @@ async def test_more_runs_than_a_batch_are_all_rescued(
 async def test_nobody_is_judged_before_the_database_has_been_writable_for_a_full_lease(
     connection: asyncpg.Connection, store: Store, lane_id: int
 ) -> None:
-    """Workers could not beat while it was away; their silence says nothing yet."""
+    """Workers could not send heartbeats while it was unavailable, so they do not count as silent yet."""
     worker_id = await a_worker_with(connection, lane_id)
     watch = Watch(store)
     assert await watch.sweep() == 0
@@ -237,11 +237,12 @@ async def test_a_sweep_that_failed_starts_the_count_anew(
 async def test_an_interrupted_rescue_is_finished_by_a_later_sweep(
     connection: asyncpg.Connection, watch: Watch, lane_id: int
 ) -> None:
-    """Marked as lost, but the rescuer died before it had taken the runs: nobody else would find them silent."""
+    """The worker is marked as lost, but the rescuer died before it took the runs. The silence check does not find
+    it."""
     assert await watch.sweep() == 0
     worker_id = await a_worker_with(connection, lane_id, 2)
     await workers.set_state(connection, worker_id, WorkerState.LOST)
-    assert await watch.sweep() == 0  # it looks for such leftovers every five seconds
+    assert await watch.sweep() == 0  # it checks for interrupted rescues every five seconds
     watch.clock.advance(5.0)
     assert await watch.sweep() == 2
     assert {row["fence"] for row in await live(connection)} == {2}

@@ -1,4 +1,4 @@
-"""The small duties: beats that nobody needs, days ahead and days past."""
+"""The sweepers: unused heartbeats, new partitions and old partitions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ async def test_a_table_that_somebody_reads_is_left_for_the_next_time(
 async def test_a_beat_that_arrives_while_the_sweeper_looks_is_kept(
     database_url: str, connection: asyncpg.Connection, store: Store
 ) -> None:
-    """It is being written when the table still looks quiet: the sweeper does not wait for it, and does not lose it."""
+    """A heartbeat is written while the table still looks quiet. The sweeper does not wait for it, and does not lose
+    it."""
     await beat(connection, uuid7(), ago=31.0, table=0)
     writer = await asyncpg.connect(database_url)
     async with writer.transaction():
@@ -88,15 +89,15 @@ async def test_workers_that_ended_long_ago_and_hold_nothing_are_forgotten(
     assert left == {living, recent, holding}
 
 
-async def test_the_keeper_makes_the_day_that_is_missing(connection: asyncpg.Connection, store: Store) -> None:
-    keeper = PartitionMaintainer(store)
-    await keeper.run_once()
+async def test_the_maintainer_makes_the_day_that_is_missing(connection: asyncpg.Connection, store: Store) -> None:
+    maintainer = PartitionMaintainer(store)
+    await maintainer.run_once()
     day = (await now_of(connection)).astimezone(UTC).date() + timedelta(days=7)
     names = [f"{parent}_{day:%Y%m%d}" for parent in ("run_history", "attempts")]
     for name in names:
         await connection.execute(f"drop table mainspring.{name}")
-    assert await keeper.run_once() == names
-    assert await keeper.run_once() == []
+    assert await maintainer.run_once() == names
+    assert await maintainer.run_once() == []
 
 
 async def test_the_pruner_drops_what_is_past_the_retention(connection: asyncpg.Connection, store: Store) -> None:

@@ -370,7 +370,7 @@ def test_the_call_may_stand_in_the_payload() -> None:
     [
         ({}, "an http run needs a call"),
         ({"payload": {"url": "ftp://x/"}}, "is not an address"),
-        ({"payload": {"urll": "http://x/"}}, "the payload is no HTTP call"),
+        ({"payload": {"urll": "http://x/"}}, "the payload is not an HTTP call"),
     ],
 )
 def test_a_run_without_a_call_fails_for_good(fields: dict[str, Any], words: str) -> None:

@@ -1,1 +1,1 @@
-"""HTTP: the app, who may call it, what errors look like, and the routes."""
+"""The HTTP API: the app, authentication, problem documents and routes."""

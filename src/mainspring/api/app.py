@@ -33,7 +33,7 @@ class Application(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
+def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
     app = Application(
         route_handlers=[
             *jobs.job_routers(),
@@ -52,7 +52,7 @@ def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_ho
         plugins=[StructSchema()],
         middleware=[
             DefineMiddleware(StoreOutageGuard, requests=OpenRequests(pulse)),
-            DefineMiddleware(Gate, book=book, allowed_hosts=frozenset(allowed_hosts)),
+            DefineMiddleware(Gate, registry=registry, allowed_hosts=frozenset(allowed_hosts)),
         ],
         exception_handlers={
             MainspringError: errors.on_mainspring_error,
@@ -60,7 +60,7 @@ def create_app(services: Services, book: TokenRegistry, pulse: Pulse, allowed_ho
             Exception: errors.on_other_error,
         },
         openapi_config=openapi_config(),
-        state=State({"services": services, "book": book}),
+        state=State({"services": services, "token_registry": registry}),
         request_max_body_size=MAX_BODY_BYTES,
         debug=False,
         logging_config=None,

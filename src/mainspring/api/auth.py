@@ -1,6 +1,6 @@
-"""Who may call: a token on every route but health, our own Host and Origin, and JSON bodies only.
+"""Authentication. Every route except health requires a token. Host and Origin must be allowed, and bodies must be JSON.
 
-Even on loopback: any web page can send a request there (FEATURES 7.8).
+This holds on loopback too, because any web page can send requests there (FEATURES 7.8).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Store
 from mainspring.store.tokens import Principal
 
-_REMEMBER = 5.0  # seconds for which a token need not be looked up again
+_REMEMBER = 5.0  # seconds for which a token is cached
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class TokenRegistry:
-    """Tokens by hash, remembered for a few seconds, or until one is revoked anywhere."""
+    """Finds tokens by their hash. Caches them for a few seconds, or until a server revokes one of the tenant."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -51,20 +51,20 @@ class TokenRegistry:
             return None
         if len(self._known) > 10_000:
             self._known.clear()
-        if before == self._forgotten:  # otherwise it may have been revoked after we read it
+        if before == self._forgotten:  # otherwise the token may have been revoked after it was read
             left = _REMEMBER if found.seconds_left is None else min(_REMEMBER, found.seconds_left)
             self._known[digest] = (now + left, found.principal)
         return found.principal
 
     async def still_admits(self, authorization: str) -> bool:
-        """Whether who came in with this header would be let in again. Yes while the database cannot be asked."""
+        """Whether the token in this header is still valid. True while the database is unavailable."""
         try:
             return await self.principal(_bearer(authorization)) is not None
         except AWAY:
             return True
 
     def forget(self, tenant: TenantId) -> None:
-        """A token of this tenant was revoked: look them up again."""
+        """Drop the cached tokens of this tenant, because one of them was revoked."""
         self._forgotten += 1
         self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
@@ -72,9 +72,9 @@ class TokenRegistry:
 class Gate:
     """ASGI middleware in front of every route."""
 
-    def __init__(self, app: ASGIApp, book: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, registry: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
         self._app = app
-        self._book = book
+        self._registry = registry
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,20 +100,21 @@ class Gate:
         hosts = {host} if "*" in self._hosts else self._hosts
         if host not in hosts:
             raise Forbidden(
-                f"this server does not answer to the host {host!r}", code="wrong_host", field="Host",
-                hint="use the address it was started with, or start it with --allow-host",
+                f"this server does not accept the host {host!r}", code="wrong_host", field="Host",
+                hint="use the address that the server was started with, or start the server with --allow-host",
             )  # fmt: skip
         origin = headers.get(b"origin")
         if origin is not None and _origin_host(origin.decode("latin-1")) not in hosts:
-            raise Forbidden("requests from other sites are refused", code="wrong_origin", field="Origin")
+            raise Forbidden("requests from other origins are refused", code="wrong_origin", field="Origin")
 
     async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:
         token = _bearer(headers.get(b"authorization", b"").decode("latin-1"))
         if not token:
             raise Unauthorized(
-                "a token is needed", field="Authorization", hint="send 'Authorization: Bearer <token>'; see admin-token"
-            )
-        principal = await self._book.principal(token)
+                "a token is required", field="Authorization",
+                hint="send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one",
+            )  # fmt: skip
+        principal = await self._registry.principal(token)
         if principal is None:
             raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
         return principal
@@ -127,13 +128,13 @@ def _caller(principal: Principal, scope: Any) -> Caller:
 
 
 def _bearer(authorization: str) -> str:
-    """The token in this header; empty when there is none."""
+    """The token in this header. Empty if there is none."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def hosts_for(bind_host: str, extra: Iterable[str] = ()) -> frozenset[str]:
-    """The Host names a server answers to: loopback's names and its own; any, when bound to all addresses."""
+    """The Host names that a server accepts: loopback, `bind_host`, `extra`. Any name if it binds to all addresses."""
     names = set(_LOOPBACK) | {bind_host.strip("[]").lower()} | {name.lower() for name in extra}
     try:
         if ip_address(bind_host.strip("[]")).is_unspecified:
@@ -153,19 +154,19 @@ def _host_name(host: str) -> str:
 def _origin_host(origin: str) -> str | None:
     try:
         return urlsplit(origin).hostname
-    except ValueError:  # half an IPv6 address, for one
+    except ValueError:  # such as an incomplete IPv6 address
         return None
 
 
 def _check_address(scope: Any) -> None:
-    """The character NUL cannot be stored, so nothing can be found by it either."""
+    """Refuse the character NUL. PostgreSQL cannot store it, so no name or id contains it."""
     if "\x00" in scope["path"]:
-        raise NotFound("an address with the character NUL leads nowhere")
+        raise NotFound("the path contains the character NUL")
     if b"%00" in scope["query_string"]:
         for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
             if "\x00" in name or "\x00" in value:
                 raise InvalidInput(
-                    "a parameter holds the character NUL", code="invalid_parameter", field=name.replace("\x00", "")
+                    "a parameter contains the character NUL", code="invalid_parameter", field=name.replace("\x00", "")
                 )
 
 
@@ -175,5 +176,5 @@ def _check_json(headers: dict[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise WrongMediaType(
-            f"the body is {kind or 'of no stated type'}", field="Content-Type", expected="application/json"
+            f"the content type of the body is {kind or 'missing'}", field="Content-Type", expected="application/json"
         )

@@ -1,4 +1,4 @@
-"""Errors to problem documents: the one place where an error becomes an HTTP status."""
+"""Turns errors into problem documents. The HTTP status of an error is decided only here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
 log = get_logger("api")
 
-# The last of them comes once for each connection after a migration has changed what a statement returns.
+# The last one occurs once per connection after a migration has changed the columns that a statement returns.
 _ROLLED_BACK = (
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
@@ -38,7 +38,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.Unavailable: 503,
     errors.MainspringError: 500,
 }
-_LONGEST_TEXT = 200  # of a path or a value, in an answer
+_LONGEST_TEXT = 200  # of a path or a value in a response
 _STATUS_BY_CODE = {"invalid_json": 400}
 _encode = msgspec.json.Encoder().encode
 
@@ -77,7 +77,7 @@ def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.Mainspri
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """The framework's own refusals: no such route, wrong method, a query parameter of the wrong kind."""
+    """Errors that the framework raises: no such route, wrong method, a query parameter of the wrong type."""
     code = {404: "no_such_route", 405: "method_not_allowed", 400: "invalid_parameter"}.get(
         error.status_code, "http_error"
     )
@@ -92,7 +92,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
             for item in error.extra
             if isinstance(item, dict)
         ]
-        if any(problem.field == "data" for problem in problems):  # the framework's name for a body that is not there
+        if any(problem.field == "data" for problem in problems):  # the framework calls the body `data`; it is missing
             return on_mainspring_error(request, _no_body())
         if problems:
             field, detail = problems[0].field, f"{problems[0].field}: {problems[0].detail}"
@@ -123,26 +123,32 @@ def _body_too_large() -> errors.PayloadTooLarge:
 
 def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     if isinstance(error, _ROLLED_BACK):
-        log.warning("rolled back behind another transaction", path=request.url.path, error=repr(error))
+        log.warning(
+            "the transaction was rolled back because of a concurrent one", path=request.url.path, error=repr(error)
+        )
         return on_mainspring_error(
             request,
-            errors.Unavailable("another change was in the way; nothing was stored", code="busy", hint="try again"),
+            errors.Unavailable(
+                "a concurrent change was in conflict; nothing was stored", code="busy", hint="try again"
+            ),
         )
-    # A value that the driver itself cannot send, such as a number that is too large, is no outage either, although the
-    # driver counts it among the errors of its connection.
+    # The driver also raises InterfaceError for a value that it cannot encode, such as a number that is too large. That
+    # is not an outage.
     if isinstance(error, asyncpg.DataError | asyncpg.UntranslatableCharacterError) or (
         isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
     ):
         return on_mainspring_error(
             request,
             errors.InvalidInput(
-                f"a value cannot be stored: {_first_line(error)}", code="unstorable_value", hint="check the payload"
+                f"PostgreSQL cannot store a value: {_first_line(error)}",
+                code="unstorable_value",
+                hint="check the payload",
             ),
         )
     if isinstance(error, AWAY):
-        log.warning("the database is away", path=request.url.path, error=repr(error))
-        away = errors.Unavailable("the database is away", code="store_down", hint="try again shortly")
-        return on_mainspring_error(request, away)
+        log.warning("the database is unavailable", path=request.url.path, error=repr(error))
+        outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
+        return on_mainspring_error(request, outage)
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
     return respond(
         Problem(
@@ -150,12 +156,12 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
             title="internal error",
             status=500,
             code="internal",
-            detail="something went wrong on our side; the server's log has it",
+            detail="internal server error; the server's log has the details",
         )
     )
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong, at a length that fits into an answer: the driver shows the whole value."""
+    """The first line of the message, shortened. The driver's messages contain the whole value."""
     line = str(error).partition("\n")[0]
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}..."

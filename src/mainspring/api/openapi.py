@@ -1,7 +1,6 @@
-"""The OpenAPI document: what the framework derives from the routes, and what only we know about our answers.
+"""The OpenAPI document: the framework derives it from the routes, and this module adds what the framework cannot know.
 
-It is served as a file alone. The framework's pages to look at it load scripts from elsewhere, and a browser has no
-token to get at them.
+It is served as a JSON file only. The framework's HTML pages load scripts from other sites, and a browser has no token.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 _OPEN = ("/healthz", "/readyz")
 _REFUSAL = {
-    "description": "Refused or failed: a problem document (RFC 9457) with a stable code, the field and a hint",
+    "description": "Error: a problem document (RFC 9457) with a stable code, the field and a hint",
     "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-# Where a handler has more than one good answer: (path, method) -> the status beside the declared one, and when.
+# Handlers with a second success status: (path, method) -> the other status and its description.
 _MORE_ANSWERS = {
-    ("/v1/jobs", "post"): ("200", "A repeat of an idempotency key: the job that is there"),
+    ("/v1/jobs", "post"): ("200", "The idempotency key was used before: the existing job"),
     ("/v1/jobs/{job_and_verb}", "post"): ("202", "runNow: the new run"),
     ("/v1/jobs/{job_id}/{verb}", "post"): ("202", "runNow: the new run"),
     ("/v1/dead-letters/{run_and_verb}", "post"): ("202", "replay: the new run"),
     ("/v1/dead-letters/{run_id}/{verb}", "post"): ("202", "replay: the new run"),
 }
-_LIMIT = "At most this many. A page ends sooner when its payloads and results are large; `next` says that more follow."
+_LIMIT = "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow."
 
 
 def openapi_config() -> OpenAPIConfig:
     return OpenAPIConfig(
         title="Mainspring",
         version=VERSION,
-        description="A distributed job scheduler: every fire time runs once, nothing acknowledged is ever lost.",
+        description="A distributed job scheduler: every fire time runs once, and no acknowledged job is lost.",
         openapi_router=Router("/schema", route_handlers=[], opt={OPERATION: "schema.read"}),
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
@@ -53,7 +52,7 @@ class _SchemaFile(OpenAPIRenderPlugin):
 
 
 def completed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The framework's document, which is left as it is, with our refusals, answers and streams."""
+    """A copy of the framework's document with the problem responses, the second statuses and the log stream added."""
     _, problem = msgspec.json.schema_components([Problem], ref_template="#/components/schemas/{name}")
     paths = {path: _path(path, item) for path, item in schema["paths"].items() if not path.startswith("/jobs")}
     components = {**schema["components"], "schemas": {**schema["components"]["schemas"], **problem}}
@@ -85,7 +84,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> dict[str, A
 
 
 def _describe_log(operation: dict[str, Any], parameters: list[dict[str, Any]]) -> None:
-    """A log is text, or a stream that a reader can take up again."""
+    """Describe the log: plain text, or an event stream that a client can resume."""
     answer = operation["responses"]["200"]
     content = {**answer["content"], "text/event-stream": {"schema": {"type": "string"}}}
     operation["responses"] = {**operation["responses"], "200": {**answer, "content": content}}
@@ -94,7 +93,7 @@ def _describe_log(operation: dict[str, Any], parameters: list[dict[str, Any]]) -
             "name": "Last-Event-ID",
             "in": "header",
             "required": False,
-            "description": "With follow=true: the id of the last event that was seen; the stream goes on after it",
+            "description": "With follow=true: the id of the last received event. The stream continues after it.",
             "schema": {"type": "string"},
         }
     )

@@ -1,6 +1,6 @@
-"""Which operation a route calls. A handler names it: `operation="jobs.read"`, or one for each verb that its path may
-end with: `verbs={"pause": "jobs.pause"}`. An app with a handler whose operation is not in the permissions table is not
-built."""
+"""The operation that a route calls. A handler names one with `operation="jobs.read"`, or one for each verb at the end
+of its path with `verbs={"pause": "jobs.pause"}`. `check_routes` refuses an app with an operation that is not in the
+permissions table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.operations.access.permissions import PERMISSIONS
 
 OPERATION = "operation"
 VERBS = "verbs"
-# OPTIONS handlers are the framework's own: they describe a route.
+# The framework adds OPTIONS handlers, which describe a route.
 _DESCRIBE = ("schema.read",)
 
 
 def operations_of(handler: Any, path: str) -> tuple[str, ...]:
-    """The operation that this request calls; all that the route has when the path ends with an unknown verb."""
+    """The operation that this request calls. All operations of the route if the path ends with an unknown verb."""
     operation = handler.opt.get(OPERATION)
     if operation is not None:
         return (operation,)

@@ -1,4 +1,4 @@
-"""Query parameters that a route does not have: refused by name, with the nearest that it has, like unknown fields."""
+"""Refuses unknown query parameters. The error names the parameter and the most similar known one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from litestar.params import HeaderParameter
 
 from mainspring.domain.errors import InvalidInput
 
-_LENIENT = "/schema"  # the framework's own pages
-_LONGEST_NAME = 100  # in an answer
+_LENIENT = "/schema"  # routes of the framework
+_LONGEST_NAME = 100  # in a response
 
 
 def check_parameters(scope: Any) -> None:
-    """Raise InvalidInput when the query string of a routed request names something that its handler does not take."""
+    """Raise InvalidInput if the query string contains a parameter that the handler does not take."""
     if not scope["query_string"] or scope["path"].startswith(_LENIENT):
         return
     known = [name for name in _taken(scope["route_handler"]) if name not in scope["path_params"]]
@@ -28,7 +28,7 @@ def check_parameters(scope: Any) -> None:
 
 @lru_cache(maxsize=1000)
 def _taken(handler: Any) -> tuple[str, ...]:
-    """The handler's own parameters that are no header; those of its path are among them."""
+    """The parameters of the handler, including those of its path, but without headers."""
     return tuple(
         name
         for name, field in handler.parsed_fn_signature.parameters.items()

@@ -1,4 +1,4 @@
-"""Readiness means progress: the database answers, leases are renewed, and what is due is young."""
+"""The readiness check: the database answers, the leases are renewed, and no fire is overdue by more than 10 seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LATE = 10.0
 
 
 class ReadinessCheck:
-    """`leaser` is None when this process schedules nothing."""
+    """`leaser` is None if this process does not schedule."""
 
     def __init__(self, store: Store, leaser: ShardLeaser | None) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class ReadinessCheck:
                 checks["database"] = "ok"
                 late = await fires.oldest_due(connection, list(held)) if held else None
         except AWAY as error:
-            checks["database"] = f"away: {type(error).__name__}"
+            checks["database"] = f"unavailable: {type(error).__name__}"
             late = None
         if self._leaser is not None:
             checks["leases"] = "ok" if self._leaser.renewing() else "not renewed"

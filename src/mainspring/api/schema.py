@@ -1,4 +1,4 @@
-"""Our structs in the OpenAPI schema, with what the framework's own plugin does not know: raw JSON and unset fields."""
+"""Structs in the OpenAPI schema. Handles raw JSON and unset fields, which the framework's plugin does not support."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from litestar.typing import FieldDefinition
 
 
 class StructSchema(OpenAPISchemaPlugin):
-    """Comes before the framework's plugin, which fails on `msgspec.Raw` for a default (it cannot be hashed)."""
+    """Runs before the framework's plugin, which fails on a default of `msgspec.Raw` because it cannot be hashed."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
         return not field_definition.is_union and field_definition.is_subclass_of(msgspec.Struct)
@@ -37,13 +37,13 @@ class StructSchema(OpenAPISchemaPlugin):
 
 
 def _as_sent(annotation: Any) -> Any:
-    """The annotation as a client sees it: raw JSON may be anything, and what is unset is not sent."""
+    """The annotation as clients see it: raw JSON is any value, and UNSET is not an alternative."""
     if annotation is msgspec.Raw:
         return Any
     if get_origin(annotation) in (Union, types.UnionType):
         parts = [part for part in get_args(annotation) if part is not msgspec.UnsetType]
         if float in parts and int in parts:
-            parts.remove(int)  # a whole number is a number: it must match one alternative, not two
+            parts.remove(int)  # an integer is also a number, and must match only one alternative
         return reduce(or_, parts)
     return annotation
 

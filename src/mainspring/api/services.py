@@ -1,4 +1,4 @@
-"""What the routes call: the operations of this server, put together once."""
+"""The operations of this server, which the routes call."""
 
 from __future__ import annotations
 

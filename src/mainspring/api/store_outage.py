@@ -1,4 +1,4 @@
-"""While PostgreSQL is away: 503 with Retry-After within two seconds, for requests that come and for those that hang."""
+"""While PostgreSQL is unavailable, new and pending requests get 503 with Retry-After within two seconds."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _STREAMED = "/logs"
 
 
 class OpenRequests:
-    """The requests under way, so that they can be ended together."""
+    """The pending requests. All of them end when PostgreSQL becomes unavailable."""
 
     def __init__(self, pulse: Pulse) -> None:
         self._pulse = pulse
         self._limits: set[asyncio.Timeout] = set()
-        pulse.on_away(self._give_up)
+        pulse.on_away(self._end_all)
 
     @property
-    def hopeless(self) -> bool:
+    def store_down(self) -> bool:
         return self._pulse.away
 
     def add(self, limit: asyncio.Timeout) -> None:
@@ -33,7 +33,7 @@ class OpenRequests:
     def remove(self, limit: asyncio.Timeout) -> None:
         self._limits.discard(limit)
 
-    def _give_up(self) -> None:
+    def _end_all(self) -> None:
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
             limit.reschedule(now)
@@ -41,7 +41,7 @@ class OpenRequests:
 
 
 class StoreOutageGuard:
-    """ASGI middleware: a limit around each request that costs nothing until PostgreSQL goes away."""
+    """ASGI middleware: wraps each request in a timeout that is only set when PostgreSQL becomes unavailable."""
 
     def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
         self._app = app
@@ -51,10 +51,10 @@ class StoreOutageGuard:
         if scope["type"] != ScopeType.HTTP or _is_open(scope):
             await self._app(scope, receive, send)
             return
-        if self._requests.hopeless:
+        if self._requests.store_down:
             raise store_down()
         if scope["path"].endswith(_STREAMED) and scope["method"] == "GET":
-            await self._app(scope, receive, send)  # it outlives an outage: it is not in the middle of a change
+            await self._app(scope, receive, send)  # a followed log only reads, so it survives an outage
             return
         limit = asyncio.timeout(None)
         try:
@@ -75,5 +75,5 @@ def _is_open(scope: HTTPScope) -> bool:
 
 
 def store_down() -> Unavailable:
-    """What was under way may or may not have been carried out; an idempotency key makes it safe to repeat."""
-    return Unavailable("the database is away", code="store_down", hint="try again shortly")
+    """The request may or may not have been carried out. With an idempotency key it can be repeated safely."""
+    return Unavailable("the database is unavailable", code="store_down", hint="try again shortly")

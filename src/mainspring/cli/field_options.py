@@ -1,4 +1,4 @@
-"""Options of the command line that come from the table of a job's fields."""
+"""Adds the options of the plain fields to a command."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def with_plain_options(*, after: str, panel: str) -> Callable[[Command], Command]:
-    """A decorator for a command that takes `**plain`: an option for each plain field, behind the parameter `after`.
+    """A decorator for a command with `**plain`: adds an option for each plain field after the parameter `after`.
 
-    Typer reads a command's signature, so the options are written there.
+    Typer reads the signature of a command, so the options are added there.
     """
 
     def extend(command: Command) -> Command:

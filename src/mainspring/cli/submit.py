@@ -1,4 +1,4 @@
-"""`mainspring submit`"""
+"""The command `mainspring submit`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ EXAMPLES = (
     "mainspring submit --http https://example.com/hook --body '{\"id\": 7}' --wait",
     'mainspring submit report.generate --payload \'{"region": "eu"}\' --at 2026-12-31T23:59:59Z',
 )
-_WHEN = "When"
-_HOW = "How"
-_CALL = "An HTTP call"
-_CONFINED = "Where, and with what"
+_WHEN = "Schedule"
+_HOW = "Job options"
+_CALL = "HTTP call"
+_ENVIRONMENT = "Execution environment"
 _PAIRS = {
     "payload": "name=you",
     "labels": "team=billing",
@@ -41,59 +41,72 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="The task's parameters. A value that is JSON is taken as JSON (3, true, [1]), any other as text.",
+            help="A parameter of the task. Valid JSON (3, true, [1]) is sent as JSON, anything else as text.",
             show_default=False,
         ),
     ] = None,
     payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="The parameters as one JSON object instead.")
+        str | None, typer.Option("--payload", metavar="JSON", help="All parameters as one JSON object.")
     ] = None,
     command_line: Annotated[
         str | None, typer.Option("--command", metavar="CMD", help="Run a shell command instead of a task.")
     ] = None,
     http: Annotated[
-        str | None, typer.Option("--http", metavar="URL", help="Call this address.", rich_help_panel=_CALL)
+        str | None, typer.Option("--http", metavar="URL", help="Call this URL.", rich_help_panel=_CALL)
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option("--method", metavar="M", help="POST with a body, else GET.", rich_help_panel=_CALL),
+        typer.Option(
+            "--method", metavar="M", help="HTTP method. Default: POST with a body, GET without.", rich_help_panel=_CALL
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="'K: V'", help="May be repeated.", rich_help_panel=_CALL),
+        typer.Option(
+            "--header", metavar="'K: V'", help="Header of the request; can be repeated.", rich_help_panel=_CALL
+        ),
     ] = None,
     body: Annotated[
         str | None,
-        typer.Option("--body", metavar="JSON", help="JSON; what is none is sent as text.", rich_help_panel=_CALL),
+        typer.Option(
+            "--body", metavar="JSON", help="Valid JSON is sent as JSON, anything else as text.", rich_help_panel=_CALL
+        ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="T", help="Once, at 2026-12-31T23:59:59Z.", rich_help_panel=_WHEN),
+        typer.Option("--at", metavar="T", help="Run once at this time: 2026-12-31T23:59:59Z.", rich_help_panel=_WHEN),
     ] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="D", help="Every 90s, 15m, 1h30m.", rich_help_panel=_WHEN)
+        str | None,
+        typer.Option("--every", metavar="D", help="Run at this interval: 90s, 15m, 1h30m.", rich_help_panel=_WHEN),
     ] = None,
     cron: Annotated[
         str | None,
-        typer.Option("--cron", metavar="E", help="By cron: '0 9 * * MON-FRI', @daily.", rich_help_panel=_WHEN),
+        typer.Option(
+            "--cron", metavar="E", help="Run by a cron expression: '0 9 * * MON-FRI', @daily.", rich_help_panel=_WHEN
+        ),
     ] = None,
     timezone: Annotated[
         str | None,
-        typer.Option("--timezone", metavar="Z", help="Zone of --cron: Europe/Berlin.", rich_help_panel=_WHEN),
+        typer.Option("--timezone", metavar="Z", help="Time zone of --cron: Europe/Berlin.", rich_help_panel=_WHEN),
     ] = None,
     manual: Annotated[
-        bool, typer.Option("--manual", help="Only by `mainspring run-now`.", rich_help_panel=_WHEN)
+        bool, typer.Option("--manual", help="Run only with `mainspring run-now`.", rich_help_panel=_WHEN)
     ] = False,
-    name: Annotated[str | None, typer.Option("--name", help="A title.", rich_help_panel=_HOW)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="Q", rich_help_panel=_HOW)] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the job.", rich_help_panel=_HOW)] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="Q", help="Name of the queue.", rich_help_panel=_HOW)
+    ] = None,
     priority: Annotated[
         str | None, typer.Option("--priority", metavar="P", help="low, normal, high or critical.", rich_help_panel=_HOW)
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="D", help="For each attempt: 15m.", rich_help_panel=_HOW)
+        str | None,
+        typer.Option("--timeout", metavar="D", help="Time limit for each attempt: 15m.", rich_help_panel=_HOW),
     ] = None,
     retries: Annotated[
-        int | None, typer.Option("--retries", metavar="N", help="After the first attempt.", rich_help_panel=_HOW)
+        int | None,
+        typer.Option("--retries", metavar="N", help="Number of retries after the first attempt.", rich_help_panel=_HOW),
     ] = None,
     retry: Annotated[
         str | None,
@@ -109,50 +122,63 @@ def command(
         typer.Option("--delivery", metavar="D", help="at_least_once or at_most_once.", rich_help_panel=_HOW),
     ] = None,
     job_id: Annotated[
-        str | None, typer.Option("--job-id", metavar="ID", help="An id of your choice.", rich_help_panel=_HOW)
+        str | None,
+        typer.Option(
+            "--job-id", metavar="ID", help="Id of the job. Default: the server chooses one.", rich_help_panel=_HOW
+        ),
     ] = None,
     idempotency_key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", metavar="K", help="A repeat makes no second job.", rich_help_panel=_HOW),
+        typer.Option(
+            "--idempotency-key",
+            metavar="K",
+            help="A repeated submission with this key creates no second job.",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="K=V", help="May be repeated.", rich_help_panel=_HOW)
+        list[str] | None,
+        typer.Option("--label", metavar="K=V", help="Label of the job; can be repeated.", rich_help_panel=_HOW),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="K=V", help="A variable; may be repeated.", rich_help_panel=_CONFINED),
+        typer.Option(
+            "--env", metavar="K=V", help="Environment variable; can be repeated.", rich_help_panel=_ENVIRONMENT
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
             "--limit",
             metavar="WHAT=N",
-            help="memory=512MB, cpu=30s, processes=8, files=256, output=10MB; may be repeated.",
-            rich_help_panel=_CONFINED,
+            help="memory=512MB, cpu=30s, processes=8, files=256, output=10MB; can be repeated.",
+            rich_help_panel=_ENVIRONMENT,
         ),
     ] = None,
     sandbox: Annotated[
         str | None,
         typer.Option(
-            "--sandbox", metavar="S", help="bubblewrap: no network, a read-only system.", rich_help_panel=_CONFINED
+            "--sandbox", metavar="S", help="bubblewrap: no network, a read-only system.", rich_help_panel=_ENVIRONMENT
         ),
     ] = None,
     kill_grace: Annotated[
         str | None,
-        typer.Option("--kill-grace", metavar="D", help="Between TERM and KILL: 10s.", rich_help_panel=_CONFINED),
+        typer.Option(
+            "--kill-grace", metavar="D", help="Time between SIGTERM and SIGKILL: 10s.", rich_help_panel=_ENVIRONMENT
+        ),
     ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
             "--require",
             metavar="K=V",
-            help="A label that the worker must have; may be repeated.",
-            rich_help_panel=_CONFINED,
+            help="A label that the worker must have; can be repeated.",
+            rich_help_panel=_ENVIRONMENT,
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 0 on SUCCESS only.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run ends; exit 0 only if it succeeds.")] = False,
     timeout_wait: Annotated[
-        str | None, typer.Option("--timeout-wait", metavar="D", help="Wait no longer than this: 30s.")
+        str | None, typer.Option("--timeout-wait", metavar="D", help="Longest time to wait: 30s.")
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
@@ -160,7 +186,7 @@ def command(
     data: DataOption = None,
     **plain: Any,
 ) -> None:
-    """Submit a job: a task, a command or an HTTP call; now, at a time, or again and again. Prints the job's id."""
+    """Submit a job that runs a task, a command or an HTTP call, now or on a schedule. Prints the job's id."""
     fields: dict[str, Any] = {
         "task": task,
         "command": command_line,
@@ -209,7 +235,7 @@ def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
         pairs = [_pair(param, "payload") for param in params]
         return {key: _value(value) for key, value in pairs} or None
     if params:
-        raise InvalidInput("--payload and key=value both give parameters", field="payload", hint="use one of them")
+        raise InvalidInput("--payload and key=value cannot be combined", field="payload", hint="use one of them")
     return _object(text, "payload", '{"region": "eu"}')
 
 
@@ -235,12 +261,12 @@ def limits_of(texts: list[str]) -> dict[str, Any] | None:
 
 
 def call_of(url: str | None, method: str | None, headers: list[str], body: str | None) -> dict[str, Any] | None:
-    """The HTTP call that the options describe, if they do."""
+    """The HTTP call that the options describe. None without --http."""
     from mainspring.domain.errors import InvalidInput
 
     if url is None:
         if method is not None or headers or body is not None:
-            raise InvalidInput("--method, --header and --body are about a call", field="http", hint="give --http URL")
+            raise InvalidInput("--method, --header and --body need --http", field="http", hint="give --http URL")
         return None
     call: dict[str, Any] = {"url": url}
     if method is not None:

@@ -1,4 +1,4 @@
-"""A job's definition: what to run and how, after intake and before storage."""
+"""The definition of a job, as intake produces it and the store saves it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HTTP_TASK = "http"
 
 
 class Priority(IntEnum):
-    """low, normal and high age towards each other; critical is a band of its own."""
+    """Waiting low and normal runs catch up with higher ones over time. They never overtake critical ones."""
 
     LOW = 0
     NORMAL = 1
@@ -34,7 +34,7 @@ class Priority(IntEnum):
 
 
 class Overlap(IntEnum):
-    """What happens when a job fires while a run of it is alive."""
+    """What happens when a job fires while another run of it has not ended."""
 
     SKIP = 0
     ALLOW = 1
@@ -51,7 +51,7 @@ class Delivery(StrEnum):
 
 @with_plain_fields("value", after="setup")
 class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of a definition that SQL never looks into. Stored as JSON, and as NULL when all of it is default."""
+    """The part of a definition that is stored as JSON, and as NULL if all of it is default."""
 
     timeout: float = DEFAULT_TIMEOUT
     retry: RetryPolicy = DEFAULT_RETRY
@@ -82,12 +82,12 @@ def spec_from_text(text: str | None) -> Spec:
 
 
 def plain_values(spec: Spec) -> dict[str, Any]:
-    """The plain fields of `spec` by name; None where the default holds."""
+    """The plain fields of `spec` by name. None means the default."""
     return {name: getattr(spec, name) for name in PLAIN_NAMES}
 
 
 class JobDefinition(msgspec.Struct, frozen=True):
-    """Everything about a job that its owner decides."""
+    """Everything about a job that its owner sets."""
 
     task: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""A job as clients see it, from its definition. One place for the server and for a box in a test."""
+"""Shows a job to clients. The server and the test box of the SDK share this code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show_job(
     created_at: datetime,
     updated_at: datetime,
 ) -> JobView:
-    """The definition with what has become of it so far."""
+    """The view of a job: its definition and its current status."""
     spec, schedule = definition.spec, definition.schedule
     setup = spec.setup or RunSetup()
     return JobView(

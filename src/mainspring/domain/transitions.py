@@ -1,11 +1,11 @@
-"""The only place that says what may follow what. The state diagram in the docs is drawn from it.
+"""The states of runs and jobs, and the transitions between them. The state diagram in the docs is generated from it.
 
-SQL takes the numbers of states from here (store/queries.py), and `end_runs` the pairs of states that it may end. Every
-other statement that writes runs declares its moves, and tests/store/test_moves.py compares them with this table and
-with what the statement does to a run in each state. Changes of a job are refused by `job_may_follow`.
+SQL takes the numbers of the states from here (store/queries.py). The statement `end_runs` takes the transitions that it
+may make from here. Every other statement that writes runs declares its transitions. tests/store/test_moves.py compares
+them with this table, and with what the statement does to a run in each state. `job_may_follow` checks changes of jobs.
 
-A run that backs off is stored as QUEUED with a `ready_at` ahead, and *called* SCHEDULED until that moment: so no
-statement is needed to promote it, and the name can never be out of date.
+A run that waits for its next attempt is stored as QUEUED with a `ready_at` in the future. It is shown as SCHEDULED
+until then. No statement has to change its state at that time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StoredJobStatus(IntEnum):
 
 
 class Follows(IntFlag):
-    """What follows the end of a run: the bits in `runs.follows`, which is null where nothing does."""
+    """The bits in `runs.follows`: what follows the end of a run. The column is null if nothing follows."""
 
     EDGES = 1
     LIMIT = 2
@@ -111,7 +111,7 @@ def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
 
 
 def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunState:
-    """The state's name as users see it."""
+    """The state as users see it."""
     if state == StoredState.QUEUED and ready_at is not None and ready_at > now:
         return RunState.SCHEDULED
     return RunState(StoredState(state).name)

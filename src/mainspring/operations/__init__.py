@@ -1,1 +1,1 @@
-"""What the product does, as verbs: submit, amend, claim, report, exchange, and what can be read of it."""
+"""The operations of the product: submit, change, claim, report, exchange and read."""

@@ -1,4 +1,4 @@
-"""Looks that several operations share: a one-time job's own run, a lane on the connection at hand, a filter's lanes."""
+"""Lookups that several operations share: the run of a one-time job, a lane, the lanes of a filter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mainspring.store.pool import Connection
 
 
 async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
-    """The run, live or ended, that a one-time job with an id of ours has become. Runs of other jobs, whose run_id
-    somebody takes for a job_id, are not found."""
+    """The run, live or ended, of a one-time job with a generated id. A run of another job is not found, even if its
+    run_id is passed as the job_id."""
     run_id = parse_uuid(job_id)
     if run_id is None:
         return None
@@ -20,16 +20,16 @@ async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run 
     return run if run is not None and run.job_id is None else None
 
 
-async def lane_at_hand(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
-    """The lane, read on the caller's connection if another process made it. To wait for a second connection of a pool
-    while holding one is how a pool of six comes to a standstill under six callers."""
+async def load_lane(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
+    """The lane, read on the caller's connection if another process created it. A second connection from the pool could
+    cause a deadlock: six callers that each hold one of six connections would wait for ever."""
     if lanes.peek(lane_id) is None:
         await lanes.refresh(connection)
     return await lanes.get(lane_id)
 
 
 async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
-    """The lanes of a queue and of a task; None when a filter names neither."""
+    """The lanes of a queue and a task. None if a filter names neither."""
     if queue is None and task is None:
         return None
     await lanes.refresh()

@@ -130,8 +130,8 @@ async def assemble(
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None),
     )
-    book = TokenRegistry(store, clock)
-    signals.on_tokens_changed(book.forget)
+    token_registry = TokenRegistry(store, clock)
+    signals.on_tokens_changed(token_registry.forget)
     signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
@@ -139,7 +139,7 @@ async def assemble(
         lanes=lanes,
         long_polls=long_polls,
         services=services,
-        app=create_app(services, book, pulse, hosts_for(host, allow_hosts)),
+        app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
         node=node,
         pulse=pulse,
         periodic_tasks=[

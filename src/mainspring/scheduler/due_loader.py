@@ -1,4 +1,4 @@
-"""The due-scan: what fires within the look-ahead goes into the wheel. Once a second, and when somebody hints."""
+"""The due-scan: puts jobs that fire within the look-ahead into the wheel, once a second and on a hint."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class DueLoader:
         self.loaded: Callable[[], None] = lambda: None
 
     def hint(self) -> None:
-        """Something inside the window may have changed."""
+        """Scan soon, because something inside the window may have changed."""
         self._hint.set()
 
     async def run_once(self) -> int:
-        """Scan once; returns how many jobs went into the wheel."""
+        """Scan once. Return how many jobs were put into the wheel."""
         shards = sorted(self._held())
         if not shards:
             return 0
@@ -54,7 +54,7 @@ class DueLoader:
         return loaded
 
     async def run_forever(self) -> None:
-        """Scan every interval, sooner on a hint (hints are gathered for 5 ms)."""
+        """Scan every interval, or sooner on a hint. Hints are collected for 5 ms."""
         while True:
             await self.run_once()
             try:

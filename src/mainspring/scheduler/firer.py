@@ -1,8 +1,8 @@
-"""The fire: due jobs become runs, in batches, by compare-and-set under our leases.
+"""The firer: turns due jobs into runs, in batches, by compare-and-set under this node's leases.
 
-A job that makes its batch fail is found by bisection and set aside for a while, so that one poison job never stops
-the others of its shard. A job whose row somebody holds is left out of its batch. A task of its own waits for the row
-and fires the job then (held_jobs.py).
+A job that makes its batch fail is found by bisection and set aside for a minute. So one bad job never blocks the others
+of its shard. A job that another transaction has locked is left out of its batch. A separate task waits for the lock and
+then fires the job (held_jobs.py).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from mainspring.store.pool import AWAY, Store
 log = get_logger("firer")
 
 BATCH = 500
-_FLIGHTS = 2  # batches under way at once: one is prepared here while PostgreSQL works on the other
+_MAX_BATCHES = 2  # in progress at once: one is prepared here while PostgreSQL executes the other
 _SET_ASIDE = 60.0
-LOCK_TIMEOUT = "500ms"  # how long a fire waits for a job that somebody holds, before another one gets its turn
+LOCK_TIMEOUT = "500ms"  # how long a fire waits for the lock of one job before the next one
 Fire = Callable[[Sequence[DueJob], list[DueJob]], Awaitable[int]]
 
 
@@ -64,7 +64,7 @@ class Firer:
         self.held_jobs = HeldJobs(self._fire_free, self._fire_waiting, BATCH)
 
     def in_flight(self, key: JobKey) -> bool:
-        """Being fired, held by somebody, or set aside for having failed."""
+        """Whether the job is being fired, is locked by another transaction, or was set aside after a failure."""
         if key in self._firing or key in self.held_jobs:
             return True
         until = self._aside.get(key)
@@ -76,13 +76,13 @@ class Firer:
         return False
 
     async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire everything in `due` that nobody holds; returns how many runs were created."""
-        # All of them at once: a due-scan in the middle of a storm must not bring back what waits here for its batch.
+        """Fire all jobs in `due` that no other transaction has locked. Return how many runs were created."""
+        # All jobs are marked first, so that a concurrent due-scan does not load jobs that wait here for their batch.
         self._firing.update(job.key for job in due)
         try:
             batches = iter([due[start : start + BATCH] for start in range(0, len(due), BATCH)])
-            flights = min(_FLIGHTS, -(-len(due) // BATCH))
-            ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(flights)), return_exceptions=True)
+            tasks = min(_MAX_BATCHES, -(-len(due) // BATCH))
+            ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(tasks)), return_exceptions=True)
         finally:
             self._firing.difference_update(job.key for job in due)
         for created in ended:
@@ -142,7 +142,7 @@ class Firer:
         try:
             return await fire(batch, left)
         except (*AWAY, asyncpg.LockNotAvailableError):
-            raise  # the database is away, or somebody holds a table; the due-scan brings everything back
+            raise  # the database is unavailable, or a table is locked; the next due-scan loads the jobs again
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 self._set_aside(batch[0], error)
@@ -194,7 +194,7 @@ class Firer:
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
         planned = []
-        # What falls due together is mostly of a few kinds, and a plan takes 60 µs: worked out once for each kind.
+        # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
         plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
         for job in batch:
             kind = (job.schedule_text, job.spec_text, job.next_fire_at)
@@ -202,7 +202,7 @@ class Firer:
                 if kind not in plans:
                     plans[kind] = _plan(job, now)
                 planned.append((job, plans[kind]))
-            except Exception as error:  # noqa: BLE001 - whatever its definition does to us, the others must fire
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others must fire
                 self._set_aside(job, error)
         return planned
 
@@ -215,8 +215,8 @@ class Firer:
         return {shard: held[shard] for shard in sorted({job.shard for job in batch}) if shard in held}
 
     def _rearm(self, job: DueJob, plan: FirePlan, now: datetime) -> None:
-        """The next fire may lie inside the window, before the next scan. Only of jobs that fired: one that was paused
-        or deleted would come round for ever."""
+        """Put the job back into the wheel if its next fire is inside the window, before the next scan. This is only
+        done for jobs that fired. A paused or deleted job would otherwise return for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(
@@ -227,7 +227,7 @@ class Firer:
 
 
 def _run_id(job: DueJob) -> UUID:
-    """A one-time job with an id of ours keeps it as its run's id."""
+    """The run of a one-time job with a generated id has the same id."""
     return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
 
 

@@ -1,6 +1,6 @@
-"""Which shards are ours. docs/architecture.md, "Ownership", says why this is enough.
+"""The shard leases of this node. See docs/architecture.md, "Ownership".
 
-Renewal runs in a thread of its own with a connection of its own, so that a busy event loop or a drained pool cannot
+Leases are renewed in a separate thread with a separate connection. So a busy event loop or an exhausted pool cannot
 cost the node its leases. The rest of the process only reads `held()`.
 """
 
@@ -35,7 +35,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 def rendezvous(shards: Sequence[int], nodes: Sequence[UUID], me: UUID) -> set[int]:
-    """The shards that are mine when every node computes the same: the highest hash of (node, shard) wins."""
+    """The shards of the node `me`. Every node computes the same: the highest hash of (node, shard) wins."""
     if me not in nodes:
         nodes = [*nodes, me]
     return {shard for shard in shards if max(nodes, key=lambda node: _weight(node, shard)) == me}
@@ -46,7 +46,7 @@ def _weight(node: UUID, shard: int) -> bytes:
 
 
 class ShardLeaser:
-    """Holds this node's leases; `run_once` renews, hands over and takes."""
+    """Holds this node's leases. `run_once` renews, hands over and takes them."""
 
     def __init__(self, node_id: UUID, clock: Clock, database_clock: DatabaseClock, timing: Timing) -> None:
         self.node_id = node_id
@@ -54,10 +54,10 @@ class ShardLeaser:
         self._database_clock = database_clock
         self._timing = timing
         self._renewed_at = float("-inf")
-        self._leases: Mapping[int, Lease] = {}  # replaced as a whole, never changed: read by another thread
+        self._leases: Mapping[int, Lease] = {}  # replaced as a whole and never changed, because another thread reads it
 
     def held(self) -> dict[int, int]:
-        """{shard: epoch} of the leases we may trust at this moment."""
+        """{shard: epoch} of the leases that are valid now."""
         now = self._clock.monotonic()
         return {shard: lease.epoch for shard, lease in self._leases.items() if lease.trusted_until > now}
 
@@ -66,7 +66,7 @@ class ShardLeaser:
         return self._clock.monotonic() - self._renewed_at < self._timing.lease_ttl
 
     async def run_once(self, connection: asyncpg.Connection) -> int:
-        """Renew what we hold, give away what others should have, take what is ours and free. Answers our count."""
+        """Renew held leases, release those of other nodes' shards, and take free ones. Return how many are held."""
         ttl = self._timing.lease_ttl
         sent = self._clock.monotonic()
         database_time = await connection.fetchval("select clock_timestamp()")
@@ -95,8 +95,8 @@ class ShardLeaser:
                 granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
                 self._leases = {**self._leases, **granted}
                 log.info("shards taken", shards=len(taken))
-        # Last, so that a node whose rounds take longer than its leases does not count as living: others would leave it
-        # its share for as long as it is slow (6 s late with 0.6 s each way to the database).
+        # This comes last, so that a node whose rounds take longer than its leases does not count as live. Otherwise the
+        # others would leave its shards to it (6 s late with 0.6 s each way to the database).
         await leases.node_seen(connection, self.node_id, socket.gethostname())
         self._renewed_at = sent
         metrics.leases_held.set(len(self._leases))
@@ -104,7 +104,7 @@ class ShardLeaser:
         return len(self._leases)
 
     async def release_all(self, connection: asyncpg.Connection) -> None:
-        """A stopping node releases at once, so that others need not wait for the lease to lapse."""
+        """Release all leases of a stopping node, so that the others need not wait until they expire."""
         mine = {shard: lease.epoch for shard, lease in self._leases.items()}
         self._leases = {}
         await leases.release(connection, self.node_id, mine)
@@ -126,12 +126,12 @@ class LeaseThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        context = contextvars.copy_context()  # so that its log lines say whose they are
+        context = contextvars.copy_context()  # so that its log lines have the context of the node
         self._thread = threading.Thread(target=context.run, args=(self._main,), name="shard-leaser", daemon=True)
         self._thread.start()
 
     async def first_round(self) -> None:
-        """Wait until leases were asked for once, so that the database's time is known."""
+        """Wait for the end of the first round. After that the database's time is known."""
         while not await asyncio.to_thread(self._first_round.wait, 0.5):
             pass
 
@@ -160,7 +160,7 @@ class LeaseThread:
                     await asyncio.to_thread(self._stopping.wait, self._timing.lease_renewal)
                 await self._leaser.release_all(connection)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                # No renewal, no trust: the leases lapse by themselves and `held` stops naming them.
+                # Without a renewal the leases expire, and `held` does not return them any more.
                 failures += 1
                 log.warning("lease renewal failed", error=repr(error), failures=failures)
                 await asyncio.to_thread(self._stopping.wait, backoff(failures, cap=1.0))

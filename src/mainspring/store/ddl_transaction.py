@@ -1,7 +1,7 @@
 """A transaction that changes the schema of a database in use.
 
-A statement that waits for a table's lock makes all later statements on that table wait behind it. So it waits for a
-moment only, lets the others pass, and tries again.
+While a statement waits for a lock on a table, all later statements on that table wait behind it. So the transaction
+waits for a short time only, lets the other statements continue, and starts again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ limit 1
 
 @dataclass(frozen=True, slots=True)
 class LockPatience:
-    """Seconds that one try waits for a lock, how many tries there are, and the seconds between two of them."""
+    """How long one attempt waits for a lock, how many attempts there are, and the pause between two of them. In
+    seconds."""
 
     wait: float = 2.0
-    tries: int = 15
+    attempts: int = 15
     pause: float = 1.0
 
 
@@ -45,8 +46,8 @@ DEFAULT_PATIENCE = LockPatience()
 async def in_ddl_transaction(
     connection: asyncpg.Connection, what: str, work: Callable[[], Awaitable[None]], patience: LockPatience
 ) -> None:
-    """Do the work in a transaction with a lock timeout; raises Unavailable when it never got its locks."""
-    for tries_left in reversed(range(patience.tries)):
+    """Do the work in a transaction with a lock timeout. Raises Unavailable if it never got its locks."""
+    for attempts_left in reversed(range(patience.attempts)):
         try:
             async with connection.transaction():
                 await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
@@ -54,21 +55,21 @@ async def in_ddl_transaction(
             return
         except asyncpg.LockNotAvailableError:
             holder = await _oldest_holder(connection)
-        if tries_left:
-            log.warning("waiting for a lock", on_behalf_of=what, held_by=holder, tries_left=tries_left)
+        if attempts_left:
+            log.warning("waiting for a lock", on_behalf_of=what, held_by=holder, attempts_left=attempts_left)
             await asyncio.sleep(patience.pause)
     raise Unavailable(
-        f"{what} did not get its locks in {patience.tries} tries; they are held by {holder}",
+        f"{what} did not get its locks in {patience.attempts} attempt(s); they are held by {holder}",
         code="migration_blocked",
         hint="end that transaction, or try again later",
     )
 
 
 async def _oldest_holder(connection: asyncpg.Connection) -> str:
-    """The oldest transaction that holds a lock on one of our tables: nearly always the one that is in the way."""
+    """The oldest transaction that holds a lock on one of our tables. This is nearly always the blocking one."""
     row = await connection.fetchrow(_HOLDERS)
     if row is None:
-        return "nobody any more"
+        return "no transaction any more"
     return (
         f"backend {row['pid']} (user {row['usename']}, application {row['application_name']!r}, {row['state']},"
         f" in a transaction for {row['seconds'] or 0:.0f} s)"

@@ -1,4 +1,4 @@
-"""Dead letters: listed, replayed, discarded; and which run repeats which."""
+"""Dead letters: list, replay and discard. Also the replays of ended runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeadLetterId(PageRow, frozen=True):
 
 
 class LockedLetter(msgspec.Struct, frozen=True):
-    """A dead letter that the transaction has locked. Payload and spec only when they were asked for."""
+    """A dead letter that the transaction has locked. Payload and spec are set only if they were requested."""
 
     run_id: UUID
     job_id: str | None
@@ -54,7 +54,7 @@ class LockedLetter(msgspec.Struct, frozen=True):
 
 
 class AllowedRun(msgspec.Struct, frozen=True):
-    """What a job, locked by the caller, says to another run: one at a time, cancelled, or a run of it is alive."""
+    """Whether a job, locked by the caller, allows another run: its overlap rule, its status and its live runs."""
 
     job_id: str
     one_at_a_time: bool
@@ -79,7 +79,7 @@ _repeat = RowQuery(NewRun, _SQL["repeat"])
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True):
-    """Which dead letters; None means any. `since` and `until` are about the moment of their death."""
+    """A filter for dead letters. None means any. `since` and `until` refer to the time at which the run failed."""
 
     job_id: str | None = None
     lane_ids: Sequence[int] | None = None
@@ -89,7 +89,7 @@ class DeadLetterFilter(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """A run that is to be repeated. `changed`: payload and spec (JSON text) to use instead of its own."""
+    """A run to repeat. `changed`: the payload and spec (JSON text) that replace its own."""
 
     run_id: UUID
     replay_id: UUID
@@ -119,7 +119,7 @@ async def page(
 async def some(
     connection: Connection, tenant: TenantId, chosen: DeadLetterFilter, after: UUID | None, begun: datetime, limit: int
 ) -> list[UUID]:
-    """The next ids after `after`, oldest first, of those that died before `begun`."""
+    """The next ids after `after`, oldest first, of runs that failed before `begun`."""
     rows = await pages.read(
         connection,
         _some,
@@ -147,18 +147,18 @@ async def count(connection: Connection, tenant: TenantId) -> int:
 
 
 async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[LockedLetter]:
-    """The letters that are (still) there, locked; with payload and spec only when `whole`."""
+    """Lock those of the dead letters that still exist. Payload and spec are read only if `whole`."""
     return await _lock.fetch(connection, tenant, run_ids, whole)
 
 
 async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, AllowedRun]:
-    """What the jobs that have a row say to another run, by job_id."""
+    """Lock the jobs that have a row, and return by job_id whether they allow another run."""
     await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)
     return {row.job_id: row for row in await _allowed.fetch(connection, tenant, job_ids)}
 
 
 async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[NewRun]:
-    """Turn letters into runs; answers the new ones. All items have `changed`, or none has."""
+    """Turn dead letters into runs, and return the new runs. Either all items have `changed`, or none has."""
     changed = [item.changed or (None, None) for item in items]
     return await _replay.fetch(
         connection,
@@ -173,7 +173,7 @@ async def replay(connection: Connection, tenant: TenantId, items: Sequence[Repla
 
 
 async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> NewRun | None:
-    """Repeat an ended run that is no dead letter; answers the new one."""
+    """Repeat an ended run that is not a dead letter, and return the new run."""
     payload, spec = item.changed or (None, None)
     return await _repeat.first(
         connection,
@@ -198,7 +198,7 @@ async def replay_of(connection: Connection, tenant: TenantId, run_id: UUID) -> U
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
-    """Forget replays of runs that the history has forgotten; answers how many."""
+    """Delete replays of runs that are no longer in the history. Return how many."""
     forgotten = 0
     while True:
         done = int((await connection.execute(_SQL["prune_replays"], days, batch)).rpartition(" ")[2])

@@ -1,4 +1,4 @@
-"""Fire: the compare-and-set that turns due jobs into runs, under a lease."""
+"""Fire: the compare-and-set under a lease that turns due jobs into runs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class DueJob(msgspec.Struct, frozen=True):
 
 
 class ManualRun(msgspec.Struct, frozen=True):
-    """What became of a run by hand: the lane it waits in, or that an earlier run of its job was still alive. `follows`
-    is what follows the end of a skipped one."""
+    """The result of a manual run: the lane in which it waits, or that an earlier run of its job was still alive.
+    `follows` is what follows the end of a skipped run."""
 
     lane_id: int
     skipped: bool
@@ -55,7 +55,7 @@ _run_now = RowQuery(ManualRun, _SQL["run_now"])
 
 
 class DueOnce(msgspec.Struct, frozen=True):
-    """A one-time job that is due, as the due-scan saw it, and the id its run will have."""
+    """A due one-time job, as the due-scan saw it, and the id of its run."""
 
     tenant_id: int
     job_id: str
@@ -65,7 +65,7 @@ class DueOnce(msgspec.Struct, frozen=True):
 
 
 class DueAgain(msgspec.Struct, frozen=True):
-    """A recurring job that is due, as the due-scan saw it, and what shall become of its fires."""
+    """A due recurring job, as the due-scan saw it, and the plan for its fires."""
 
     tenant_id: int
     job_id: str
@@ -75,7 +75,7 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What became of a batch: how many runs each lane got, which jobs fired, by their place in the batch, and the
+    """The result of a batch: how many runs each lane got, which jobs fired, by their index in the batch, and the
     skipped runs that something follows."""
 
     created: dict[int, int]
@@ -95,7 +95,7 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
 ) -> dict[int, int]:
-    """Fire one-time jobs that nobody holds; answers how many runs each lane got."""
+    """Fire one-time jobs that no other transaction has locked. Return how many runs each lane got."""
     rows = await connection.fetch(
         _SQL["fire_one_time"],
         node_id,
@@ -150,14 +150,14 @@ async def still_due(connection: Connection, jobs: Sequence[DueJob]) -> list[DueJ
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain], patience: str = "10s"
 ) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed is left alone. Raises LockNotAvailableError if somebody
-    holds one for longer than `patience`."""
+    """Fire recurring jobs as planned. A job that has changed does not fire. Raises LockNotAvailableError if another
+    transaction has locked one for longer than `patience`."""
     row = await connection.fetchrow(_SQL["fire_recurring"], *_plans(node_id, leases, due), patience)
     return _fired(row)
 
 
 async def fire_free(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed, or that somebody holds, is left alone."""
+    """Fire recurring jobs as planned. A job that has changed, or that is locked, does not fire."""
     return _fired(await connection.fetchrow(_SQL["fire_free"], *_plans(node_id, leases, due)))
 
 
@@ -189,7 +189,7 @@ def _fired(row: Record) -> Fired:
 
 
 def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """First and last subscript (from 1) of each job's part in a list in which all parts stand end to end."""
+    """First and last subscript (from 1) of each job's part in one concatenated list."""
     last = list(accumulate(counts))
     return [end - count + 1 for end, count in zip(last, counts, strict=True)], last
 
@@ -197,5 +197,5 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 async def run_now(
     connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str
 ) -> ManualRun | None:
-    """None when the job is cancelled or gone. The caller holds the job's lock."""
+    """Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     return await _run_now.first(connection, tenant, job_id, run_id, trigger)

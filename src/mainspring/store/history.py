@@ -1,4 +1,4 @@
-"""Reading runs, live and ended; queues."""
+"""Reads runs, live and ended, and queues."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Run = LiveRun | EndedRun
 
 
 class LaneDepth(msgspec.Struct, frozen=True):
-    """How many runs of a lane wait, back off and run. `oldest`: seconds that the longest waiting one has waited."""
+    """How many runs of a lane wait, back off and run. `oldest`: seconds for which the oldest has waited."""
 
     lane_id: int
     depth: int
@@ -85,7 +85,7 @@ class LaneDepth(msgspec.Struct, frozen=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """An attempt that was followed by another one. `ready_at`: when the run was to be tried again."""
+    """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt."""
 
     attempt: int
     fence: int
@@ -108,7 +108,7 @@ _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """What `GET /v1/runs` may ask for; None means any. `own`: the run that is a one-time job itself."""
+    """The filter of `GET /v1/runs`. None means any. `own`: the run that is itself a one-time job."""
 
     job_id: str | None = None
     own: UUID | None = None
@@ -130,7 +130,7 @@ async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> E
 
 
 async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Run | None:
-    """The run, live or ended. It may end between the two looks, but an ended run never becomes live again."""
+    """The run, live or ended. It can end between the two queries, but an ended run never becomes live again."""
     return await live_run(connection, tenant, run_id) or await ended_run(connection, tenant, run_id)
 
 
@@ -178,14 +178,14 @@ async def ended_runs(
 async def runs_of_job(
     connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
 ) -> list[Run]:
-    """Newest first, live and ended. The newest alone is what clients ask for again and again while they wait."""
+    """Newest first, live and ended. Clients that wait for a job ask repeatedly for the newest run only."""
     live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, limit)
     ended = await pages.read(connection, _ended_runs_of_job, tenant, job_id, before, limit, straight=limit > 1)
     return newest_first([*live, *ended], limit)
 
 
 def newest_first(rows: Sequence[Run], limit: int) -> list[Run]:
-    """By run_id, the newest first. A run that ended between two looks is there twice, and counts as ended."""
+    """By run_id, newest first. A run that ended between two queries is in both lists, and counts as ended."""
     distinct = {row.run_id: row for row in sorted(rows, key=lambda row: isinstance(row, EndedRun))}
     return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 

@@ -1,4 +1,4 @@
-"""Jobs: rows that will fire or may be fired by hand, chosen ids, idempotency keys, missed fires."""
+"""Jobs: jobs rows, chosen ids, idempotency keys and missed fires."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 class JobRow(PageRow, frozen=True):
-    """A job that will fire, or may be fired by hand. `status` is a StoredJobStatus."""
+    """A job that will fire or can be fired manually. `status` is a StoredJobStatus."""
 
     tenant_id: TenantId
     job_id: str
@@ -82,7 +82,7 @@ _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
 
 
 def shard_of(tenant: TenantId, job_id: str) -> int:
-    """The shard of a job: stable over processes and releases."""
+    """The shard of a job. It is the same in every process and release."""
     return zlib.crc32(f"{tenant}/{job_id}".encode()) % SHARD_COUNT
 
 
@@ -91,7 +91,7 @@ def schedule_from_text(text: str) -> Schedule:
 
 
 def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
-    """The definition that a jobs row holds."""
+    """The definition in a jobs row."""
     spec = spec_from_text(row.spec_text)
     return JobDefinition(
         task=lane.task,
@@ -128,7 +128,7 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
 
 
 async def take_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> set[str]:
-    """Take ids that clients chose; answers those that were free."""
+    """Take ids that clients chose. Return those that were free."""
     return {row["job_id"] for row in await connection.fetch(_SQL["take_ids"], tenant, job_ids)}
 
 
@@ -140,7 +140,7 @@ class KnownKey(msgspec.Struct, frozen=True):
 async def take_keys(
     connection: Connection, tenant: TenantId, keys: Sequence[tuple[str, bytes, str]]
 ) -> dict[str, KnownKey]:
-    """Take idempotency keys (key, body hash, job id); answers those known before, with what they stand for."""
+    """Take idempotency keys (key, body hash, job id). Return those that existed before, with their values."""
     inserted = {
         row["key"]
         for row in await connection.fetch(
@@ -159,7 +159,7 @@ async def get(connection: Connection, tenant: TenantId, job_id: str) -> JobRow |
 
 
 async def lock(connection: Connection, tenant: TenantId, job_id: str) -> LockedJob | None:
-    """The jobs row under a lock that orders us against fires."""
+    """Lock the jobs row. Fires of the job wait for this lock."""
     return await _lock_job.first(connection, tenant, job_id)
 
 
@@ -175,7 +175,7 @@ async def change(
     lane_id: int,
     definition: JobDefinition,
 ) -> bool:
-    """Write a changed job and raise its version; False when the version is no longer `version`."""
+    """Write a changed job and raise its version. Return False if the version is no longer `version`."""
     changed = await connection.fetchval(
         _SQL["change_job"],
         tenant,
@@ -236,7 +236,7 @@ async def list_jobs(
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
-    """Forget idempotency keys and chosen ids that are older than the history; answers how many."""
+    """Delete idempotency keys and chosen ids that are older than the history. Return how many."""
     forgotten = 0
     for query in (_SQL["prune_keys"], _SQL["prune_ids"]):
         while True:
@@ -248,7 +248,7 @@ async def prune(connection: Connection, days: float, batch: int = 10_000) -> int
 
 
 def contains(text: str | None) -> str | None:
-    """An ILIKE pattern that finds `text` as it stands."""
+    """An ILIKE pattern that finds `text` literally."""
     if text is None:
         return None
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

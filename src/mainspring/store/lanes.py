@@ -1,6 +1,6 @@
-"""Lanes: interned (tenant, queue, priority, task, required labels). A process keeps all in memory.
+"""Lanes: interned (tenant, queue, priority, task, required labels).
 
-They are few and never change.
+There are few lanes, and they never change, so a process keeps all of them in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Lane(msgspec.Struct, frozen=True):
 
     @property
     def required_labels(self) -> dict[str, str] | None:
-        """What a worker must be labelled with to take runs of this lane."""
+        """The labels that a worker needs to take runs of this lane."""
         return msgspec.json.decode(self.labels, type=dict[str, str]) if self.labels else None
 
 
@@ -40,14 +40,14 @@ LaneKey = tuple[TenantId, str, int, str, str]
 
 
 def lane_key(tenant: TenantId, definition: JobDefinition) -> LaneKey:
-    """The lane that a definition's runs wait in."""
+    """The lane in which the runs of a definition wait."""
     required = definition.required_labels
     labels = "" if required is None else msgspec.json.encode(required, order="sorted").decode()
     return (tenant, definition.queue, int(definition.priority), definition.task, labels)
 
 
 class LaneRegistry:
-    """All lanes known to this process. `refresh` reads only what is new."""
+    """All lanes known to this process. `refresh` reads only new lanes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,11 +68,11 @@ class LaneRegistry:
         return self._by_key.get(key)
 
     async def intern(self, connection: Connection, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
-        """The ids of `keys`, interning those that are new. A lane stays, whatever becomes of our transaction."""
+        """The ids of `keys`. New keys are interned, and stay even if the caller's transaction is rolled back."""
         wanted = sorted(set(keys))
         missing = [key for key in wanted if key not in self._by_key]
         if missing and connection.is_in_transaction():
-            # Not from a pool: the caller holds one of its connections, and many such callers could drain it.
+            # Not from a pool: the caller holds a connection of the pool, and many such callers could exhaust it.
             own = await connect(self._store.url, application="lanes")
             try:
                 await self._intern_all(own, missing)
@@ -102,7 +102,7 @@ class LaneRegistry:
     def eligible(
         self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]
     ) -> list[Lane]:
-        """The lanes from which a worker with these queues, tasks and labels may take; those of each tenant together."""
+        """The lanes from which a worker with these queues, tasks and labels may take, grouped by tenant."""
         queue_set, task_set, label_set = set(queues), set(tasks), labels.items()
         shared = tenant == EVERY_TENANT
         found = [

@@ -16,7 +16,7 @@ _SQL = load("leases")
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
-    """The lease of a shard. `expires_at` is the smallest datetime while nobody holds it."""
+    """The lease of a shard. `expires_at` is the smallest datetime if no node holds it."""
 
     shard: int
     owner: UUID | None
@@ -40,13 +40,13 @@ async def forget_node(connection: Connection, node_id: UUID) -> None:
 
 
 async def renew(connection: Connection, node_id: UUID, held: Mapping[int, int], ttl: float) -> dict[int, int]:
-    """Renew leases {shard: epoch}; answers those that are still ours."""
+    """Renew leases {shard: epoch}. Return those that this node still holds."""
     rows = await connection.fetch(_SQL["renew"], node_id, list(held), list(held.values()), ttl)
     return dict(rows)
 
 
 async def take(connection: Connection, node_id: UUID, shards: Sequence[int], ttl: float) -> dict[int, int]:
-    """Take what is free or expired among `shards`; answers {shard: new epoch}."""
+    """Take the free or expired leases of `shards`. Return {shard: new epoch}."""
     rows = await connection.fetch(_SQL["take"], node_id, shards, ttl)
     return dict(rows)
 

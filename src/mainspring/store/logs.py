@@ -1,4 +1,4 @@
-"""The rows of logs: one per attempt that printed something, saying up to where its bytes count."""
+"""The rows of logs: one per attempt with output. Each contains the valid length of its log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[UUID, int]
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Consecutive chunks of one log, which count together."""
+    """Consecutive chunks of one log, which become valid together."""
 
     run_id: UUID
     fence: int
@@ -29,8 +29,12 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """attempt: what the worker runs under that fence, None when the run is not in its hands; tenant: whose run it is.
-    bytes: up to where the log counts that it wrote."""
+    """The state of a log before a shipment.
+
+    attempt   the attempt that the worker runs under that fence; None if it does not hold the run
+    tenant    the tenant of the run
+    bytes     the valid length of the log
+    """
 
     attempt: int | None
     tenant: TenantId | None
@@ -49,7 +53,7 @@ NOTHING_PRINTED = AttemptLog(0, 0, 0, truncated=False, ended=False)
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A run as a reader of its log sees it; `state` is a StoredState, `over` says that it is in the history."""
+    """A run as a reader of its log sees it. `state` is a StoredState. `over`: the run is in the history."""
 
     state: int
     attempt: int
@@ -58,7 +62,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class ExpiredLog(msgspec.Struct, frozen=True):
-    """The log of an attempt whose run the history has forgotten."""
+    """The log of an attempt whose run is no longer in the history."""
 
     run_id: UUID
     attempt: int
@@ -77,7 +81,7 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: 
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:
-    """Count these pieces; answers those that matched."""
+    """Make these pieces valid. Return those that matched."""
     ordered = sorted(pieces, key=lambda piece: piece.run_id)
     rows = await connection.fetch(
         _SQL["advance"],
@@ -94,14 +98,14 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
 
 
 async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, Standing]:
-    """How these runs stand; those that are not there are left out."""
+    """The states of these runs, without those that do not exist."""
     rows = await connection.fetch(_SQL["standings"], [tenant for tenant, _ in wanted], [run_id for _, run_id in wanted])
     found: dict[UUID, Standing] = {}
     for run_id, state, attempt, over, number, *log in rows:
         if run_id not in found:
             found[run_id] = Standing(state, attempt, over, {})
         if number is not None:
-            found[run_id].logs[number] = AttemptLog(number, *log)  # of two fences the later one, which ran
+            found[run_id].logs[number] = AttemptLog(number, *log)  # the later of two fences, because that one ran
     return found
 
 

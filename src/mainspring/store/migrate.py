@@ -78,7 +78,7 @@ async def migrate(
     known: Sequence[Migration] | None = None,
     patience: LockPatience = DEFAULT_PATIENCE,
 ) -> list[str]:
-    """Apply the migrations of these stages and the routines; returns what was applied (none: it was up to date).
+    """Apply the migrations of these stages and the routines. Return what was applied; nothing if it was up to date.
     `known` are the migrations of this version."""
 
     def choose(pending: list[Migration], _new: bool) -> list[Migration]:
@@ -97,9 +97,9 @@ async def migrate(
 async def migrate_at_start(
     database_url: str, *, known: Sequence[Migration] | None = None, patience: LockPatience = DEFAULT_PATIENCE
 ) -> list[str]:
-    """What a server or a scheduler applies when it starts: all migrations to a new database, otherwise those of stage
-    `pre`. Raises Conflict when one of these is breaking: whether older processes still run is for the operator to
-    say."""
+    """Apply the migrations when a server or a scheduler starts: all of them to a new database, otherwise those of stage
+    `pre`. Raises Conflict if one of these is breaking, because only the operator knows whether older processes still
+    run."""
 
     def choose(pending: list[Migration], new: bool) -> list[Migration]:
         if new:
@@ -112,7 +112,9 @@ async def migrate_at_start(
                 hint="stop all servers and schedulers of older versions, then run `mainspring migrate`",
             )
         if later := [migration.label for migration in pending if migration.stage is Stage.POST]:
-            log.info("migrations wait for `mainspring migrate`, to be run when no older process is left", waiting=later)
+            log.info(
+                "run `mainspring migrate` when no older process is left, to apply the waiting migrations", waiting=later
+            )
         return chosen
 
     return await _migrate(database_url, known or known_migrations(), choose, patience)
@@ -139,7 +141,7 @@ async def _migrate(
         await partitions.ensure_ahead(connection)
         return done
     finally:
-        await connection.close()  # and with it the lock
+        await connection.close()  # this also releases the lock
 
 
 async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
@@ -157,10 +159,10 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
 
 
 async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:
-    """The versions that the database has, each with whether it is breaking."""
+    """The applied versions, each with whether it is breaking."""
     if await connection.fetchval("select to_regclass('mainspring.schema_migrations')") is None:
         return {}
-    # As JSON: a database from before stages has no column `breaking`.
+    # As JSON, because a database from before stages has no column `breaking`.
     rows = await connection.fetch(
         "select version, coalesce((to_jsonb(m) ->> 'breaking')::boolean, true) as breaking"
         " from mainspring.schema_migrations m"
@@ -169,7 +171,7 @@ async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:
 
 
 def _refuse_a_breaking_schema(known: Sequence[Migration], applied: dict[int, bool]) -> None:
-    """Newer migrations are none of our business, unless one of them says that it is."""
+    """Newer migrations are accepted, unless one of them is breaking."""
     newest = known[-1].version
     newer = [version for version, breaking in applied.items() if version > newest and breaking]
     if newer:

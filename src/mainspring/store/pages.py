@@ -1,13 +1,13 @@
 """Pages of rows whose payloads and results may be large: bounded in number and in bytes.
 
-A payload has up to 256 KiB, so a page of 1,000 rows could be 256 MB, on the wire and in the memory of a server. A page
-ends early when it has grown large: nothing is left out of a row, and whoever wants more asks for the next page anyway.
+A payload has up to 256 KiB, so a page of 1,000 rows could have 256 MB, on the wire and in the memory of a server. A
+page that has grown large ends early. Its rows are complete, and the client asks for the next page.
 
-Nor does a page read more rows than it shows, where an index has them in the page's order. The planner cannot be trusted
-with that: on a table that was analysed when it was empty it takes a condition on the tenant for one that leaves a few
-rows, and sorts what it believes to be few; measured, 20,000 rows for a page of 51. So a page is planned for its own
-arguments, and `straight` leaves the planner nothing but the walk along the index. Runs have no index by tenant, which
-would cost every run: in a database with several, a tenant that has few walks past those of the others.
+A page does not read more rows than it shows if an index has them in the order of the page. The planner does not ensure
+this. If a table was analysed while it was empty, the planner expects few rows for a tenant and sorts them; measured,
+20,000 rows for a page of 51. So a page is planned for its own arguments, and `straight` only allows a scan along the
+index. Runs have no index by tenant, because it would cost time for every run. So in a database with several tenants,
+the scan for a tenant with few runs also reads runs of other tenants.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Row = TypeVar("Row", bound=PageRow)
 
 PAGE_BYTES = 4 * 1024 * 1024
 _AT_A_TIME = 32
-_OTHER_WAYS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+_OTHER_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _PLANNED = "set local plan_cache_mode = force_custom_plan"
-_STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_WAYS)])
-_AS_BEFORE = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_WAYS))
+_STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_PLANS)])
+_RESET = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_PLANS))
 
 
 async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False) -> list[Row]:
-    """The rows of `query`, whose last parameter is the most that are wanted; no more are read than `cut` could use.
-    `straight`: nearly every row that an index offers, in this order, is wanted."""
+    """The rows of `query`, whose last parameter is the row limit. No more rows are read than `cut` can use. `straight`:
+    an index has the rows in this order, and the page needs nearly all of them."""
     if arguments[-1] == 1 and not straight:
         return await query.fetch(connection, *arguments)
     rows: list[Row] = []
@@ -48,7 +48,7 @@ async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, st
 
 @asynccontextmanager
 async def _planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
-    """A transaction in which statements are planned like that; in one that is under way, until the end of the block."""
+    """Plan statements like that until the end of the block, in a new transaction or the current one."""
     settings = _STRAIGHT if straight else _PLANNED
     if not connection.is_in_transaction():
         async with connection.transaction():
@@ -57,12 +57,12 @@ async def _planned(connection: Connection, *, straight: bool) -> AsyncIterator[N
         return
     await connection.execute(settings)
     yield
-    await connection.execute(_AS_BEFORE)
+    await connection.execute(_RESET)
 
 
 def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
-    """The rows of one page, at least one if there is any; and whether others follow. A row that passes PAGE_BYTES is
-    its last."""
+    """The rows of one page, and whether others follow. A page has at least one row if there is any. It ends with the
+    row that exceeds PAGE_BYTES."""
     page: list[Row] = []
     grown = 0
     for row in rows[:limit]:

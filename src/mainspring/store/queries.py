@@ -1,13 +1,11 @@
-"""Named SQL. `-- name: x` starts a query in sql/*.sql; the comment lines after it say why, and what guards it.
+"""Named SQL. `-- name: x` starts a query in sql/*.sql. The comment lines after it say why it is written so, and what
+guards it.
 
-`{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/.
+`{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/. The constants of
+`mainspring.submit` about the fields of a job come from store/submit_fields.py.
 `{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the
 parameters of `-- fragment: name(x, y)`, which its text calls `{{x}}` and `{{y}}`. A fragment may use constants and
-other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes down what comes of it.
-`{{NAME}}` in a query is a constant: the numbers of states come from domain/transitions.py, never from memory, and what
-`mainspring.submit` knows about the fields of a job comes from store/submit_fields.py.
-`{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. Fragments may hold constants and
-other fragments.
+other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes the resulting statements.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def load(file: str) -> dict[str, str]:
 
 
 def render(text: str, arguments: Mapping[str, str] | None = None) -> str:
-    """SQL with constants and fragments filled in; a name that is unknown is an error."""
+    """SQL with constants and fragments filled in. An unknown name is an error."""
     known = {**CONSTANTS, **(arguments or {})}
 
     def fill(found: re.Match[str]) -> str:
@@ -99,7 +97,7 @@ def _read(file: str, heading: re.Pattern[str]) -> dict[str, str]:
         if found := heading.match(line):
             name = found.group(1)
             if name in parts:
-                raise ValueError(f"{file}.sql has two parts called {name}")
+                raise ValueError(f"{file}.sql has two queries or fragments called {name}")
             current = parts.setdefault(name, [])
         elif current is not None and not line.startswith("--"):
             current.append(line)

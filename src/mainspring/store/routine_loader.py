@@ -40,8 +40,8 @@ def read_routines() -> str:
 async def load_routines(
     connection: asyncpg.Connection, patience: LockPatience, *, text: str | None = None, version: str = VERSION
 ) -> bool:
-    """Replace the routines if they are not these and not of a newer version; says whether it did. Only one process may
-    be here at a time."""
+    """Replace the routines if they differ from these and are not of a newer version. Return whether they were replaced.
+    Only one process may call this at a time."""
     text = read_routines() if text is None else text
     digest = hashlib.sha256(text.encode()).hexdigest()
     before = await connection.fetchrow("select version, hash, functions from mainspring.routines")
@@ -55,12 +55,12 @@ async def load_routines(
 
 
 async def _replace(connection: asyncpg.Connection, text: str, digest: str, version: str, known: list[str]) -> None:
-    await connection.execute("set local search_path = pg_catalog")  # signatures are spelt with their schema
+    await connection.execute("set local search_path = pg_catalog")  # so that signatures include their schema
     await connection.execute(text)
     written = [row["signature"] for row in await connection.fetch(_WRITTEN)]
     for signature in sorted(set(known) - set(written)):
         await _drop(connection, signature)
-    # Whoever may call one was granted that by the operator.
+    # The operator grants the right to call a routine.
     await connection.execute("revoke all on all functions in schema mainspring from public")
     await connection.execute(
         """insert into mainspring.routines (version, hash, functions) values ($1, $2, $3)
@@ -73,12 +73,12 @@ async def _replace(connection: asyncpg.Connection, text: str, digest: str, versi
 
 
 async def _drop(connection: asyncpg.Connection, signature: str) -> None:
-    """A routine of an earlier version. Something of the user's that depends on it is no reason not to start."""
+    """Drop a routine of an earlier version. If a user's object depends on it, it stays, and the start continues."""
     try:
         async with connection.transaction():
             await connection.execute(f"drop function if exists {signature}")
     except asyncpg.DependentObjectsStillExistError as error:
-        log.warning("a routine that is no longer ours is still in use", routine=signature, used_by=error.detail)
+        log.warning("a routine of an earlier version is still in use", routine=signature, used_by=error.detail)
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
 """Rows as structs. The store decodes a row once, and the code above it sees typed attributes.
 
 One rule holds for every query that has a row type: its columns are the fields of the struct, by name and in order. A
-row is built by position, `Row(*record)`: no name is looked up. tests/store/test_rows.py prepares every `RowQuery` and
-compares names, order and types, so a query that differs from its struct fails there and not in production. Column lists
-that several queries share are fragments (sql/fragments.sql). A function that converts what it reads (sets, decoded
-labels, dicts by key) unpacks the record instead.
+row is built by position, `Row(*record)`, without a lookup of names. tests/store/test_rows.py prepares every `RowQuery`
+and compares names, order and types, so a query that differs from its struct fails there and not in production. Column
+lists that several queries share are fragments (sql/fragments.sql). A function that converts what it reads (sets,
+decoded labels, dicts by key) unpacks the record instead.
 
 JSON columns are cast to text in the query and have names that end in `_text`. A query lists its columns: `r.*` beside a
 cast would send the same value twice.
@@ -27,7 +27,7 @@ class PageRow(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """About how many bytes the row has: its large values, in characters."""
+        """The approximate size of the row: its large values, in characters."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Live runs: created, claimed, reported, cancelled."""
+"""Live runs: create, claim, report, cancel."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mainspring.store.rows import RowQuery
 _SQL = load("runs")
 _ready_at = attrgetter("ready_at")
 
-EndedRow = tuple[UUID, int | None]  # run_id and follows: records as they came, for the hot path
+EndedRow = tuple[UUID, int | None]  # run_id and follows; records without conversion, for the hot path
 
 
 class NewRuns:
-    """Columns of runs to be inserted; columns rather than rows because that is how they travel."""
+    """The columns of runs to insert. The statement takes one array per column."""
 
     __slots__ = ("job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
 
@@ -36,7 +36,7 @@ class NewRuns:
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
-    """A run that was given to a worker. `time_left`: seconds of its run_timeout."""
+    """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout."""
 
     run_id: UUID
     fence: int
@@ -54,7 +54,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeldRun(msgspec.Struct, frozen=True):
-    """A RUNNING run, locked, with what is needed to decide what follows its attempt."""
+    """A locked RUNNING run, with the columns that decide what follows its attempt."""
 
     run_id: UUID
     fence: int
@@ -68,7 +68,7 @@ class HeldRun(msgspec.Struct, frozen=True):
 
 
 class LockedRun(msgspec.Struct, frozen=True):
-    """A run that has not ended, locked."""
+    """A locked run that has not ended."""
 
     run_id: UUID
     state: int
@@ -76,7 +76,7 @@ class LockedRun(msgspec.Struct, frozen=True):
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
-    """A run that waits and is out of time, locked. `because`: the field of its job that sets this time."""
+    """A locked waiting run whose time is over. `because`: the field of its job that sets this time."""
 
     run_id: UUID
     fence: int
@@ -118,7 +118,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """A run that goes back into its lane after `delay` seconds; `given_back` is 1 when no attempt was spent."""
+    """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used."""
 
     run_id: UUID
     fence: int
@@ -162,7 +162,7 @@ async def insert_plain(
     run_ids: Sequence[str],
     payloads: Sequence[str | None],
 ) -> None:
-    """Insert runs of one lane that have nothing but a payload."""
+    """Insert runs of one lane that have only a payload."""
     await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, run_ids, payloads)
 
 
@@ -173,11 +173,11 @@ async def claim(
     worker_id: UUID,
     seq: int,
 ) -> list[ClaimedRun]:
-    """Claim up to `limit` runs; `lanes` are (lane, priority, lower bound). One lane's come longest waiting first."""
+    """Claim up to `limit` runs. `lanes` are (lane, priority, lower bound). Runs of one lane come oldest first."""
     if len(lanes) == 1:
         lane_id, _, bound = lanes[0]
         claimed = await _claim_from_lane.fetch(connection, lane_id, limit, worker_id, seq, bound)
-        claimed.sort(key=_ready_at)  # an update by ctid answers in the order of the table's pages
+        claimed.sort(key=_ready_at)  # an update by ctid returns rows in the order of the table's pages
         return claimed
     return await _claim_from_lanes.fetch(
         connection,
@@ -199,8 +199,8 @@ async def claim_fairly(
     worker_id: UUID,
     seq: int,
 ) -> list[ClaimedRun]:
-    """Claim up to `limit` runs of several tenants; `lanes` are (lane, priority, lower bound), `tenants` whose each is,
-    and `starts` where a tenant stands (see domain/fairness.py). They come in no order."""
+    """Claim up to `limit` runs of several tenants, in no particular order. `lanes` are (lane, priority, lower bound).
+    `tenants` are the tenants of the lanes. `starts` are their virtual times (see domain/fairness.py)."""
     return await _claim_fairly.fetch(
         connection,
         [lane[0] for lane in lanes],
@@ -215,7 +215,7 @@ async def claim_fairly(
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:
-    """Which of (lane, lower bound) have runs to claim at this moment."""
+    """Which of these (lane, lower bound) have runs to claim now."""
     rows = await connection.fetch(_SQL["ready_lanes"], [lane[0] for lane in lanes], [lane[1] for lane in lanes])
     return [row["lane_id"] for row in rows]
 
@@ -235,7 +235,7 @@ async def report_successes(
     ran_ms: Sequence[float],
     results: Sequence[str | None],
 ) -> list[EndedRow]:
-    """Move succeeded runs to history; answers those that matched run, fence and incarnation."""
+    """Move succeeded runs to the history. Return those that matched run, fence and incarnation."""
     rows: list[EndedRow] = await connection.fetch(
         _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id
     )
@@ -254,7 +254,7 @@ async def free_to_report(connection: Connection, run_ids: Sequence[UUID]) -> set
 
 
 async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[RequeuedRun]:
-    """Put runs back; answers those that matched."""
+    """Put runs back into their lanes. Return those that matched."""
     ordered = sorted(items, key=lambda item: item.run_id)
     return await _requeue.fetch(
         connection,
@@ -267,7 +267,7 @@ async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Requ
 
 
 async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRow]:
-    """Move runs to history with an end other than SUCCESS; answers those that matched."""
+    """Move runs to the history with an end other than SUCCESS. Return those that matched."""
     ordered = sorted(endings, key=lambda item: item.run_id)
     rows: list[EndedRow] = await connection.fetch(
         _SQL["end_runs"],
@@ -283,17 +283,17 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRo
     return rows
 
 
-async def record_attempts(connection: Connection, tries: Sequence[PastAttempt]) -> None:
+async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt]) -> None:
     await connection.execute(
         _SQL["insert_attempts"],
-        [item.run_id for item in tries],
-        [item.attempt for item in tries],
-        [item.fence for item in tries],
-        [item.worker_id for item in tries],
-        [item.started_at for item in tries],
-        [item.outcome for item in tries],
-        [item.error for item in tries],
-        [item.delay for item in tries],
+        [item.run_id for item in attempts],
+        [item.attempt for item in attempts],
+        [item.fence for item in attempts],
+        [item.worker_id for item in attempts],
+        [item.started_at for item in attempts],
+        [item.outcome for item in attempts],
+        [item.error for item in attempts],
+        [item.delay for item in attempts],
     )
 
 
@@ -321,7 +321,7 @@ async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str
 
 
 async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
-    """The worker that must stop the run; None when it changed hands or was asked before."""
+    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before."""
     worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence)
     return worker_id
 

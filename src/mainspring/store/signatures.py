@@ -1,4 +1,4 @@
-"""What tasks take, as their workers declare it, and which tasks are on offer."""
+"""The payload schemas of tasks, as their workers declare them, and the tasks that workers offer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SQL = load("signatures")
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """A schema (JSON text) and the moment that tells it from the one before."""
+    """A schema (JSON text) and its time, which differs from that of the schema before."""
 
     tenant_id: TenantId
     task: str
@@ -25,7 +25,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class OfferedTask(msgspec.Struct, frozen=True):
-    """A task of live workers: their queues, how many they are, and the schema of its payload (JSON text)."""
+    """A task of live workers: their queues, their number, and the schema of its payload (JSON text)."""
 
     task: str
     queues: list[str]
@@ -38,7 +38,7 @@ _offered = RowQuery(OfferedTask, _SQL["offered"])
 
 
 async def declare(connection: Connection, tenant: TenantId, schemas: Mapping[str, str], untyped: Sequence[str]) -> bool:
-    """Note what a worker's tasks take, and that `untyped` take anything; answers whether that is news."""
+    """Store the schemas of a worker's tasks. `untyped` tasks take any payload. Return whether anything changed."""
     news = False
     if schemas:
         news |= bool(await connection.fetch(_SQL["declare"], tenant, list(schemas), list(schemas.values())))
@@ -48,7 +48,7 @@ async def declare(connection: Connection, tenant: TenantId, schemas: Mapping[str
 
 
 async def versions(connection: Connection) -> dict[tuple[TenantId, str], datetime]:
-    """The moment of each declaration."""
+    """The time of each declaration."""
     rows = await connection.fetch(_SQL["versions"])
     return {(TenantId(tenant), task): registered_at for tenant, task, registered_at in rows}
 

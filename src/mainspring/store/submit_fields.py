@@ -1,7 +1,7 @@
-"""What `mainspring.submit` has to know about the fields of a job, as SQL text made from the table of fields.
+"""The fields of a job in `mainspring.submit`, as SQL text that is generated from the table of fields.
 
-Routines name these parts as constants, `{{SUBMIT_KNOWN}}` and so on (store/queries.py), so that a field that is added
-to the table is known to them without a change of their text. In the text, `job` is the body of the submission and
+Routines name these parts as constants, such as `{{SUBMIT_KNOWN}}` (store/queries.py). So a new field in the table needs
+no change of their text. In the text, `job` is the body of the submission and
 `options` is what the task declares; both are jsonb.
 """
 
@@ -20,17 +20,17 @@ def known_fields() -> list[str]:
 
 
 def fields_elsewhere() -> list[str]:
-    """The fields that a request over HTTP takes and SQL does not."""
+    """The fields that are accepted over HTTP but not in SQL."""
     return [field.name for field in fields_in(Place.REQUEST) if Place.SQL not in field.places]
 
 
 def _spec_members() -> str:
-    """The plain fields as arguments of jsonb_build_object: checked, and null where the job does not give them."""
+    """The plain fields as arguments of jsonb_build_object: checked, and null if the job does not set them."""
     return ",\n        ".join(f"'{field.name}', {_read(field)}" for field in PLAIN_FIELDS)
 
 
 def _option_members() -> str:
-    """The task's options that SQL takes and that are not merged by member, as arguments of jsonb_build_object."""
+    """The options of a task that SQL takes and does not merge by member, as arguments of jsonb_build_object."""
     names = [field.name for field in task_options() if Place.SQL in field.places and not field.kind.merged]
     return ", ".join(f"'{name}', options -> '{name}'" for name in names)
 
@@ -41,7 +41,7 @@ def _read(field: Field) -> str:
 
 
 def _number(value: float) -> str:
-    """As PostgreSQL reads it, without an exponent; whole numbers without a fraction, since it shows them in hints."""
+    """A number without an exponent. Whole numbers have no fraction, because hints show them."""
     return str(int(value)) if value == int(value) else f"{value:.6f}".rstrip("0")
 
 

@@ -1,4 +1,4 @@
-"""Tenants: who owns jobs, runs, workers and tokens."""
+"""Tenants, which own jobs, runs, workers and tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _list_tenants = RowQuery(TenantRow, _SQL["list_tenants"])
 
 
 async def insert(connection: Connection, name: str) -> TenantRow | None:
-    """A new tenant, or None when the name is taken. One at a time: see `tokens.take_turn`."""
+    """Create a tenant. Return None if the name is taken. Only one caller at a time: see `tokens.take_turn`."""
     return await _insert_tenant.first(connection, name)
 
 

@@ -18,7 +18,7 @@ _SQL = load("tokens")
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who a token stands for."""
+    """The tenant and role of a token."""
 
     tenant: TenantId
     role: str
@@ -27,14 +27,14 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A token that is valid, and for how many more seconds; None: until it is revoked."""
+    """A valid token, and for how many more seconds it is valid. None means until it is revoked."""
 
     principal: Principal
     seconds_left: float | None
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token without its secret. `tenant` is the name of its tenant; None for a token of every tenant."""
+    """A token without its secret. `tenant` is the name of its tenant, or None for a token of every tenant."""
 
     token_id: UUID
     tenant_id: TenantId
@@ -51,7 +51,7 @@ _list_tokens = RowQuery(TokenRow, _SQL["list_tokens"])
 
 
 def new_token() -> str:
-    """A token that nobody can guess: 256 random bits."""
+    """A new token with 256 random bits."""
     return f"ms_{secrets.token_urlsafe(32)}"
 
 
@@ -62,7 +62,7 @@ def hash_token(token: str) -> bytes:
 async def insert(
     connection: Connection, tenant: TenantId, token: str, role: str, name: str, *, expires_in: float | None = None
 ) -> UUID:
-    """Make a token known; one that is known already stays as it is. Gives the id that a new one gets."""
+    """Store a token. An existing one stays unchanged. Return the id of a new one."""
     token_id = uuid7()
     await connection.execute(_SQL["insert_token"], token_id, tenant, hash_token(token), role, name, expires_in)
     return token_id
@@ -85,7 +85,7 @@ async def list_tokens(connection: Connection, tenants: list[TenantId]) -> list[T
 
 
 async def revoke(connection: Connection, token_id: UUID) -> bool:
-    """False: it was revoked before."""
+    """Return False if it was revoked before."""
     return await connection.fetchval(_SQL["revoke_token"], token_id) is not None
 
 
@@ -96,7 +96,7 @@ async def other_admins(connection: Connection, tenant: TenantId, token_id: UUID)
 
 
 async def take_turn(connection: Connection) -> None:
-    """One transaction at a time may look for an admin and make or revoke one."""
+    """Take a lock, so that only one transaction at a time checks for admins and creates or revokes one."""
     await connection.execute(_SQL["take_turn"])
 
 

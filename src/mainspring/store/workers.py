@@ -1,4 +1,4 @@
-"""Workers: incarnations, sequence numbers, beats."""
+"""Workers: incarnations, sequence numbers and heartbeats."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """What an exchange must know of its worker."""
+    """The part of a worker's row that an exchange needs."""
 
     queues: list[str]
     tasks: list[str]
@@ -58,14 +58,14 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SilentWorker(msgspec.Struct, frozen=True):
-    """A worker that is thought alive and has not been heard."""
+    """A worker that is not ended and has sent no heartbeat."""
 
     worker_id: UUID
     name: str
 
 
 class WorkerCount(msgspec.Struct, frozen=True):
-    """How many workers are in a state, and their slots together."""
+    """How many workers are in a state, and the sum of their slots."""
 
     state: int
     count: int
@@ -80,7 +80,7 @@ _counts = RowQuery(WorkerCount, _SQL["counts"])
 
 
 async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> WorkerState | None:
-    """Write down a new incarnation and give its state; None when it is already known as lost or stopped."""
+    """Register an incarnation and return its state. None if it is lost or stopped already."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -98,9 +98,9 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
 async def advance(
     connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool, patience: str = "10s"
 ) -> int | None:
-    """Lock the worker's row, take `seq` (`again`: this exchange has taken it before) and give the worker's state; None
-    when it is not newer or the incarnation is not alive. From here on the transaction waits for `patience` at most
-    where somebody holds a row, and then raises LockNotAvailableError."""
+    """Lock the worker's row, take `seq` and return the worker's state. `again`: this exchange has taken it before. None
+    if the number is not newer or the incarnation has ended. From here on the transaction waits for a lock for
+    `patience` at most, and then raises LockNotAvailableError."""
     state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again, patience)
     return state
 
@@ -110,7 +110,7 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Reg
 
 
 async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow | None:
-    """One worker as `list_workers` has it, whenever it ended."""
+    """One worker as in `list_workers`, even if it ended long ago."""
     return await _view_worker.first(connection, tenant, worker_id)
 
 
@@ -119,15 +119,15 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
 
 
 async def mark_lost(connection: Connection, worker_ids: Sequence[UUID]) -> set[UUID]:
-    """Mark workers as lost, and return those that were alive and whose rows nobody holds."""
+    """Mark workers as lost, and return those that were alive and not locked."""
     return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], worker_ids)}
 
 
 async def note_progress(
     connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress], patience: str = "10s"
 ) -> list[UUID]:
-    """Keep how far these runs have come, unless a later word is known; gives those that are not this worker's any
-    more. Raises LockNotAvailableError if somebody holds one of them for longer than `patience`."""
+    """Store the progress of these runs, unless newer progress is stored. Return the runs that this worker no longer
+    holds. Raises LockNotAvailableError if another transaction has locked one for longer than `patience`."""
     rows = await connection.fetch(
         _SQL["note_progress"],
         worker_id,
@@ -156,7 +156,7 @@ async def ended_with_runs(connection: Connection) -> list[UUID]:
 
 
 async def truncate_beats(connection: Connection, table: int) -> bool:
-    """Empty a beat table that has been quiet for half a minute; locked first, so that no beat slips in between."""
+    """Truncate a beat table without heartbeats for half a minute. It is locked first, so no heartbeat is lost."""
     if not await connection.fetchval(_SQL[f"quiet_{table}"]):
         return False
     async with connection.transaction():
@@ -176,7 +176,7 @@ async def prune(connection: Connection) -> None:
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a worker can run; one that drains takes nothing new."""
+    """What a worker can run. A draining worker takes no new runs."""
 
     queues: set[str]
     tasks: set[str]
@@ -185,7 +185,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Taker(msgspec.Struct, frozen=True):
-    """A worker of some queue that offers some task: its slots, how many queues it serves, how many runs it has, and
+    """A worker that takes runs of a task from a queue: its slots, how many queues it serves, how many runs it has, and
     how many of that task."""
 
     labels: dict[str, str]
@@ -200,7 +200,7 @@ class Taker(msgspec.Struct, frozen=True):
 
 
 async def offers(connection: Connection, tenant: TenantId) -> list[Offer]:
-    """What the living workers can run, each kind once."""
+    """What the live workers can run, without duplicates."""
     return [
         Offer(set(queues), set(tasks), _decode_labels(labels), draining)
         for queues, tasks, labels, draining in await connection.fetch(_SQL["offers"], tenant)
@@ -216,15 +216,15 @@ async def takers(connection: Connection, tenant: TenantId, queue: str, task: str
 
 
 async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:
-    """How many living workers subscribe to each queue."""
+    """How many live workers subscribe to each queue."""
     return dict(await connection.fetch(_SQL["offers_by_queue"], tenant))
 
 
 async def counts(connection: Connection, tenant: TenantId) -> list[WorkerCount]:
-    """By state: the living workers, and those that ended within the hour."""
+    """By state: the live workers, and those that ended within the last hour."""
     return await _counts.fetch(connection, tenant)
 
 
 async def beats_forgotten(connection: Connection, witness_id: UUID) -> bool:
-    """Whether the beats were emptied since this witness asked last (also true the first time)."""
+    """Whether a crash has emptied the beat tables since the last call of this witness. Also true for the first call."""
     return bool(await connection.fetchval(_SQL["witness"], witness_id))

@@ -23,6 +23,6 @@ class BeatSweeper:
                 try:
                     emptied += await workers.truncate_beats(connection, table)
                 except asyncpg.LockNotAvailableError:
-                    continue  # a reader holds a lock; try again next time
+                    continue  # a reader holds a lock; the next sweep repeats it
             await workers.prune(connection)
         return emptied

@@ -1,4 +1,4 @@
-"""Ends runs that run out of time while they wait. While a run is running, its worker keeps the time."""
+"""Ends waiting runs whose time is over. While a run is running, its worker watches the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeadlineSweeper:
         self._store = store
 
     async def run_once(self) -> int:
-        """End what is overdue; returns how many runs that were."""
+        """End overdue runs. Return how many."""
         ended = 0
         while True:
             async with self._store.reads.acquire() as connection, connection.transaction():

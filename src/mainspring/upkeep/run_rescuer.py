@@ -1,4 +1,4 @@
-"""Takes runs from lost workers. Only silence that we could have heard counts: see `_judging`."""
+"""Takes runs from lost workers. A worker counts as lost only if its heartbeats could have been recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.store.pool import Store
 log = get_logger("run_rescuer")
 
 _BATCH = 500
-_LEFTOVERS = 5.0  # seconds between looks for rescues that were interrupted
+_INTERRUPTED_INTERVAL = 5.0  # seconds between checks for interrupted rescues
 
 
 class RunRescuer:
@@ -33,17 +33,17 @@ class RunRescuer:
         self._random = random
         self._witness_id = uuid7()
         self._writable_since: float | None = None
-        self._leftovers_at = float("-inf")
+        self._interrupted_checked_at = float("-inf")
 
     async def run_once(self) -> int:
-        """Sweep once; returns how many runs were taken from lost workers."""
+        """Sweep once. Return how many runs were taken from lost workers."""
         try:
-            if not await self._judging():
+            if not await self._may_judge():
                 return 0
             lost = await self._mark_lost()
             now = self._clock.monotonic()
-            if now - self._leftovers_at >= _LEFTOVERS:
-                self._leftovers_at = now
+            if now - self._interrupted_checked_at >= _INTERRUPTED_INTERVAL:
+                self._interrupted_checked_at = now
                 async with self._store.reads.acquire() as connection:
                     lost += [worker for worker in await workers.ended_with_runs(connection) if worker not in lost]
             rescued = 0
@@ -56,9 +56,9 @@ class RunRescuer:
             self._writable_since = None
             raise
 
-    async def _judging(self) -> bool:
-        """Workers cannot beat while the database is away, and a crash forgets their beats: judge only after a full
-        lease of it being writable."""
+    async def _may_judge(self) -> bool:
+        """Whether silent workers may be marked as lost. Workers cannot send heartbeats while the database is
+        unavailable, and a crash deletes recorded ones. So the database must have been writable for a full lease."""
         async with self._store.reads.acquire() as connection:
             writable = not await connection.fetchval("select pg_is_in_recovery()")
             forgotten = writable and await workers.beats_forgotten(connection, self._witness_id)

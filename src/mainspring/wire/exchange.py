@@ -1,7 +1,7 @@
-"""The exchange: the one call a worker makes. Long poll; heartbeat, inventory, outcomes, claims and cancels in one.
+"""The exchange: a worker sends its heartbeat, inventory and outcomes, and gets runs to start and runs to cancel.
 
-Safe to repeat, also at another server: see docs/architecture.md, "The exchange". A field that is added to what workers
-send goes into NEWER_FIELDS (protocol.py); what servers send must be ignored by workers that do not know it.
+It is a long poll. It is safe to repeat, also on another server: see docs/architecture.md, "The exchange". A new field
+of a request must be added to NEWER_FIELDS (protocol.py). Workers ignore unknown fields of a reply.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 
 
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Who the worker is; sent with its first exchange and whenever the server does not know it.
+    """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
-    signatures: for each task that declares its parameters, the JSON Schema that its payload must fit. A task that has
-    options declares them in it too, under OPTIONS_KEYWORD (wire/tasks.py).
+    signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
+    of the task, under OPTIONS_KEYWORD (wire/tasks.py).
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -37,7 +37,7 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What became of one attempt. RETURNED hands an unstarted run back (drain, recall); it spends no attempt."""
+    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt."""
 
     run_id: UUID
     fence: int
@@ -52,15 +52,15 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Held(msgspec.Struct, array_like=True):
-    """One line of the inventory: a run that the worker holds, started or not."""
+    """One entry of the inventory: a run that the worker holds, started or not."""
 
     run_id: UUID
     fence: int
 
 
 class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How far a running attempt has come: a share from 0 to 1, and words. `number` rises from word to word of an
-    attempt: one that comes late, or twice, changes nothing."""
+    """The progress of a running attempt: a fraction from 0 to 1, and a message. `number` rises with each progress of an
+    attempt, so one that arrives late or twice has no effect."""
 
     run_id: UUID
     fence: int
@@ -70,8 +70,8 @@ class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Part of what a worker asks for: at most `most` runs of one queue. Of `free`, one is left over for each queue of
-    `keep_for` that this exchange has given nothing."""
+    """At most `most` of the requested runs come from this queue. One free slot is kept for each queue of `keep_for`
+    that gets no run in this exchange."""
 
     most: Annotated[int, Meta(ge=0, le=10_000)]
     queue: str
@@ -79,13 +79,13 @@ class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """ "Here are my outcomes, what I hold, and my free slots; what shall I run, and what shall I stop?"
+    """The worker sends its outcomes, its held runs and its free slots, and asks which runs to start and to stop.
 
-    seq rises by one with every exchange that is sent. recover says that an earlier answer may have been lost, and
-    inventory (needed with recover) lists what the worker holds, so that claims that never arrived are handed out again.
-    portions divide `free` where queues have weights: they are filled in the order given, and nothing outside them is
-    handed out. room says of the tasks that have a limit here how many more runs of each may come. unstarted is how many
-    of the held runs wait for a slot: what may be recalled.
+    seq: rises by one with every exchange that is sent. recover: an earlier reply may have been lost. inventory: the
+    runs that the worker holds. It is required with recover: claimed runs that are not in it are sent again.
+    shares: divide `free` between queues that have weights. The server fills them in the given order, and sends no run
+    of other queues. room: how many more runs the worker takes of each task with a limit. unstarted: how many of the
+    held runs wait for a slot. These can be recalled.
     """
 
     worker_id: UUID
@@ -105,10 +105,10 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
 
 class RunOrder(msgspec.Struct, omit_defaults=True):
-    """One run handed to a worker, with all that is needed to run it.
+    """One run for a worker, with everything that it needs to execute it.
 
-    exclusive: two attempts of it must never overlap (at most once, or an overlap rule), so it is stopped as soon as the
-    worker has had no acknowledgement for `kill`, also while only the database is away.
+    exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
+    has had no acknowledgement for `kill`, also if only the database is unavailable.
     """
 
     run_id: UUID
@@ -128,11 +128,12 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
-    """acked: how many of the request's outcomes are settled (recorded now or before, or fenced); fenced: refused with
-    409 (a progress too), the run has changed hands; runs: what to run; stop: runs to cancel; superseded: a newer
-    exchange took over, or another transaction holds rows that this one needs: unless all outcomes are acked, the worker
-    sends all of them again; recall: how many unstarted runs to give back, because others are idle; drain: finish, and
-    come back no more; protocol: which fields this server takes (protocol.py)."""
+    """acked: how many of the request's outcomes are settled (recorded now or before, or fenced). fenced: runs whose
+    outcome or progress is refused, because another worker has the run now. runs: runs to start. stop: runs to cancel.
+    superseded: a newer exchange replaced this one, or another transaction has locked rows that it needs. The worker
+    then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
+    other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
+    (protocol.py)."""
 
     seq: int
     acked: int = 0

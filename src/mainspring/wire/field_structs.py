@@ -1,4 +1,4 @@
-"""Structs that take the plain fields from the table of fields."""
+"""Adds the plain fields of the table of fields to structs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OPTIONS = (
 
 
 def with_plain_fields(part: Part, *, after: str) -> Callable[[type[S]], type[S]]:
-    """A decorator: the same struct, with the plain fields behind the field `after`.
+    """A decorator that inserts the plain fields after the field `after`.
 
-    part: "given" is the type of a request, None by default; "changed" that of a patch, UNSET by default; "value" what
-    is stored and shown, None by default.
+    part: "given" for requests, with the default None; "changed" for patches, with the default UNSET; "value" for
+    structs that are stored or shown, with the default None.
     """
 
     def extend(struct: type[S]) -> type[S]:

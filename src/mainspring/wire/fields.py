@@ -1,19 +1,19 @@
-"""The table of a job's fields: the one place that says which fields there are, and where each may appear.
+"""The table of the fields of a job. It declares each field and where the field may appear.
 
-Most fields have rules of their own. Their structs, keywords and options are written by hand, because type checkers and
-editors must see them and because their checks differ; tests/domain/test_fields.py holds each of them to this table.
+Most fields have special rules. Their structs, keywords and options are written by hand, because type checkers and
+editors must see them and because their checks differ. tests/domain/test_fields.py compares them with this table.
 
-A plain field (a duration, a whole number or a line of text that is stored in the spec and shown as it is) has no rules
-of its own, and no other file names it to declare it. To add one:
+A plain field has no special rules. It is a duration, a whole number or a line of text, and is stored in the spec and
+shown unchanged. It is declared only in this file. To add one:
 
 1. add a row to FIELDS with `plain_field(...)`;
 2. add a line to PlainValues and one to PlainKeywords below, which type checkers read.
 
-The request, the patch, a task's options, the stored spec, the job's view, the SDK's keywords, the command line's
-options and the lists of `mainspring.submit` follow from that (wire/field_structs.py, domain/intake/plain.py,
-cli/field_options.py, store/submit_fields.py).
+The request, the patch, the options of a task, the stored spec, the view of a job, the keywords of the SDK, the options
+of the command line and the lists of `mainspring.submit` are derived from that (wire/field_structs.py,
+domain/intake/plain.py, cli/field_options.py, store/submit_fields.py).
 
-This module imports the standard library alone: `mainspring --help` reads it, and does not load msgspec.
+This module imports only the standard library, because `mainspring --help` imports it and must not load msgspec.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Place(Flag):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A type, as annotations spell it. `merged`: a request's members are laid over those of the task's option."""
+    """A type as annotations write it. merged: the members of the request are merged with those of the task's option."""
 
     wire: str
     keyword: str = ""
@@ -77,10 +77,9 @@ PLAIN_KINDS = (DURATION, COUNT, TEXT)
 class Field:
     """One field of a job.
 
-    stored: where it is kept, as a path from the definition; None when `means` names the field that it is read as.
-    shown: its names in the job's view. option: its name on the command line.
-    least, most, help: of a plain field, the bounds of its value and the help of its option. A plain text is one line,
-    and the bounds are those of its length.
+    stored: the path in the definition where it is stored. None if the field is a short form; `means` then names the
+    field that it stands for. shown: its names in the view of a job. option: its name on the command line.
+    least, most, help: the bounds and the help text of a plain field. For text they are the bounds of its length.
     """
 
     name: str
@@ -108,7 +107,7 @@ _HTTP_ONLY = ~Place.SQL
 
 
 def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
-    """A field without rules of its own; it may be given everywhere."""
+    """A field without special rules. It may appear everywhere."""
     if kind not in PLAIN_KINDS:
         raise ValueError(f"{name}: a plain field is a duration, a count or a text")
     return Field(
@@ -117,7 +116,7 @@ def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) 
 
 
 def _later(name: str, kind: Kind) -> Field:
-    """A field that is known and refused, because the feature is not there yet."""
+    """A field of a feature that does not exist yet. It is refused by name."""
     return Field(name, kind, Place.REQUEST | Place.PATCH, later=True)
 
 
@@ -140,8 +139,12 @@ FIELDS = (
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
-    plain_field("run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="For all attempts together: 2h."),
-    plain_field("expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started: 10m."),
+    plain_field(
+        "run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="Time limit for all attempts together: 2h."
+    ),
+    plain_field(
+        "expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started by then: 10m."
+    ),
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
     Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
@@ -167,7 +170,7 @@ FIELDS = (
 
 
 class PlainValues:
-    """The plain fields as the spec stores them and the job's view shows them; None is the default."""
+    """The plain fields as the spec stores them and the view of a job shows them. None means the default."""
 
     __slots__ = ()
 
@@ -187,10 +190,10 @@ PLAIN_NAMES = tuple(field.name for field in PLAIN_FIELDS)
 
 
 def fields_in(place: Place) -> tuple[Field, ...]:
-    """The fields that may be given there, in the order of the table."""
+    """The fields that may appear in `place`, in the order of the table."""
     return tuple(field for field in FIELDS if place in field.places)
 
 
 def task_options() -> tuple[Field, ...]:
-    """The options that a worker declares for a task: those that are not another word for one of them."""
+    """The options that a worker declares for a task, without the short forms."""
     return tuple(field for field in fields_in(Place.TASK_OPTION) if field.means is None)

@@ -1,4 +1,4 @@
-"""Messages about jobs: what a client sends to create or change one, and what it gets to see."""
+"""Messages about jobs: requests to create or change one, and the view of a job."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What follows a failure of a certain kind. One of error (a class name), exit_code and http_status (a number, or
-    "5xx") says which; `then` is "retry" or "give_up"; `after` is the least delay of the retry."""
+    """What follows a failure of a certain kind. Exactly one of error (a class name), exit_code and http_status (a
+    number or "5xx") is given. then: "retry" or "give_up". after: the shortest delay of the retry."""
 
     error: str | list[str] | None = None
     exit_code: int | list[int] | None = None
@@ -44,7 +44,7 @@ class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How failed attempts are repeated."""
+    """How failed attempts are retried."""
 
     max_attempts: int | None = None
     backoff: str | None = None
@@ -65,7 +65,7 @@ class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What to do about fires that became due while nobody could fire them."""
+    """What happens to fires that became due while no server could fire them."""
 
     policy: str | None = None
     grace: DurationIn | None = None
@@ -74,7 +74,7 @@ class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 @with_plain_fields("given", after="timeout")
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/jobs`: the full form and the short forms side by side."""
+    """The body of `POST /v1/jobs`. It has the fields of the full form and of the short forms."""
 
     job_id: ChosenJobId | None = None
     name: Name | None = None
@@ -116,8 +116,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 @with_plain_fields("changed", after="timeout")
 class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields; null takes a field back to its default: what
-    the job's task declares, or else ours."""
+    """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields. null resets a field to its default, which is
+    the option that the task declares, or else the default of Mainspring."""
 
     name: Name | UnsetType | None = UNSET
     task: Name | UnsetType = UNSET
@@ -160,7 +160,7 @@ class JobCreated(msgspec.Struct):
 
 
 class BatchCreated(msgspec.Struct):
-    """Answer to `POST /v1/jobs:batch`; job_ids stand in the order of the request."""
+    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request."""
 
     accepted: int
     job_ids: list[str]
@@ -237,14 +237,14 @@ class JobList(msgspec.Struct):
 
 
 class Upcoming(msgspec.Struct):
-    """The next fire times of a job, were it neither paused nor changed."""
+    """The next fire times of a job, if it is neither paused nor changed."""
 
     job_id: str
     fires: list[datetime]
 
 
 class MissedRange(msgspec.Struct):
-    """Fires that were not run, as one range."""
+    """A range of fires that were not run."""
 
     first: datetime
     last: datetime

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what every refused request is answered with."""
+"""Problem documents (RFC 9457). Every error response is one."""
 
 from __future__ import annotations
 

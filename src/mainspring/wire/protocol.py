@@ -1,8 +1,8 @@
-"""What a worker may send to a server of another version.
+"""The protocol version of the exchange. It decides which fields a worker may send to a server of another version.
 
 A server refuses a field that it does not know, because a field that is dropped silently is a lost outcome or a broken
 limit. A worker ignores what it does not know in an answer. So every answer carries the server's protocol number, and a
-worker sends a field that came after 0.2.0 only to a server whose number is high enough.
+worker sends a field that was added after 0.2.0 only to a server whose number is high enough.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-BASE_PROTOCOL = 1  # of 0.2.0, and of an answer that does not say
+BASE_PROTOCOL = 1  # of 0.2.0, and of a reply without a number
 
-# Fields of ExchangeRequest and the structs in it that came after 0.2.0, and the number that announces them. A release
-# that adds fields takes the next number. The server must be able to do without each of them.
+# Fields that were added to ExchangeRequest and its structs after 0.2.0, with the number of their protocol. A release
+# that adds fields takes the next number. Each field must be optional for the server.
 NEWER_FIELDS: dict[tuple[str, str], int] = {}
 
 
@@ -29,8 +29,8 @@ class WireProtocol:
         self._newer = newer
 
     def fit(self, message: S, announced: int) -> S:
-        """The message without the fields that a server of protocol `announced` does not know. The message itself is
-        left as it is."""
+        """A copy of the message without the fields that a server of protocol `announced` does not know. Returns the
+        message itself if it has none of them."""
         if announced >= self.number:
             return message
         changes: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class WireProtocol:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """What is left out when the message is encoded."""
+    """The default of the field, which is left out when the message is encoded."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default

@@ -51,7 +51,7 @@ class RunList(msgspec.Struct):
 
 
 class JobStatus(msgspec.Struct):
-    """Answer to `GET /v1/jobs/{id}/status`."""
+    """The response to `GET /v1/jobs/{id}/status`."""
 
     job_id: str
     status: str
@@ -59,7 +59,7 @@ class JobStatus(msgspec.Struct):
 
 
 class Why(msgspec.Struct):
-    """Answer to `GET /v1/runs/{id}/why`: one sentence."""
+    """The response to `GET /v1/runs/{id}/why`: one sentence."""
 
     run_id: str
     status: str

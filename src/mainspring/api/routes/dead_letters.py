@@ -1,4 +1,4 @@
-"""/v1/dead-letters: list, look, replay, discard; one by its id, or many by a filter."""
+"""/v1/dead-letters: list, read, replay and discard, one by its id or many by a filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _TAGS = ["dead letters"]
 
 
-@get("/v1/dead-letters", summary="Runs that failed for good, newest first", tags=_TAGS, operation="dead_letters.list")
+@get("/v1/dead-letters", summary="List dead letters, newest first", tags=_TAGS, operation="dead_letters.list")
 async def list_dead_letters(
     request: Http,
     job: str | None = None,
@@ -50,7 +50,7 @@ async def list_dead_letters(
 
 @get(
     "/v1/dead-letters/{run_id:str}",
-    summary="One dead letter, with every try's error",
+    summary="Get a dead letter with all attempts and their errors",
     tags=_TAGS,
     operation="dead_letters.read",
 )
@@ -78,7 +78,7 @@ async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discard
 
 @post(
     "/v1/dead-letters/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
-    summary="run_id:replay, run_id:discard",
+    summary="Replay or discard a dead letter: run_id:replay, run_id:discard",
     verbs=_VERBS,
 )  # fmt: skip
 async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> Response[Any]:
@@ -88,7 +88,7 @@ async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayReque
 
 @post(
     "/v1/dead-letters/{run_id:str}/{verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
-    summary="The same verbs, as a path",
+    summary="Replay or discard a dead letter, with the verb as a path segment",
     verbs=_VERBS,
 )  # fmt: skip
 async def act_on_dead_letter_by_path(
@@ -104,12 +104,10 @@ async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Re
             replay_id = await services.replayer.replay(caller, run_id_of(run_id), data.payload)
             return Response(await services.run_reader.run(caller, replay_id), status_code=202)
         case "discard":
-            refuse_payload(data, "a discard")
+            refuse_payload(data, ":discard")
             return Response(await services.replayer.discard(caller, run_id_of(run_id)), status_code=200)
         case _:
-            raise NotFound(
-                f"a dead letter has no verb {verb!r}", code="no_such_route", hint="there are :replay and :discard"
-            )
+            raise NotFound(f"a dead letter has no verb {verb!r}", code="no_such_route", hint="use :replay or :discard")
 
 
 HANDLERS = [

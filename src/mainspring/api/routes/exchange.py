@@ -1,4 +1,4 @@
-"""/v1/exchange: the one call a worker makes. The reply is encoded here, once, from structs."""
+"""/v1/exchange: the call through which a worker reports and claims runs. The reply is encoded here, from structs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
     return_dto=None,
     status_code=200,
     tags=["workers"],
-    summary="A worker's one call",
+    summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
 )
 async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:

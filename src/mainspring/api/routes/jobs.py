@@ -1,4 +1,4 @@
-"""/v1/jobs, also at /jobs."""
+"""/v1/jobs, also served as /jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
     return BatchCreated(len(done.job_ids), done.job_ids)
 
 
-@get("/", summary="Jobs that have yet to fire or will fire again", operation="jobs.list")
+@get("/", summary="List jobs that will fire", operation="jobs.list")
 async def list_jobs(
     request: Http,
     status: list[str] | None = None,
@@ -67,7 +67,7 @@ async def list_jobs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="One job", operation="jobs.read")
+@get("/{job_id:str}", summary="Get a job", operation="jobs.read")
 async def get_job(request: Http, job_id: str) -> Response[JobView]:
     return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id))
 
@@ -111,27 +111,37 @@ async def delete_job(request: Http, job_id: str) -> Response[JobView]:
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
-@post("/{job_and_verb:str}", status_code=200, summary="job_id:pause, job_id:resume, job_id:runNow", verbs=_VERBS)
+@post(
+    "/{job_and_verb:str}",
+    status_code=200,
+    summary="Pause, resume or run a job: job_id:pause, :resume, :runNow",
+    verbs=_VERBS,
+)
 async def act_on_job(request: Http, job_and_verb: str) -> Response[Any]:
     job_id, colon, verb = job_and_verb.rpartition(":")
     if not colon:
         raise NotFound(
-            f"POST /v1/jobs/{job_and_verb} does nothing", code="no_such_route", hint="add :pause, :resume or :runNow"
+            f"POST /v1/jobs/{job_and_verb} has no verb", code="no_such_route", hint="add :pause, :resume or :runNow"
         )
     return await _act(request, job_id, verb)
 
 
-@post("/{job_id:str}/{verb:str}", status_code=200, summary="The same verbs, as a path", verbs=_VERBS)
+@post(
+    "/{job_id:str}/{verb:str}",
+    status_code=200,
+    summary="Pause, resume or run a job, with the verb as a path segment",
+    verbs=_VERBS,
+)
 async def act_on_job_by_path(request: Http, job_id: str, verb: str) -> Response[Any]:
     return await _act(request, job_id, verb)
 
 
-@get("/{job_id:str}/status", summary="A job's status and its latest run", operation="jobs.status")
+@get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status")
 async def job_status(request: Http, job_id: str) -> JobStatus:
     return await services_of(request).job_reader.status(caller_of(request), job_id)
 
 
-@get("/{job_id:str}/runs", summary="A job's runs, newest first", operation="jobs.runs")
+@get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs")
 async def job_runs(
     request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[list[RunView]]:
@@ -139,12 +149,12 @@ async def job_runs(
     return Response(page.runs, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}/upcoming", summary="The next fire times", operation="jobs.upcoming")
+@get("/{job_id:str}/upcoming", summary="List a job's next fire times", operation="jobs.upcoming")
 async def job_upcoming(request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20) -> Upcoming:
     return await services_of(request).job_reader.upcoming(caller_of(request), job_id, n)
 
 
-@get("/{job_id:str}/missed", summary="Fires that were not run, as ranges, newest first", operation="jobs.missed")
+@get("/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed")
 async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
 
@@ -166,9 +176,7 @@ async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
             ran = await services.amender.run_now(caller, job_id)
             return Response(RunNowAccepted(str(ran.run_id), job_id), status_code=202)
         case _:
-            raise NotFound(
-                f"a job has no verb {verb!r}", code="no_such_route", hint="there are :pause, :resume and :runNow"
-            )
+            raise NotFound(f"a job has no verb {verb!r}", code="no_such_route", hint="use :pause, :resume or :runNow")
     return _with_version(await services.job_reader.job(caller, job_id))
 
 
@@ -192,7 +200,7 @@ def _label(text: str | None) -> tuple[str, str] | None:
         name, found, value = text.partition(separator)
         if found and name:
             return name, value
-    raise InvalidInput("a label filter has a name and a value", field="label", expected="label=team:bi")
+    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
 
 
 HANDLERS = [

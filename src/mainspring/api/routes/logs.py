@@ -1,4 +1,4 @@
-"""/v1/runs/{id}/logs: what a run printed, whole or as it comes; and /v1/exchange/logs, where it comes from."""
+"""/v1/runs/{id}/logs: the output of a run, complete or followed. /v1/exchange/logs: workers send output there."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogReceipt, LogShipment
 
 Http = Request[Any, Any, Any]
-# What a run prints is its own affair: no browser shall take it for a page, and no cache shall keep it.
+# A run can print anything. Browsers must not show it as a page, and caches must not store it.
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _encode = msgspec.json.Encoder().encode
 
 
 @get(
     "/v1/runs/{run_id:str}/logs",
-    summary="What an attempt printed: text, or with follow=true server-sent events to the end of the run",
+    summary="Get the output of an attempt as text, or follow the run with follow=true (server-sent events)",
     tags=["runs"],
     responses={200: ResponseSpec(str, description="The output", media_type=MediaType.TEXT, generate_examples=False)},
     operation="runs.logs",
@@ -41,8 +41,8 @@ async def get_logs(
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
     standing = await services.logs.standing(caller, found, attempt)
     if follow:
-        told = request.headers.get("last-event-id")
-        resume = parse_mark(told) if told else None
+        last = request.headers.get("last-event-id")
+        resume = parse_mark(last) if last else None
         follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream", headers=_HEADERS)
     number = attempt or standing.attempt
@@ -60,7 +60,7 @@ async def get_logs(
     return_dto=None,
     status_code=200,
     tags=["workers"],
-    summary="What a worker's attempts have printed",
+    summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
 )
 async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
@@ -69,16 +69,16 @@ async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
 
 
 async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
-    book: TokenRegistry = request.app.state.book
+    registry: TokenRegistry = request.app.state.token_registry
     authorization = request.headers["authorization"]
-    yield b": the log of a run\n\n"  # sends the headers: a quiet run may have nothing to say for long
+    yield b": the log of a run\n\n"  # sends the headers before the run prints anything
     async for event in follower.events():
-        if not await book.still_admits(authorization):  # a run may print for days, and a token be revoked meanwhile
+        if not await registry.still_admits(authorization):  # the token may have been revoked since the stream began
             return
-        yield b": keep-alive\n\n" if event is None else _spelt(event)
+        yield b": keep-alive\n\n" if event is None else _encoded(event)
 
 
-def _spelt(event: Event) -> bytes:
+def _encoded(event: Event) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.mark).encode(), event.name.encode(), _encode(event.data))
 
 

@@ -1,4 +1,4 @@
-"""/metrics: what this process counted, and what the database knows of queues and workers at this moment."""
+"""/metrics: the counters of this process, and the current state of queues and workers in the database."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     standing = await services_of(request).standing_reader.standing(caller)
     registry = CollectorRegistry()
     registry.register(_Standing(standing))
-    # What this process counted is about all tenants together: the operator's.
+    # The counters of the process cover all tenants, so only the operator gets them.
     counted = generate_latest(REGISTRY) if caller.tenant == DEFAULT_TENANT else b""
     return Response(counted + generate_latest(registry), media_type=_MEDIA_TYPE)
 
 
 class _Standing(Collector):
-    """A look at the database as gauges."""
+    """The state of the database as gauges."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -38,9 +38,9 @@ class _Standing(Collector):
     def collect(self) -> Iterable[Metric]:
         by_queue = {
             "mainspring_queue_depth": ("Runs that wait for a worker", "depth"),
-            "mainspring_queue_backing_off": ("Runs that wait for their next try", "scheduled"),
+            "mainspring_queue_backing_off": ("Runs that wait for their next attempt", "scheduled"),
             "mainspring_queue_running": ("Runs that workers hold", "running"),
-            "mainspring_queue_oldest_seconds": ("How long the oldest waiting run has waited", "oldest_seconds"),
+            "mainspring_queue_oldest_seconds": ("Seconds that the oldest waiting run has waited", "oldest_seconds"),
         }
         for name, (words, field) in by_queue.items():
             family = GaugeMetricFamily(name, words, labels=["queue"])
@@ -51,5 +51,5 @@ class _Standing(Collector):
         for state, count in sorted(self._standing.workers.items()):
             workers.add_metric([state], count)
         yield workers
-        yield GaugeMetricFamily("mainspring_worker_slots", "Slots of the living workers", self._standing.slots)
-        yield GaugeMetricFamily("mainspring_dead_letters", "Dead letters on the table", self._standing.dead_letters)
+        yield GaugeMetricFamily("mainspring_worker_slots", "Slots of the live workers", self._standing.slots)
+        yield GaugeMetricFamily("mainspring_dead_letters", "Dead letters", self._standing.dead_letters)

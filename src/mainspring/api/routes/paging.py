@@ -1,4 +1,4 @@
-"""Keyset pages: the next page's address in the Link header."""
+"""Keyset pagination. The Link header has the URL of the next page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/runs, /v1/queues, /v1/workers."""
+"""/v1/runs, /v1/queues and the list of /v1/workers."""
 
 from __future__ import annotations
 
@@ -50,13 +50,16 @@ async def list_runs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/runs/{run_id:str}", summary="One run", tags=["runs"], operation="runs.read")
+@get("/v1/runs/{run_id:str}", summary="Get a run", tags=["runs"], operation="runs.read")
 async def get_run(request: Http, run_id: str) -> RunView:
     return await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
 
 
 @get(
-    "/v1/runs/{run_id:str}/why", summary="Why a run is not running, in a sentence", tags=["runs"], operation="runs.why"
+    "/v1/runs/{run_id:str}/why",
+    summary="Explain in one sentence why a run is not running",
+    tags=["runs"],
+    operation="runs.why",
 )
 async def why(request: Http, run_id: str) -> Why:
     return await services_of(request).run_reader.why(caller_of(request), run_id_of(run_id))
@@ -64,7 +67,7 @@ async def why(request: Http, run_id: str) -> Why:
 
 @get(
     "/v1/runs/{run_id:str}/timeline",
-    summary="Every state of a run, with time, node and worker",
+    summary="List the states of a run with time, node and worker",
     tags=["runs"],
     operation="runs.timeline",
 )
@@ -74,24 +77,24 @@ async def timeline(request: Http, run_id: str) -> list[TimelineEntry]:
 
 @post(
     "/v1/runs/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
-    summary="run_id:cancel, run_id:retry",
+    summary="Cancel or retry a run: run_id:cancel, run_id:retry",
     verbs=_VERBS,
 )  # fmt: skip
 async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> RunView:
     run_id, _, verb = run_and_verb.rpartition(":")
     match verb:
         case "cancel":
-            refuse_payload(data, "a cancel")
+            refuse_payload(data, ":cancel")
             return await _cancel(request, run_id)
         case "retry":
             return await _retry(request, run_id, data or ReplayRequest())
         case _:
-            raise NotFound(f"a run has no verb {verb!r}", code="no_such_route", hint="there are :cancel and :retry")
+            raise NotFound(f"a run has no verb {verb!r}", code="no_such_route", hint="use :cancel or :retry")
 
 
 @post(
     "/v1/runs/{run_id:str}/retry", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
-    summary="The same, as a path",
+    summary="Retry a run",
     operation="runs.retry",
 )  # fmt: skip
 async def retry_by_path(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
@@ -101,7 +104,7 @@ async def retry_by_path(request: Http, run_id: str, data: ReplayRequest | None =
 @post(
     "/v1/runs/{run_id:str}/cancel",
     status_code=202,
-    summary="The same, as a path",
+    summary="Cancel a run",
     tags=["runs"],
     operation="runs.cancel",
 )
@@ -109,19 +112,24 @@ async def cancel_by_path(request: Http, run_id: str) -> RunView:
     return await _cancel(request, run_id)
 
 
-@get("/v1/queues", summary="All queues", tags=["queues"], operation="queues.list")
+@get("/v1/queues", summary="List queues", tags=["queues"], operation="queues.list")
 async def list_queues(request: Http) -> QueueList:
     return await services_of(request).queue_reader.queues(caller_of(request))
 
 
-@get("/v1/queues/{name:str}", summary="One queue: depth, oldest, rate", tags=["queues"], operation="queues.read")
+@get(
+    "/v1/queues/{name:str}",
+    summary="Get a queue: depth, age of the oldest run, rate",
+    tags=["queues"],
+    operation="queues.read",
+)
 async def get_queue(request: Http, name: str) -> QueueView:
     return await services_of(request).queue_reader.queue(caller_of(request), name)
 
 
 @get(
     "/v1/workers",
-    summary="Workers that live, and those that ended within the hour",
+    summary="List live workers, and workers that ended within the last hour",
     tags=["workers"],
     operation="workers.list",
 )
@@ -144,9 +152,9 @@ async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
 
 
 def refuse_payload(data: ReplayRequest | None, verb: str) -> None:
-    """A field that is accepted has an effect."""
+    """Refuse a payload for a verb that would ignore it."""
     if data is not None and memoryview(data.payload):
-        raise InvalidInput(f"{verb} has no use for a payload", field="payload", hint="leave it out")
+        raise InvalidInput(f"{verb} takes no payload", field="payload", hint="leave it out")
 
 
 def run_id_of(text: str) -> UUID:

@@ -1,4 +1,4 @@
-"""/v1/tasks: what can be run, and with which parameters."""
+"""/v1/tasks: the tasks that workers offer, and their parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.wire.tasks import TaskList
 
 
-@get("/v1/tasks", summary="Tasks that live workers offer, with what they take", tags=["tasks"], operation="tasks.list")
+@get(
+    "/v1/tasks",
+    summary="List tasks that live workers offer, with their parameters",
+    tags=["tasks"],
+    operation="tasks.list",
+)
 async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:
     return await services_of(request).signatures.offered(caller_of(request))

@@ -1,4 +1,4 @@
-"""/v1/workers/{id}: one worker, and asking it to leave."""
+"""/v1/workers/{id}: read and drain one worker."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ Http = Request[Any, Any, Any]
 _VERBS = {"drain": "workers.drain"}
 
 
-@get("/v1/workers/{worker_id:str}", summary="One worker", tags=["workers"], operation="workers.read")
+@get("/v1/workers/{worker_id:str}", summary="Get a worker", tags=["workers"], operation="workers.read")
 async def get_worker(request: Http, worker_id: str) -> WorkerView:
     return await services_of(request).drainer.worker(caller_of(request), _worker_id(worker_id))
 
 
-@post("/v1/workers/{worker_and_verb:str}", status_code=202, summary="worker_id:drain", tags=["workers"], verbs=_VERBS)
+@post(
+    "/v1/workers/{worker_and_verb:str}",
+    status_code=202,
+    summary="Drain a worker: worker_id:drain",
+    tags=["workers"],
+    verbs=_VERBS,
+)
 async def act_on_worker(request: Http, worker_and_verb: str) -> WorkerView:
     worker_id, _, verb = worker_and_verb.rpartition(":")
     if verb != "drain":
-        raise NotFound(f"a worker has no verb {verb!r}", code="no_such_route", hint="there is :drain")
+        raise NotFound(f"a worker has no verb {verb!r}", code="no_such_route", hint="use :drain")
     return await services_of(request).drainer.drain(caller_of(request), _worker_id(worker_id))
 
 

@@ -1,1 +1,1 @@
-"""From a request to a job definition: what may be said, and how it is checked."""
+"""Intake: checks requests and turns them into job definitions."""

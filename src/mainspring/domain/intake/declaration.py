@@ -1,7 +1,7 @@
-"""What a worker declares about a task: what its payload must look like, and the options of its jobs.
+"""Declarations: workers declare the payload schema of a task and the default options of its jobs.
 
-One place for the server and for a box in a test: `defined` and `amended` are the intake of requests whose task may be
-known.
+`defined` and `amended` are intake with the declarations of the known tasks. The server and the test box of the SDK
+share this code.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import OPTIONS_KEYWORD, DeclaredOptions
 
-_WHENEVER = datetime(2000, 1, 1, tzinfo=UTC)  # options say nothing about time
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # options do not depend on the time
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """A task as the newest worker knows it. Without a signature it takes anything."""
+    """What the newest worker declares about a task. Without a signature the task accepts any payload."""
 
     signature: Signature | None = None
     options: DeclaredOptions | None = None
 
     def check(self, payload: str | None) -> None:
-        """Refuse a payload (JSON text) that the task does not take."""
+        """Raise InvalidInput if the task does not accept this payload (JSON text)."""
         if self.signature is not None:
             self.signature.check(payload)
 
 
 def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]) -> JobDefinition:
-    """The definition that `request` describes, with the options of its task where it says nothing; raises InvalidInput
-    and friends naming the field, also when the payload does not fit the task."""
+    """The definition that `request` describes. The options of its task are the defaults. Raises a MainspringError that
+    names the field, also if the payload does not match the task's signature."""
     definition = define(request, now)
     declaration = known.get(definition.task)
     if declaration is None:
@@ -50,8 +50,8 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
         return definition
     try:
         return define(fill(request, declaration.options), now)
-    except InvalidInput as error:  # the request alone was right
-        hint = f"{definition.task} declares what the request leaves open"
+    except InvalidInput as error:  # the request is valid without the options
+        hint = f"some values are defaults that {definition.task} declares"
         hint = f"{error.hint}; {hint}" if error.hint else hint
         raise InvalidInput(
             error.detail, code=error.code, field=error.field, expected=error.expected, hint=hint
@@ -59,8 +59,8 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
 
 
 def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mapping[str, Declaration]) -> JobDefinition:
-    """`stored` with the fields of `patch`. Options hold at creation: here they come in where `patch` asks for a default
-    (null), and nowhere else, so that a change of the description moves no job to another queue."""
+    """`stored` with the fields of `patch`. The options of the task apply only to fields that `patch` sets to null to
+    get the default. A change of the description must not move a job to another queue."""
     changed = amend(stored, patch, now)
     declaration = known.get(changed.task)
     if declaration is None:
@@ -71,7 +71,7 @@ def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mappin
 
 
 def read_declaration(task: str, schema: object) -> Declaration | None:
-    """What `schema` declares; None when it says nothing that we understand."""
+    """What `schema` declares. None if nothing in it can be read."""
     if not isinstance(schema, dict):
         return None
     rest = {name: value for name, value in schema.items() if name != OPTIONS_KEYWORD}
@@ -80,7 +80,7 @@ def read_declaration(task: str, schema: object) -> Declaration | None:
 
 
 def options_in(schema: Mapping[str, Any]) -> DeclaredOptions | None:
-    """The options that `schema` declares; None when there are none, or none that can be read."""
+    """The options that `schema` declares. None if there are none, or if they are invalid."""
     try:
         return read_options(schema.get(OPTIONS_KEYWORD))
     except MainspringError:
@@ -88,7 +88,7 @@ def options_in(schema: Mapping[str, Any]) -> DeclaredOptions | None:
 
 
 def read_options(given: object) -> DeclaredOptions | None:
-    """Options as they came (decoded JSON), in plain numbers and words; None for none. Raises InvalidInput or so."""
+    """Options from decoded JSON, with durations and sizes as numbers. None if it has none. Raises MainspringError."""
     try:
         options = msgspec.convert(given, DeclaredOptions | None)
     except msgspec.ValidationError as error:
@@ -97,29 +97,29 @@ def read_options(given: object) -> DeclaredOptions | None:
 
 
 def plain_options(given: JobRequest) -> DeclaredOptions | None:
-    """The options among the fields of `given`, read as those of a job are read; raises InvalidInput and friends."""
-    definition = define(msgspec.structs.replace(given, task="task"), _WHENEVER)
+    """The options among the fields of `given`, checked like the fields of a job. Raises MainspringError."""
+    definition = define(msgspec.structs.replace(given, task="task"), _ANY_TIME)
     spec, setup = definition.spec, definition.spec.setup or RunSetup()
-    says_how_often = (given.retries, given.max_retries, given.retry and given.retry.max_attempts) != (None, None, None)
+    sets_attempts = (given.retries, given.max_retries, given.retry and given.retry.max_attempts) != (None, None, None)
     options = DeclaredOptions(
         queue=given.queue,
         priority=None if given.priority is None else Priority(definition.priority).word,
         timeout=None if given.timeout is None else spec.timeout,
         kill_grace=setup.kill_grace,
-        retry=_said(given.retry or RetryIn(), retry_in_full(spec), ["max_attempts"] if says_how_often else ()),
+        retry=_only_given(given.retry or RetryIn(), retry_in_full(spec), ["max_attempts"] if sets_attempts else ()),
         delivery=None if given.delivery is None else spec.delivery.value,
         env=setup.env,
-        limits=_said(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
+        limits=_only_given(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options
 
 
-def _said(given: Any, full: Any, also: Collection[str] = ()) -> Any:
-    """Those members of `full` that `given` speaks of; None when that is none of them."""
-    said = {name for name in given.__struct_fields__ if getattr(given, name) is not None}.union(also)
-    return type(full)(**{name: getattr(full, name) for name in said}) if said else None
+def _only_given(given: Any, full: Any, also: Collection[str] = ()) -> Any:
+    """The members of `full` that are set in `given` or named in `also`. None if there are none."""
+    names = {name for name in given.__struct_fields__ if getattr(given, name) is not None}.union(also)
+    return type(full)(**{name: getattr(full, name) for name in names}) if names else None
 
 
 def _fields(options: DeclaredOptions) -> dict[str, Any]:

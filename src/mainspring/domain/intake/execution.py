@@ -1,4 +1,4 @@
-"""Intake of the part of a request that executors look at: environment, limits, sandbox, HTTP calls, required labels."""
+"""Intake of the fields that executors read: environment, limits, sandbox, HTTP call. Also of the required labels."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
 _MOST_OUTPUT = 10 * 1024**3
-_MOST_ANSWER = 16 * 1024**2  # an HTTP answer is held in memory and parsed in one go, a command's output is not
+_MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
 _LONGEST_PATH = 1000
 _MOST_STATUSES = 100
 _MOST_EQUALS = 64 * 1024
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
-# Set by us, or decided by the connection: a job that names one of them would say two things at once.
+# Headers that Mainspring or the connection sets. A job must not set them too.
 _OWN_HEADERS = frozenset(
     {
         "accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te",
@@ -46,7 +46,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
-    """What the request says about execution; None when it says nothing."""
+    """The execution settings of the request. None if it has none."""
     if (
         http is None
         and request.env is None
@@ -69,7 +69,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
 
 
 def read_http(given: HttpCall, field: str) -> HttpCall:
-    """`given` as it is stored, with its defaults filled in, or InvalidInput."""
+    """`given` with its defaults, as it is stored. Raises InvalidInput."""
     _check_url(given.url, f"{field}.url")
     method = given.method.upper() or ("GET" if given.body is None else "POST")
     if method not in METHODS:
@@ -91,14 +91,14 @@ _read_http_payload = msgspec.json.Decoder(HttpCallIn).decode
 
 
 def http_in(payload: str | None) -> HttpCall | None:
-    """The call that an http task's payload describes, if it does."""
+    """The call in the payload of an http task. None if there is no payload."""
     if payload is None:
         return None
     try:
         return read_http(_read_http_payload(payload), "payload")
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(
-            f"the payload is no HTTP call: {error}",
+            f"the payload is not an HTTP call: {error}",
             field="payload",
             expected='such as {"url": "https://example.com/hook", "method": "POST", "body": {}}',
         ) from None
@@ -122,7 +122,7 @@ def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None
 
 
 def _check_fit_for_http(setup: RunSetup) -> None:
-    """A call has no process of its own: of the limits, `output` alone means something, the bytes read of the answer."""
+    """Refuse fields without effect on an HTTP call. `limits.output` has one: it limits the size of the response."""
     limits = setup.limits or ResourceLimits()
     given = [field for field in ("env", "sandbox", "kill_grace") if getattr(setup, field) is not None]
     given += [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
@@ -133,7 +133,7 @@ def _check_fit_for_http(setup: RunSetup) -> None:
             f"{shown(limits.output)} is out of range",
             code="invalid_size",
             field="limits.output",
-            expected=f"at most {format_size(_MOST_ANSWER)} of an HTTP answer",
+            expected=f"at most {format_size(_MOST_ANSWER)} for an HTTP response",
         )
 
 
@@ -153,7 +153,7 @@ def _env(env: dict[str, str] | None) -> dict[str, str] | None:
     for name, value in env.items():
         if not _VARIABLE.match(name):
             raise InvalidInput(
-                f"{shown(name)} cannot be a variable's name", field="env", expected="letters, digits and _"
+                f"{shown(name)} is not the name of a variable", field="env", expected="letters, digits and _"
             )
         if name.startswith(_OUR_PREFIX):
             raise InvalidInput(f"{name} is set by Mainspring itself", field=f"env.{name}", hint="choose another name")
@@ -181,7 +181,7 @@ def _count(value: int | None, field: str, least: int) -> int | None:
 
 
 def read_sandbox(word: str | None) -> str | None:
-    """The name of a sandbox that there is; None for none."""
+    """The name of a known sandbox. None for no sandbox."""
     if word is None or word.lower() == "none":
         return None
     if word.lower() not in SANDBOXES:
@@ -194,13 +194,13 @@ def _check_url(url: str, field: str) -> None:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # a port that is not a number, or an incomplete IPv6 address
         usable = False
     if not usable or len(url) > _LONGEST_URL or " " in url or "\\" in url:
         raise InvalidInput(f"{shown(url)} is not an address", field=field, expected="such as https://example.com/hook")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput(
-            "an address with a name and password would stand in the log",
+            "the address contains a user name or a password, which would appear in logs",
             field=field,
             hint="send an Authorization header",
         )
@@ -210,11 +210,11 @@ def _check_headers(headers: dict[str, str], field: str) -> None:
     if len(headers) > _MOST_HEADERS:
         raise InvalidInput("too many headers", field=field, expected=f"at most {_MOST_HEADERS}")
     if len({name.lower() for name in headers}) < len(headers):
-        raise InvalidInput("a header is given twice", field=field, hint="capitals make no difference")
+        raise InvalidInput("a header is given twice", field=field, hint="header names are not case-sensitive")
     for name, value in headers.items():
         if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
             raise InvalidInput(
-                f"{shown(name)} is no header, or its value is too long",
+                f"{shown(name)} is not a header, or its value is too long",
                 field=field,
                 expected=f"a name such as X-Team, and at most {_LONGEST_HEADER} characters",
             )
@@ -234,7 +234,7 @@ def _check_headers(headers: dict[str, str], field: str) -> None:
 def _check_success(rule: SuccessRule, field: str) -> None:
     check_statuses(rule.status, f"{field}.status")
     if rule.equals is not msgspec.UNSET and rule.json is None:
-        raise InvalidInput("equals needs the path it is about", field=f"{field}.json", expected='such as "$.ok"')
+        raise InvalidInput("equals needs a path", field=f"{field}.json", expected='such as "$.ok"')
     if rule.equals is not msgspec.UNSET:
         _check_value(rule.equals, f"{field}.equals", _MOST_EQUALS)
     if rule.json is not None:
@@ -242,8 +242,8 @@ def _check_success(rule: SuccessRule, field: str) -> None:
 
 
 def _check_value(value: object, field: str, most: int) -> None:
-    """A value that is stored in the job's spec: of a bounded size, and without NUL, which PostgreSQL cannot look past
-    in JSON. One such job broke every list that looks into specs, and could not be fired."""
+    """Check a value that is stored in the job's spec: its size, and that it does not contain NUL. PostgreSQL cannot
+    read such JSON: one such job made every query that reads specs fail, and could not be fired."""
     text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     if len(text) > most:
         raise PayloadTooLarge(
@@ -251,11 +251,11 @@ def _check_value(value: object, field: str, most: int) -> None:
             hint="store it elsewhere and send a reference",
         )  # fmt: skip
     if b"\0" in text or (not isinstance(value, str) and _NUL_IN_JSON.search(text)):
-        raise InvalidInput(f"{field} holds the character NUL", field=field, expected="plain text in it")
+        raise InvalidInput(f"{field} contains the character NUL", field=field, expected="plain text")
 
 
 def _check_path(path: str, field: str) -> None:
-    """A JSONPath whose cost grows with the answer's size and no faster: it is looked up on the worker's own time."""
+    """Refuse a JSONPath whose cost grows faster than the size of the response. The worker evaluates it."""
     from jsonpath_rfc9535 import JSONPathError, compile  # 30 ms to import, for those who use it
 
     check_line(path, field)
@@ -274,14 +274,14 @@ def _check_path(path: str, field: str) -> None:
         or "search(" in plain
     ):
         raise InvalidInput(
-            f"{shown(path)} is too costly to look up",
+            f"{shown(path)} is too expensive to evaluate",
             field=field,
-            expected="one .. and one filter at most, no match() or search(), no more than 3 commas",
+            expected="at most one .., one filter and 3 commas, no match() and no search()",
         )
 
 
 def check_statuses(statuses: list[int | str], field: str) -> None:
-    """Numbers from 100 to 599, and classes such as "5xx"."""
+    """Check a list of statuses: numbers from 100 to 599, and classes such as "5xx"."""
     if len(statuses) > _MOST_STATUSES:
         raise InvalidInput("too many statuses", field=field, expected=f"at most {_MOST_STATUSES}")
     for status in statuses:

@@ -1,4 +1,4 @@
-"""Intake of the plain fields: each value is checked by its kind and bounds, as the table of fields gives them."""
+"""Intake of the plain fields. The table of fields gives the type and the bounds of each value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mainspring.domain.texts import check_line, shown
 from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, PLAIN_NAMES, Field
 from mainspring.wire.jobs import JobRequest
 
-# Each submission compares these two: one call looks at all plain fields, and mostly none is given.
+# Each submission compares these two. One call reads all plain fields, because most requests have none.
 plain_given = attrgetter(*PLAIN_NAMES)
 NONE_GIVEN = plain_given(JobRequest())
 
 
 def reader_of(field: Field) -> Callable[[Any], float | int | str]:
-    """What turns a given value into the stored one, or raises InvalidInput that names the field."""
+    """A function from the given value to the stored one. It raises InvalidInput that names the field."""
     name, least, most = field.name, field.least, field.most
     if field.kind is DURATION:
         return lambda value: parse_duration(value, name, least=least, most=most)
@@ -27,7 +27,7 @@ def reader_of(field: Field) -> Callable[[Any], float | int | str]:
 
 
 def read_plain(request: JobRequest) -> dict[str, Any]:
-    """The plain fields that the request gives, as the spec stores them."""
+    """The plain fields of the request, as the spec stores them."""
     found = {}
     for name, read in _READERS:
         value = getattr(request, name)

@@ -1,4 +1,4 @@
-"""From what clients send to a definition: the long form, the short forms, and clear words for everything else."""
+"""Intake of a whole request: the full form and the short forms become a definition. Anything else is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLa
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
-from mainspring.domain.intake.task_options import fill, laid_over, only
+from mainspring.domain.intake.task_options import fill, merged, only
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority, plain_values
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
@@ -30,13 +30,13 @@ _later_fields = attrgetter(*LATER_FIELDS)
 _NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
 _WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
-_LONGEST_COMMAND = 128 * 1024 - 1  # what Linux takes as one argument
-# Looked up once: reading a member from its enum takes 0.1 µs, twice a job, thousands of times a second.
+_LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
+# Module constants, because access to an enum member takes 0.1 µs and each submission needs two.
 _NORMAL, _SKIP = Priority.NORMAL, Overlap.SKIP
 
 
 def define(request: JobRequest, now: datetime) -> JobDefinition:
-    """The definition that `request` describes; raises InvalidInput and friends naming the field."""
+    """The definition that `request` describes. Raises a MainspringError that names the field."""
     if _later_fields(request) != _NO_LATER_FIELD:
         _refuse_later_fields(request)
     payload = _payload(request.payload)
@@ -75,13 +75,14 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
 def amend(
     stored: JobDefinition, patch: JobPatch, now: datetime, options: DeclaredOptions | None = None
 ) -> JobDefinition:
-    """`stored` with the fields of `patch`. The rules are those of creation: the patch is laid over the stored
-    definition's own long form and the whole is read again. `options` are the defaults of what is set to null."""
+    """`stored` with the fields of `patch`. The result is checked like a new request: the stored definition becomes a
+    full request again, and the fields of the patch replace its fields. `options` are the defaults of fields that the
+    patch sets to null."""
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
     if not memoryview(patch.payload):
         del given["payload"]
     if not given:
-        raise InvalidInput("the body names no field to change", field="$", hint='such as {"priority": "high"}')
+        raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
     base = _long_form(stored)
     if given.keys() & {"task", "job_type", "command", "http"}:
         named = given.get("task", given.get("job_type"))
@@ -91,12 +92,12 @@ def amend(
         if named != HTTP_TASK or _payload(patch.payload) is not None:
             base["http"] = None
         if "http" in given and stored.task == HTTP_TASK:
-            base["payload"] = msgspec.Raw()  # it was the call that is replaced now
+            base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
-            given[field] = laid_over(base[field], given[field])
+            given[field] = merged(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
     if keeps_schedule:
         given.pop("schedule_type", None)
@@ -109,7 +110,7 @@ def amend(
     if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     elif changed.schedule.kind is ScheduleKind.NOW:
-        raise InvalidInput("a job cannot be changed to run now", field="schedule", hint="use :runNow for that")
+        raise InvalidInput("a job cannot be changed to run now", field="schedule", hint="use :runNow")
     return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
 
 
@@ -132,7 +133,7 @@ def _refuse_later_fields(request: JobRequest) -> None:
 
 
 def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str] | None, HttpCall | None]:
-    """What to run: the task's name, the command if it is a shell task, the call if it is an http task."""
+    """The name of the task, the command of a shell task and the call of an http task."""
     task, field, command = request.task, "task", request.command
     if request.job_type is not None:
         if task is not None and task != request.job_type:
@@ -144,14 +145,16 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
         if task is not None and task != SHELL_TASK:
             raise InvalidInput("command goes with the task shell alone", field="command", hint=f"leave out {field}")
         if request.http is not None:
-            raise InvalidInput("command and http both say what to run", field="http", hint="give one of them")
+            raise InvalidInput("command and http cannot be combined", field="http", hint="give one of them")
         _check_shell_payload(payload)
         return SHELL_TASK, _clean_command(command, "command"), None
     if request.http is not None:
         if task is not None and task != HTTP_TASK:
-            raise InvalidInput("http goes with the task http alone", field="http", hint=f"leave out {field}")
+            raise InvalidInput("http works only with the task http", field="http", hint=f"leave out {field}")
         if payload is not None:
-            raise InvalidInput("an http call has no payload beside it", field="payload", hint="put it in http.body")
+            raise InvalidInput(
+                "http and payload cannot be combined", field="payload", hint="put the payload in http.body"
+            )
         return HTTP_TASK, None, read_http(request.http, "http")
     if task is None:
         task, field = (request.job_id, "job_id") if request.name is None else (request.name, "name")
@@ -174,7 +177,7 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
 
 
 def _check_shell_payload(payload: str | None) -> None:
-    """A command gets its payload as a variable, MAINSPRING_PAYLOAD."""
+    """Check the size of a command's payload, which is passed in the environment variable MAINSPRING_PAYLOAD."""
     if payload is not None and (size := len(payload.encode())) > MAX_SHELL_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"the payload has {size} bytes", field="payload",
@@ -209,11 +212,11 @@ _read_shell_payload = msgspec.json.Decoder(_ShellPayload).decode
 
 
 def _command_in(payload: str | None) -> str | list[str] | None:
-    """The command that a shell task's payload holds, if it does."""
+    """The command in the payload of a shell task. None if it has none."""
     try:
         body = _ShellPayload() if payload is None else _read_shell_payload(payload)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"the payload cannot be read: {error}", field="payload") from None
+        raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
     if body.command is not None:
         return _clean_command(body.command, "payload.command")
     if isinstance(body.argv, str):
@@ -226,7 +229,7 @@ def _payload(raw: msgspec.Raw) -> str | None:
         text: str = str(raw, "utf-8").strip()
     except UnicodeDecodeError:
         raise InvalidInput("the payload is not UTF-8", code="invalid_json", field="payload") from None
-    # A character takes four bytes at most: most payloads need not be measured twice.
+    # A character has at most four bytes, so short payloads need not be encoded.
     if len(text) > MAX_PAYLOAD_BYTES // 4 and (size := len(text.encode())) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"the payload has {size} bytes", field="payload", expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
@@ -252,7 +255,7 @@ def _overlap(word: str) -> Overlap:
 
 
 def _long_form(stored: JobDefinition) -> dict[str, Any]:
-    """`stored` as the fields of a request, all but its schedule."""
+    """The fields of a request that describes `stored`, without its schedule."""
     spec = stored.spec
     setup = spec.setup or RunSetup()
     return {
@@ -283,7 +286,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
 
 
 def _command_is_in_payload(stored: JobDefinition) -> bool:
-    """Whether the command came with the payload, and so changes with it."""
+    """Whether the command is in the payload. Then it changes with the payload."""
     try:
         return stored.spec.command is not None and stored.spec.command == _command_in(stored.payload)
     except InvalidInput:
@@ -296,7 +299,7 @@ def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:
 
 
 def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, Any]:
-    """What a patch that speaks of the schedule leaves as it was: the expression beside a new zone, or the other way."""
+    """The part of the schedule that the patch keeps: the cron expression if it sets a zone, or the reverse."""
     if stored.kind is not ScheduleKind.CRON:
         return {}
     if "timezone" in given and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
@@ -308,5 +311,5 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
 
 
 def _same_interval(stored: Schedule, changed: Schedule) -> bool:
-    """Whether both are the same `every`, and the new one names no anchor: then the old grid goes on."""
+    """Whether both have the same `every` and the new one has no anchor. Then the job keeps its old anchor."""
     return changed.kind is ScheduleKind.EVERY and changed.anchor is None and changed.every == stored.every

@@ -1,4 +1,4 @@
-"""Intake of the part of a request that says when: the full form, the short forms, and what does not go together."""
+"""Intake of the schedule: the full form, the short forms, and combinations that are refused."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from mainspring.wire.jobs import JobRequest, ScheduleIn
 
 _LATER = ("rrule", "after", "calendar", "jitter")
 _KINDS = {kind.value for kind in ScheduleKind}
-_FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver takes the very ends of the calendar for infinity
+_FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
 
 
 def read_schedule(request: JobRequest, now: datetime) -> Schedule:
-    """The schedule that `request` describes; nothing said means now."""
+    """The schedule of `request`. Without one the job runs now."""
     named = [field for field in ("schedule", "schedule_time", "cron_expression") if getattr(request, field) is not None]
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} both say when", field=named[1], hint="give one of them")
     timezone, field = request.timezone, "timezone"
     if isinstance(request.schedule, ScheduleIn) and request.schedule.timezone is not None:
         if timezone is not None and timezone != request.schedule.timezone:
-            raise InvalidInput("timezone stands twice", field="timezone", hint="keep schedule.timezone")
+            raise InvalidInput(
+                "timezone and schedule.timezone differ", field="timezone", hint="give only schedule.timezone"
+            )
         timezone, field = request.schedule.timezone, "schedule.timezone"
     schedule = _one_source(request, timezone, field, now)
     if request.schedule_type is not None:
         _check_type(request.schedule_type, schedule)
     uses_zone = schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT) or schedule.anchor is not None
     if timezone is not None and not uses_zone:
-        raise InvalidInput("timezone goes with a cron schedule", field=field, hint="leave it out")
+        raise InvalidInput("timezone has no effect on this schedule", field=field, hint="leave it out")
     return schedule
 
 
 def parse_time(text: str, field: str, timezone: str | None = None, timezone_field: str = "timezone") -> datetime:
-    """An aware UTC time. A time without a zone is refused unless a zone is named beside it."""
+    """An aware UTC time. A time without an offset needs `timezone`."""
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -60,7 +62,7 @@ def parse_time(text: str, field: str, timezone: str | None = None, timezone_fiel
         raise _bad_time(f"{shown(text)} is out of range", field)
     if not agrees and moment.tzinfo is not named:
         raise InvalidInput(
-            f"{shown(text)} has an offset of its own, and it is not that of {timezone}",
+            f"{shown(text)} has an offset that is not the offset of {timezone}",
             field=timezone_field,
             hint="leave the zone out, or write the time without an offset",
         )
@@ -108,7 +110,7 @@ def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, 
 
 
 def _check_type(given: str, schedule: Schedule) -> None:
-    """Refuse a schedule_type that says otherwise than the rest of the request."""
+    """Refuse a schedule_type that contradicts the rest of the request."""
     kind = given.upper()
     if kind not in _KINDS:
         raise InvalidInput(
@@ -118,9 +120,9 @@ def _check_type(given: str, schedule: Schedule) -> None:
         )
     if kind != schedule.kind.value:
         raise InvalidInput(
-            f"schedule_type says {kind}, the rest of the request {schedule.kind.value}",
+            f"schedule_type is {kind}, but the rest of the request describes {schedule.kind.value}",
             field="schedule_type",
-            hint="leave schedule_type out, or give the field that goes with it",
+            hint="leave schedule_type out, or give the field that belongs to it",
         )
 
 
@@ -136,7 +138,7 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
             "schedule needs exactly one way to say when", field="schedule", expected="one of at, every, cron"
         )
     if given.anchor is not None and given.every is None:
-        raise InvalidInput("anchor goes with every", field="schedule.anchor", hint="leave it out")
+        raise InvalidInput("anchor needs every", field="schedule.anchor", hint="leave it out")
     if given.at is not None:
         return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
     if given.every is not None:
@@ -146,7 +148,7 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
 
 
 def _every(given: str | float, anchor: str | None, timezone: str | None, timezone_field: str) -> Schedule:
-    # Whole microseconds, which is what clocks and timestamps hold.
+    # Rounded to microseconds, like timestamps.
     every = timedelta(seconds=parse_duration(given, "schedule.every", least=1.0)).total_seconds()
     start = None if anchor is None else parse_time(anchor, "schedule.anchor", timezone, timezone_field)
     return Schedule(kind=ScheduleKind.EVERY, every=every, anchor=start)

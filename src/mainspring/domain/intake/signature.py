@@ -1,9 +1,9 @@
-"""A task's signature: the JSON Schema that its workers declare, turned into a check that costs one pass in C.
+"""The signature of a task: checks payloads against the JSON Schema that its workers declare.
 
-Decoding a payload into a msgspec type takes well under a microsecond; a JSON Schema library takes tens. So a schema is
-translated once into the type that would have made it. Whatever the translation does not understand is let through: the
-worker has the last word, and a submission is never refused wrongly. Two things are left out on purpose. Patterns: an
-expression that backtracks would hold up the whole server. Upper bounds on sets: `["a", "a"]` is a set of one.
+Decoding a payload into a msgspec type takes less than a microsecond. A JSON Schema library takes tens of microseconds.
+So a schema is translated once into a msgspec type. Keywords that the translation does not know are ignored: the worker
+checks payloads again, and a valid submission is never refused. Two keywords are ignored on purpose: patterns, because
+an expression that backtracks would block the server; upper bounds on sets, because `["a", "a"]` is a set of one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _PATH = re.compile(r" - at `\$?([^`]*)`$")
 _SHOWN_NAMES = 12
-# What msgspec raises for types that it has no decoder for.
+# msgspec raises these for types without a decoder.
 _UNBUILDABLE = (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError)
 _LONGEST_NAME = 100
 
@@ -46,7 +46,7 @@ Schema = Mapping[str, Any]
 
 
 class Signature:
-    """What one task takes. `check` raises InvalidInput (bad_payload) that names the parameter."""
+    """The parameters of one task. `check` raises InvalidInput (bad_payload) that names the parameter."""
 
     __slots__ = ("_choices", "_decode", "_optional", "_required", "_task")
 
@@ -62,15 +62,15 @@ class Signature:
         self._choices = {name: _choices(of) for name, of in schemas.items()}
 
     def check(self, payload: str | None) -> None:
-        """Refuse a payload (JSON text; None is an empty one) that does not fit."""
+        """Raise InvalidInput if the payload (JSON text; None is an empty one) does not match."""
         try:
             self._decode("{}" if payload is None else payload)
         except msgspec.MsgspecError as error:
-            raise self._in_words(str(error)) from None
+            raise self._error_of(str(error)) from None
         except RecursionError:
-            return  # nested deeper than we look; the worker will tell
+            return  # nested too deep for this check; the worker checks it
 
-    def _in_words(self, text: str) -> InvalidInput:
+    def _error_of(self, text: str) -> InvalidInput:
         found = _PATH.search(text)
         path = found.group(1).lstrip(".") if found else ""
         words = text[: found.start()] if found else text
@@ -104,12 +104,12 @@ class Signature:
         needs = ", ".join(self._required[:_SHOWN_NAMES])
         may = ", ".join(self._optional[:_SHOWN_NAMES])
         if not needs:
-            return f"{self._task} takes, if you like, {may}"
-        return f"{self._task} takes {needs}" + (f" and, if you like, {may}" if may else "")
+            return f"{self._task} takes the optional {may}"
+        return f"{self._task} takes {needs}" + (f" and the optional {may}" if may else "")
 
 
 def read_signature(task: str, schema: object) -> Signature | None:
-    """The check for `schema`; None when it is no schema of an object, and so says nothing that we could check."""
+    """The signature for `schema`. None if it is not a schema that can be translated."""
     if not isinstance(schema, dict):
         return None
     try:
@@ -119,7 +119,7 @@ def read_signature(task: str, schema: object) -> Signature | None:
 
 
 class _Translation:
-    """From JSON Schema to a msgspec type. A keyword that is ignored only lets more through."""
+    """Translates JSON Schema into a msgspec type. An ignored keyword makes the check less strict, never stricter."""
 
     def __init__(self, schema: Schema) -> None:
         self._root = schema
@@ -160,7 +160,7 @@ class _Translation:
 
     def _referred(self, schema: Schema, depth: int) -> Any:
         name = _reference(schema)
-        if name is None or name in self._under_way:  # a type within itself is looked into once
+        if name is None or name in self._under_way:  # a recursive type is checked to its first level
             return Any
         if (name, None) not in self._made:
             self._under_way.add(name)
@@ -197,7 +197,7 @@ class _Translation:
             return _bounded(list[Any], schema, _ARRAY_BOUNDS)
         kind: Any = list[self._type(schema.get("items"), depth + 1)]  # type: ignore[misc]
         if schema.get("uniqueItems"):
-            return kind  # repeats are counted once, so the number of items says nothing
+            return kind  # duplicates count once, so the number of items does not matter
         return _bounded(kind, schema, _ARRAY_BOUNDS)
 
     def _object(self, schema: Schema, depth: int, tag: tuple[str, Any] | None = None) -> Any:
@@ -212,7 +212,7 @@ class _Translation:
                 continue
             names[ours := f"f{len(fields)}"] = name
             kind = self._type(properties.get(name), depth + 1)
-            # The tag of a struct that stands alone is declared as required, and may be left out nevertheless.
+            # msgspec declares the tag of a single struct as required, but does not require it.
             needed = name in required and not _one_value(properties.get(name))
             fields.append((ours, kind) if needed else (ours, kind, None))
         tagged = {} if tag is None else {"tag_field": tag[0], "tag": tag[1]}
@@ -256,7 +256,7 @@ def _properties(schema: Schema) -> dict[str, Any]:
 
 
 def _choices(schema: Schema) -> str | None:
-    """The values that a parameter may have, in words, when they are few."""
+    """The values of an enum parameter as text. None if there are many."""
     values = schema.get("enum")
     return " or ".join(map(str, values)) if isinstance(values, list) and len(values) <= _SHOWN_NAMES else None
 
@@ -266,7 +266,7 @@ def _names(value: object) -> list[str]:
 
 
 def _one_value(schema: object) -> list[Any]:
-    """The only value that `schema` allows, in a list; empty when it allows more."""
+    """The only value that `schema` allows, in a list. Empty if it allows more."""
     if not isinstance(schema, dict):
         return []
     values = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -306,7 +306,7 @@ def _one_of(kinds: list[Any]) -> Any:
     union: Any = Union[tuple(kinds)]  # noqa: UP007 - at run time
     try:
         msgspec.json.Decoder(union)
-    except _UNBUILDABLE:  # such as two of one kind, which the decoder cannot tell apart
+    except _UNBUILDABLE:  # such as two types that the decoder cannot tell apart
         return Any
     return union
 

@@ -1,4 +1,4 @@
-"""Intake of the part of a request that says how: timeout, retries, misfire, delivery, and the owner's notes."""
+"""Intake of the fields that the spec stores: timeout, retries, misfire, delivery, owner, description and labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _MAX_ATTEMPTS = 1000
 _MAX_RULES = 32
-_MAX_NAMED = 256  # every exit code there is
+_MAX_NAMED = 256  # the number of exit codes
 _MAX_MISFIRE_CAP = 1000
 _MAX_LABELS = 64
 _LONGEST_LABEL = 200
@@ -71,7 +71,7 @@ def default_attempts(delivery: Delivery) -> int:
 
 
 def default_cap(base: float) -> float:
-    """The longest delay unless one is named: 10 minutes, and never less than the base, which would have no effect."""
+    """The default cap: 10 minutes, or the base if that is longer."""
     return max(DEFAULT_RETRY.cap, base)
 
 
@@ -107,7 +107,7 @@ def _delivery(word: str | None) -> Delivery:
         return Delivery(word.lower())
     except ValueError:
         raise InvalidInput(
-            f"{shown(word)} is not a delivery", field="delivery", expected="at_least_once or at_most_once"
+            f"{shown(word)} is not a delivery guarantee", field="delivery", expected="at_least_once or at_most_once"
         ) from None
 
 
@@ -133,40 +133,42 @@ def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
 
 
 def _rule(given: RetryRuleIn, field: str) -> RetryRule:
-    """One rule: which failures it is about, and what follows them."""
+    """One retry rule: which failures match, and what follows them."""
     named = [kind for kind in ("error", "exit_code", "http_status") if getattr(given, kind) is not None]
     if len(named) != 1:
         raise InvalidInput(
-            "a rule is about one kind of failure", field=field, expected="one of error, exit_code and http_status"
+            "a rule matches one kind of failure", field=field, expected="one of error, exit_code and http_status"
         )
     if given.then is None or given.then.lower() not in (RETRY, GIVE_UP):
         raise InvalidInput(
-            f"{shown(given.then)} is not a step", field=f"{field}.then", expected=f"{RETRY} or {GIVE_UP}"
+            f"{shown(given.then)} is not an action", field=f"{field}.then", expected=f"{RETRY} or {GIVE_UP}"
         )
     then = given.then.lower()
     if given.after is not None and then == GIVE_UP:
-        raise InvalidInput("there is nothing after giving up", field=f"{field}.after", hint="leave it out")
+        raise InvalidInput("after has no effect with give_up", field=f"{field}.after", hint="leave it out")
     if getattr(given, named[0]) in ("", []):
         raise InvalidInput(
-            "a rule about nothing has no effect",
+            "the rule names no failure",
             field=f"{field}.{named[0]}",
             hint="name a failure, or leave the rule out",
         )
     errors, codes = _as_list(given.error), _as_list(given.exit_code)
     if len(errors or codes or ()) > _MAX_NAMED:
         raise InvalidInput(
-            "a rule about too many failures", field=f"{field}.{named[0]}", expected=f"at most {_MAX_NAMED}"
+            "the rule names too many failures", field=f"{field}.{named[0]}", expected=f"at most {_MAX_NAMED}"
         )
     for error in errors or ():
         check_line(error, f"{field}.error")
         if not 1 <= len(error) <= _LONGEST_LABEL:
-            raise InvalidInput(f"{shown(error)} is not a class's name", field=f"{field}.error", expected="ValueError")
+            raise InvalidInput(
+                f"{shown(error)} is not a class name", field=f"{field}.error", expected="a name such as ValueError"
+            )
     for code in codes or ():
         if not -64 <= code <= 255 or code == 0:
             raise InvalidInput(
-                f"{shown(code)} is no exit code of a failure",
+                f"{shown(code)} is not the exit code of a failure",
                 field=f"{field}.exit_code",
-                expected="1 to 255, or -9 for what signal 9 killed",
+                expected="1 to 255, or a negative signal number such as -9",
             )
     statuses: list[int | str] | None = _as_list(given.http_status)
     check_statuses(statuses or [], f"{field}.http_status")
@@ -184,7 +186,7 @@ def _as_list(value: T | list[T] | None) -> list[T] | None:
 
 
 def _attempts(request: JobRequest, delivery: Delivery) -> int:
-    """How often the run is tried, the first time included. Three fields may say it; only one does."""
+    """The number of attempts, including the first. Three fields can set it. A request may have only one of them."""
     counts = [
         (field, value, first)
         for field, value, first in (
@@ -199,7 +201,7 @@ def _attempts(request: JobRequest, delivery: Delivery) -> int:
     field, value, first = counts[0]
     if len(counts) > 1:
         raise InvalidInput(
-            f"{field} and {counts[1][0]} both say how often", field=counts[1][0], hint="give one of them"
+            f"{field} and {counts[1][0]} both set the number of attempts", field=counts[1][0], hint="give one of them"
         )
     attempts = value + first
     if not 1 <= attempts <= _MAX_ATTEMPTS:
@@ -233,7 +235,7 @@ def _misfire(given: MisfireIn | None) -> MisfirePolicy:
 
 
 def retry_as_given(spec: Spec) -> RetryIn:
-    """The retry policy as a request; what its owner left open stays open, so that it follows the rest."""
+    """The retry policy as a request. Values that equal the default are None, so that they follow other changes."""
     retry = retry_in_full(spec)
     if spec.retry.max_attempts == default_attempts(spec.delivery):
         retry.max_attempts = None
@@ -243,7 +245,7 @@ def retry_as_given(spec: Spec) -> RetryIn:
 
 
 def retry_in_full(spec: Spec) -> RetryIn:
-    """The same with nothing left open."""
+    """The retry policy as a request, with all values."""
     retry = spec.retry
     return RetryIn(
         max_attempts=retry.max_attempts,

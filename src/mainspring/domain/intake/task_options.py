@@ -1,8 +1,8 @@
-"""How the options that a task declares meet those of a request: the request's own words win, one by one.
+"""Merges the options that a task declares with the fields of a request. A field of the request takes precedence.
 
-Objects (retry, limits, env, required_labels) are laid together member by member; `retries` and `max_retries` are words
-about the number of attempts alone. The SDK does the same to Python's fields (sdk/app/task_options.py), and SQL to its
-own (store/routines/intake_options.sql).
+Objects (retry, limits, env, required_labels) are merged member by member. `retries` and `max_retries` replace only the
+number of attempts. The SDK applies the same rule to keywords (sdk/app/task_options.py), and SQL to the jobs of
+`mainspring.submit` (store/routines/intake_options.sql).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mainspring.wire.fields import PAIRS, task_options
 from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
 from mainspring.wire.tasks import DeclaredOptions
 
-Laid = TypeVar("Laid", RetryIn, ResourceLimitsIn, MisfireIn)
+Merged = TypeVar("Merged", RetryIn, ResourceLimitsIn, MisfireIn)
 
 _WHOLE = tuple(field.name for field in task_options() if not field.kind.merged)
 _BY_NAME = tuple(field.name for field in task_options() if field.kind is PAIRS)
 
 
 def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
-    """`request`, with `options` where it says nothing."""
+    """`request` with `options` as defaults."""
     found: dict[str, Any] = {}
     for name in _WHOLE:
         value = getattr(options, name)
@@ -35,33 +35,33 @@ def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
         if value is not None:
             found[name] = {**value, **(getattr(request, name) or {})}
     if options.limits is not None:
-        found["limits"] = laid_over(options.limits, request.limits or ResourceLimitsIn())
+        found["limits"] = merged(options.limits, request.limits or ResourceLimitsIn())
     if options.retry is not None:
         base = options.retry
-        if _says_how_often(request):
+        if _sets_attempts(request):
             base = msgspec.structs.replace(base, max_attempts=None)
-        found["retry"] = laid_over(base, request.retry or RetryIn())
+        found["retry"] = merged(base, request.retry or RetryIn())
     return msgspec.structs.replace(request, **found)
 
 
 def only(options: DeclaredOptions, names: Collection[str]) -> DeclaredOptions:
-    """`options` as far as they are about these fields."""
+    """The options with these names."""
     return DeclaredOptions(**{
         name: getattr(options, name) for name in options.__struct_fields__ if name in names
     })  # fmt: skip
 
 
-def laid_over(base: Laid, given: Laid) -> Laid:
+def merged(base: Merged, given: Merged) -> Merged:
     """`given` with its Nones filled from `base`."""
-    merged = {
+    members = {
         name: getattr(given, name) if getattr(given, name) is not None else getattr(base, name)
         for name in given.__struct_fields__
     }
-    return type(given)(**merged)
+    return type(given)(**members)
 
 
-def _says_how_often(request: JobRequest) -> bool:
-    """Whether the number of attempts is the request's: it gives one, or asks for the delivery that has one only."""
+def _sets_attempts(request: JobRequest) -> bool:
+    """Whether the request sets the number of attempts. The delivery at_most_once sets it to one."""
     return (
         request.retries is not None
         or request.max_retries is not None

@@ -1,1 +1,1 @@
-"""Tenants, tokens, and who may do what."""
+"""Tenants, tokens, callers and permissions."""

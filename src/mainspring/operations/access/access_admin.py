@@ -1,4 +1,4 @@
-"""Who may come in: tenants are made, and tokens are made, shown and revoked."""
+"""Administration of tenants and tokens: create, list and revoke."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ _MOST_LIFE = 100 * 365 * 86400.0
 
 
 class AccessAdmin:
-    """`asker` is the tenant of the admin who asks. The operator, an admin of the tenant `default`, makes tenants, and
-    tokens for shared workers and for tenants that have lost theirs; everybody else has to do with tokens of the own
-    tenant only."""
+    """`asker` is the tenant of the calling admin.
+
+    The operator is an admin of the tenant `default`. The operator creates tenants, tokens for shared workers, and
+    tokens for tenants that have lost theirs. Other admins can manage the tokens of their own tenant only.
+    """
 
     def __init__(self, store: Store, signals: Signals) -> None:
         self._store = store
         self._signals = signals
 
     async def tenants(self, caller: Caller) -> TenantList:
-        """All of them for the operator; others see their own."""
+        """All tenants for the operator, and the own tenant for other admins."""
         asker = caller.tenant
         async with self._store.reads.acquire() as connection:
             if asker == DEFAULT_TENANT:
@@ -60,9 +62,9 @@ class AccessAdmin:
         return TenantList([_tenant_view(row) for row in rows])
 
     async def add_tenant(self, caller: Caller, request: TenantRequest) -> TenantMade:
-        """A new tenant, and an admin token for it that is shown this once."""
+        """Create a tenant and its first admin token. The token is shown only this once."""
         asker = caller.tenant
-        _operator_only(asker, "tenants are made by an admin of the tenant default", field=None)
+        _operator_only(asker, "only an admin of the tenant default can create tenants", field=None)
         if not _TENANT_NAME.match(request.name):
             raise InvalidInput(
                 f"{shown(request.name)} cannot be the name of a tenant", field="name",
@@ -77,7 +79,7 @@ class AccessAdmin:
                 )
             tenant = _tenant_view(row)
             made = await _make(connection, TenantId(tenant.tenant_id), ADMIN, "first admin", None)
-        log.info("tenant made", tenant=tenant.name, tenant_id=tenant.tenant_id)
+        log.info("tenant created", tenant=tenant.name, tenant_id=tenant.tenant_id)
         return TenantMade(tenant.tenant_id, tenant.name, tenant.created_at, made)
 
     async def tokens(self, caller: Caller) -> TokenList:
@@ -86,7 +88,7 @@ class AccessAdmin:
             return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, _visible(asker))])
 
     async def add_token(self, caller: Caller, request: TokenRequest) -> TokenMade:
-        """A new token, shown this once."""
+        """Create a token. It is shown only this once."""
         asker = caller.tenant
         check_line(request.name, "name")
         role = _role(request.role)
@@ -98,12 +100,12 @@ class AccessAdmin:
             if request.tenant is not None:
                 tenant = await _named(connection, request.tenant)
             made = await _make(connection, tenant, role, request.name, expires_in)
-        log.info("token made", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
+        log.info("token created", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
 
     async def revoke(self, caller: Caller, token_id: UUID) -> TokenView:
-        """Not valid any more from now on; asked twice is the same as once. The last admin token of a tenant stays, or
-        nobody could get in again."""
+        """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant
+        cannot be revoked, because nobody could create another one."""
         asker = caller.tenant
         async with self._store.change() as connection:
             await tokens.take_turn(connection)
@@ -116,11 +118,11 @@ class AccessAdmin:
             ):
                 raise Conflict(
                     f"{row.name!r} is the last admin token of its tenant", code="last_admin", field="token_id",
-                    hint="make another one first, with POST /v1/tokens",
+                    hint="create another one first, with POST /v1/tokens",
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
-        self._signals.tokens_changed(tenant)  # after the commit: whoever looks from now on finds it revoked
+        self._signals.tokens_changed(tenant)  # after the commit, so that every later lookup finds it revoked
         if changed:
             log.info("token revoked", token=str(token_id), name=row.name)
         return _token_view(row)
@@ -146,7 +148,7 @@ async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> Tok
 
 
 def _visible(asker: TenantId) -> list[TenantId]:
-    """Whose tokens this admin sees."""
+    """The tenants whose tokens this admin sees."""
     return [asker, EVERY_TENANT] if asker == DEFAULT_TENANT else [asker]
 
 
@@ -155,7 +157,7 @@ def _role(role: str) -> str:
         return role
     if role in _LATER:
         raise NotSupportedYet(
-            f"the role {role!r} is not there yet", field="role", expected=" or ".join(_ROLES),
+            f"the role {role!r} is not supported yet", field="role", expected=" or ".join(_ROLES),
             hint="an admin may do everything in its tenant, a worker only what worker processes do",
         )  # fmt: skip
     raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=" or ".join(_ROLES))
@@ -169,12 +171,13 @@ async def _named(connection: Connection, name: str) -> TenantId:
 
 
 def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
-    """Whose the token is to be, unless it is for a tenant that is named: who may name one is checked here."""
+    """The tenant of the new token, unless the request names one. Only the operator may name one; this is checked
+    here."""
     wanted = request.tenants
     if request.tenant is not None:
         check_line(request.tenant, "tenant")
-        # Before anything is looked up: who is refused does not learn which tenants there are.
-        _operator_only(asker, "tokens for other tenants are made by an admin of the tenant default", field="tenant")
+        # This check comes before the lookup, so that a refused caller does not learn which tenants exist.
+        _operator_only(asker, "only an admin of the tenant default can create tokens for other tenants", field="tenant")
         if wanted == ALL_TENANTS:
             raise InvalidInput(
                 "a token is for one tenant or for all", field="tenant", hint='leave out tenant, or tenants "all"'
@@ -186,15 +189,15 @@ def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
     if role != WORKER:
         raise InvalidInput(
             f"a token of role {role} belongs to one tenant", field="tenants", expected='"own"',
-            hint="only workers can be shared: say role worker, or leave tenants out",
+            hint="only workers can be shared: use the role worker, or leave out tenants",
         )  # fmt: skip
-    _operator_only(asker, "tokens of shared workers are made by an admin of the tenant default", field="tenants")
+    _operator_only(asker, "only an admin of the tenant default can create tokens of shared workers", field="tenants")
     return EVERY_TENANT
 
 
 def _operator_only(asker: TenantId, detail: str, *, field: str | None) -> None:
     if asker != DEFAULT_TENANT:
-        raise Forbidden(detail, code="operator_only", field=field, hint="ask whoever runs this Mainspring")
+        raise Forbidden(detail, code="operator_only", field=field, hint="ask the operator of this Mainspring")
 
 
 def _tenant_view(row: TenantRow) -> TenantView:

@@ -1,4 +1,4 @@
-"""Who makes a call. The edge creates a Caller from the token and hands it to every operation."""
+"""The caller of an operation. The edge creates a Caller from the token and hands it to every operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: one table, by the name of the operation. An operation that is not in it cannot be routed.
+"""Permissions: one table, by the name of the operation. An operation that is not in it cannot be routed.
 
 Roles decide which operations a token may call. A token acts in its own tenant only; an operation that reaches further
 (creating tenants) checks that itself.
@@ -80,10 +80,10 @@ def check_permission(caller: Caller, operations: Iterable[str]) -> None:
 def _refusal(caller: Caller) -> Forbidden:
     if caller.role == WORKER:
         return Forbidden(
-            f"the token {caller.name!r} is for workers, which may exchange and ship logs, and nothing else",
+            f"the token {caller.name!r} is for workers, which may only exchange and ship logs",
             code="worker_token", field="Authorization", hint="use an admin token of your tenant",
         )  # fmt: skip
     return Forbidden(
-        f"the role {caller.role!r} of this token may do nothing here", code="role_not_allowed",
+        f"the role {caller.role!r} of this token does not allow this operation", code="role_not_allowed",
         field="Authorization", hint="use an admin token of your tenant",
     )  # fmt: skip

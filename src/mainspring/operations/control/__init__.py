@@ -1,1 +1,1 @@
-"""Changes to what exists: update, pause, resume, delete, run now, cancel, replay, drain."""
+"""Changes to existing jobs, runs and workers: update, pause, resume, delete, run now, cancel, replay, drain."""

@@ -1,7 +1,7 @@
-"""Changes to what exists: update, pause, resume, delete, run now, cancel a run.
+"""Changes to existing jobs and runs: update, pause, resume, delete, run now, cancel a run.
 
-Each locks the job's row first, which orders it against fires, and raises the version, which makes a fire that was
-prepared before it fail.
+Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
+was prepared before the change fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.fire import run_now
-from mainspring.operations.lookup import lane_at_hand, no_job, own_run
+from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import history, jobs, runs
@@ -84,7 +84,7 @@ class Amender:
             await self._write(connection, row, StoredJobStatus.PAUSED, None, row.next_fire_at, row.lane_id, definition)
 
     async def resume(self, caller: Caller, job_id: str) -> None:
-        """Go on from now; the fires of the pause are recorded as missed. A one-time job whose moment passed fires."""
+        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "resumed")
@@ -103,7 +103,7 @@ class Amender:
         self._signals.due()
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
-        """Delete: the job fires no more, its queued runs end, its running ones are told to stop."""
+        """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await jobs.lock(connection, tenant, job_id)
@@ -111,7 +111,7 @@ class Amender:
                 definition = await self._definition(connection, row)
                 await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
             live: list[runs.LockedRun] = []
-            own = await own_run(connection, tenant, job_id)  # older than runs by hand, so this is key order
+            own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
             if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
@@ -167,10 +167,10 @@ class Amender:
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
 
     async def _definition(self, connection: Connection, row: JobRow) -> JobDefinition:
-        return jobs.definition_of(row, await lane_at_hand(self._lanes, connection, row.lane_id))
+        return jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
 
     def _first_fire(self, definition: JobDefinition, row: LockedJob) -> datetime | None:
-        """The first fire of a changed schedule: after now, and never again for a time that was fired for."""
+        """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
         schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
             return next_fire(schedule, _later(row.now, fired))

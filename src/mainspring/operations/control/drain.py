@@ -1,4 +1,5 @@
-"""Draining: ask a worker to finish and leave. It hears of it with its next exchange, which is woken at once."""
+"""Drain: ask a worker to finish its runs and stop. It is told in its next exchange; a waiting exchange is woken at
+once."""
 
 from __future__ import annotations
 
@@ -27,27 +28,29 @@ class Drainer:
         self._signals = signals
 
     async def worker(self, caller: Caller, worker_id: UUID) -> WorkerView:
-        """One worker, alive or ended."""
+        """One worker, live or ended."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             return worker_view(await _row(connection, tenant, worker_id))
 
     async def drain(self, caller: Caller, worker_id: UUID) -> WorkerView:
-        """From now on it is given nothing new; asked twice is the same as once."""
+        """Give the worker no new runs from now on. A second call changes nothing."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             before = await _row(connection, tenant, worker_id)
             if before.tenant_id == EVERY_TENANT and tenant != DEFAULT_TENANT:
                 raise Forbidden(
                     f"worker {before.name} serves every tenant: an admin of the tenant default may drain it",
-                    code="operator_only", hint="ask whoever runs this Mainspring",
+                    code="operator_only", hint="ask the operator of this Mainspring",
                 )  # fmt: skip
             changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING)
             row = await _row(connection, tenant, worker_id)
         if row.state not in _LIVING:
             state = WorkerState(row.state).name
             raise Conflict(
-                f"worker {row.name} is gone: {state}", code="worker_gone", hint="see GET /v1/workers for the living"
+                f"worker {row.name} is gone: {state}",
+                code="worker_gone",
+                hint="see GET /v1/workers for the live workers",
             )
         if changed:
             log.info("worker asked to drain", worker=str(worker_id), name=before.name)

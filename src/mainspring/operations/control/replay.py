@@ -1,9 +1,9 @@
 """Replay: a run that ended without success runs again, as a new run for the same fire time.
 
-A replay has its own run_id and all its attempts anew, and the same scheduled_for: so it has the same idempotency key,
-and effects that were recorded under it are not repeated. Dead letters are locked first, then their jobs, each in key
-order; what the jobs allow is decided in the next statement, as in every fire. A run is repeated once at most (table
-replays); what repeats it may be repeated in its turn.
+A replay has its own run_id, all its attempts, and the same scheduled_for. So it has the same idempotency key, and
+effects that were recorded under this key are not repeated. Dead letters are locked first, then their jobs, each in key
+order. The next statement decides what the jobs allow, as in every fire. A run is repeated at most once (table replays);
+a replay can itself be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
-from mainspring.operations.lookup import lane_at_hand
+from mainspring.operations.lookup import load_lane
 from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.search import DeadLetterQuery
 from mainspring.operations.read.views import job_id_of
@@ -40,7 +40,7 @@ from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
 
 _BATCH = 500
-_BATCH_CHANGED = 50  # these are read and written with their payloads, of up to 256 KiB each
+_BATCH_CHANGED = 50  # these are read and written with their payloads of up to 256 KiB each
 _MOST = 100_000
 _IDS_SHOWN = 1000
 _NAMES = ("job", "task", "queue", "error", "since", "until")
@@ -51,8 +51,8 @@ Changed = tuple[str | None, str | None]
 
 
 class _Batch(msgspec.Struct):
-    """What became of some letters: the new runs by lane, and why others were left; `refusal` is the first error of a
-    payload that does not fit."""
+    """The result for some dead letters: the new runs by lane, and why the others were left. `refusal` is the first
+    error of a payload that does not fit."""
 
     replayed: list[UUID] = []
     created: Counter[int] = msgspec.field(default_factory=Counter)
@@ -76,7 +76,7 @@ class Replayer:
         self._signatures = signatures
 
     async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
-        """Repeat one dead letter, with another payload if one is given; the id of the new run."""
+        """Repeat one dead letter, with another payload if one is given. Return the id of the new run."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
@@ -91,10 +91,10 @@ class Replayer:
         return done.replayed[0]
 
     async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
-        """Repeat any run that ended without success; if it is a dead letter, that one is taken away."""
+        """Repeat any run that ended without success. If it is a dead letter, the dead letter is removed."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            # In this order: a run that ends meanwhile becomes a dead letter in the same statement.
+            # In this order, because a run that ends meanwhile becomes a dead letter in the same statement.
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
@@ -102,8 +102,8 @@ class Replayer:
         return await self.replay(caller, run_id, payload)
 
     async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
-        """Repeat the dead letters that are chosen, in batches, each a transaction of its own. Those that a changed
-        payload does not fit are left; when it fits none, that is an error."""
+        """Repeat the chosen dead letters in batches. Each batch is a transaction of its own. Dead letters that a
+        changed payload does not fit are left. If it fits none of them, this raises an error."""
         tenant = caller.tenant
         chosen, most = await self._chosen(tenant, choice)
         total, after = _Batch(), None
@@ -129,7 +129,7 @@ class Replayer:
         return Replayed(len(total.replayed), ids, dict(total.left), more=await self._more(tenant, chosen, after, begun))
 
     async def discard(self, caller: Caller, run_id: UUID) -> Discarded:
-        """Give up one dead letter; its run stays in the history."""
+        """Discard one dead letter. Its run stays in the history."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             if not await discard(connection, tenant, [run_id]):
@@ -139,7 +139,9 @@ class Replayer:
     async def discard_all(self, caller: Caller, choice: DeadLetterChoice) -> Discarded:
         tenant = caller.tenant
         if memoryview(choice.payload):
-            raise InvalidInput("what is discarded has no use for a payload", field="payload", hint="leave it out")
+            raise InvalidInput(
+                "a payload cannot be given to discard dead letters", field="payload", hint="leave it out"
+            )
         chosen, most = await self._chosen(tenant, choice)
         discarded, seen, after = 0, 0, None
         begun = await self._begun()
@@ -152,12 +154,12 @@ class Replayer:
             seen, after = seen + len(run_ids), run_ids[-1]
         return Discarded(discarded, more=await self._more(tenant, chosen, after, begun))
 
-    # --- inside
+    # --- helpers
 
     async def _replay(
         self, connection: Connection, tenant: TenantId, letters: Sequence[LockedLetter], payload: msgspec.Raw
     ) -> _Batch:
-        """Repeat locked letters as far as their jobs allow it."""
+        """Repeat locked dead letters if their jobs allow it."""
         done = _Batch()
         jobs = await dead_letters.lock_jobs(connection, tenant, sorted({job_id_of(letter) for letter in letters}))
         items: list[dead_letters.Replay] = []
@@ -180,14 +182,14 @@ class Replayer:
             items.append(dead_letters.Replay(letter.run_id, replay_id, one_at_a_time, changed))
         if items:
             rows = await dead_letters.replay(connection, tenant, items)
-            if len(rows) != len(items):  # they are locked, so this is ours to mend
+            if len(rows) != len(items):  # they are locked, so this should not happen
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
             done.created.update(row.lane_id for row in rows)
         return done
 
     async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
-        """Repeat an ended run that is no dead letter (any more)."""
+        """Repeat an ended run that is not a dead letter, or no longer one."""
         replay_id = uuid7()
         try:
             async with connection.transaction():
@@ -202,7 +204,7 @@ class Replayer:
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
                 created = await dead_letters.repeat(connection, tenant, item)
                 if created is None:
-                    raise NotFound(f"there is no run {run_id} any more", hint="see GET /v1/runs")
+                    raise NotFound(f"run {run_id} no longer exists", hint="see GET /v1/runs")
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
         self._signals.ready({created.lane_id: 1})
@@ -226,10 +228,10 @@ class Replayer:
     async def _changed(
         self, connection: Connection, tenant: TenantId, row: LockedLetter | EndedRun, payload: msgspec.Raw
     ) -> Changed | None:
-        """Payload and spec of a run whose payload is changed, checked as at intake; None when it keeps its own."""
+        """Payload and spec of a run whose payload is changed, checked as at intake. None if it keeps its own."""
         if not memoryview(payload):
             return None
-        lane = await lane_at_hand(self._lanes, connection, row.lane_id)
+        lane = await load_lane(self._lanes, connection, row.lane_id)
         stored = JobDefinition(
             task=lane.task,
             name=row.name,
@@ -246,7 +248,7 @@ class Replayer:
     async def _chosen(self, tenant: TenantId, choice: DeadLetterChoice) -> tuple[DeadLetterFilter, int]:
         if not choice.all and all(getattr(choice, name) is None for name in _NAMES):
             raise InvalidInput(
-                "nothing says which dead letters",
+                "no dead letters are chosen",
                 field="$",
                 expected=f"at least one of {', '.join(_NAMES)}",
                 hint='for all of them: {"all": true}',
@@ -277,7 +279,7 @@ class Replayer:
 
 
 def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:
-    """Why a run of this job may not begin. A one-time job that has fired has no row, and nothing against it."""
+    """Why a run of this job may not start, or None. A one-time job that has fired has no row and always allows it."""
     if job is None:
         return None
     if job.cancelled:
@@ -286,7 +288,7 @@ def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:
 
 
 async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:
-    """The error for a dead letter that is not there (any more)."""
+    """The error for a dead letter that does not exist, or no longer exists."""
     replay_id = await dead_letters.replay_of(connection, tenant, run_id)
     if replay_id is not None:
         return _repeated(run_id, replay_id)

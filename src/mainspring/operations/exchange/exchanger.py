@@ -219,7 +219,7 @@ class Exchanger:
         try:
             await self._lanes.refresh()
         except AWAY as error:
-            log.warning("new lanes not read yet; the poll will", error=repr(error))
+            log.warning("new lanes could not be read; the next poll reads them", error=repr(error))
             return
         self._update_demands()
         self._long_polls.offer(ready)

@@ -13,7 +13,7 @@ _NEVER = float("inf")
 
 
 def recall_unstarted(exchange: Exchange, long_polls: LongPolls, now: float) -> float:
-    """Put into the reply how many unstarted runs to return, if others could start them. Return when to try again. The
+    """Put into the reply how many unstarted runs to return, if others could start them. Return when to ask again. The
     worker decides which runs it returns, and may return none."""
     worker, waiter = exchange.worker, exchange.waiter
     next_try = worker.recalled_at + _PAUSE

@@ -83,7 +83,7 @@ class WorkerRegistry:
                 state = await workers.register(connection, tenant, request.worker_id, request.hello)
                 if state is None:
                     raise _ended(WorkerState.LOST)
-                await self._signatures.hear(connection, tenant, request.hello)
+                await self._signatures.declare(connection, tenant, request.hello)
             hello = request.hello
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._workers[request.worker_id] = worker

@@ -1,4 +1,4 @@
-"""Cancel: end runs that wait, and ask for those that run."""
+"""Cancel: end waiting runs, and request the end of running ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mainspring.store.runs import Ending, LockedRun
 
 
 async def cancel(connection: Connection, live: Sequence[LockedRun]) -> Effects:
-    """The caller holds the locks. A running run is CANCELLED once its worker says that it is gone (`stops`)."""
+    """The caller holds the locks. A running run becomes CANCELLED when its worker reports that it has ended
+    (`stops`)."""
     cancelled = int(StoredState.CANCELLED)
     effects = Effects()
     endings = [

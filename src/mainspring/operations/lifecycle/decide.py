@@ -1,4 +1,4 @@
-"""What follows an attempt that did not succeed: another one, or which end. Decided here only; nothing is written."""
+"""Decides what follows an attempt that did not succeed: another attempt or an end. This module writes nothing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Random = Callable[[], float]
 
 
 def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
-    """Add to `changes` what follows. `lost`: nobody reported, its worker is gone."""
+    """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing."""
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
-        ran_ms = None if lost else outcome.ran_ms  # nobody knows when a lost attempt ended
+        ran_ms = None if lost else outcome.ran_ms  # the end of a lost attempt is unknown
         changes.endings.append(
             Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, outcome.held_ms, run.attempt)
         )
 
     def again(how: str, delay: float, given_back: int = 0) -> None:
         changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error))
-        changes.tries.append(
+        changes.attempts.append(
             PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, run.claimed_at, how, error, delay)
         )
 
@@ -68,11 +68,11 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
     )
     if verdict.delay is None:
         return verdict
-    if at_most_once:  # whatever the row says: intake leaves such a job one attempt
+    if at_most_once:  # regardless of the row; intake gives such a job one attempt
         return Verdict(None, "failed, and the job is at most once")
     delay = 0.0 if lost else verdict.delay
     if time_left is not None and delay >= time_left:
-        return Verdict(None, f"{out_of_time(spec)}: the next try would begin later than that")
+        return Verdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
     return Verdict(delay)
 
 

@@ -1,4 +1,4 @@
-"""Discard: give up dead letters. Their runs have ended, and stay in the history."""
+"""Discard: delete dead letters. Their runs have ended and stay in the history."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from mainspring.store.pool import Connection
 
 
 async def discard(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> int:
-    """Answers how many there were."""
+    """Return how many were deleted."""
     return await dead_letters.discard(connection, tenant, run_ids)

@@ -1,4 +1,4 @@
-"""Carry out what was decided about runs, and say what follows from it."""
+"""Writes the decisions about runs, and returns what follows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ log = get_logger("lifecycle")
 
 
 class Changes(msgspec.Struct):
-    """What was decided about locked runs: the rows to write."""
+    """The decisions about locked runs: the rows to write."""
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
-    tries: list[runs.PastAttempt] = []
+    attempts: list[runs.PastAttempt] = []
 
 
 class Effects(msgspec.Struct):
-    """What follows. `requeued` are (lane, seconds until ready), `dead` the new dead letters, `stops` the workers that
-    must be told to stop a run, `fenced` the runs whose outcome came too late. `following` are the ended runs that say
-    in their bits that more follows; there are none yet."""
+    """What follows.
+
+    requeued    (lane, seconds until ready)
+    dead        the new dead letters
+    stops       the workers that must be told to stop a run
+    fenced      the runs whose outcome came too late
+    following   the ended runs whose `follows` bits are set; there are none yet
+    """
 
     requeued: list[tuple[int, float]] = []
     dead: list[UUID] = []
@@ -47,19 +52,19 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         effects.dead += [item.run_id for item in dead]
         for item in dead:
             log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)
-    if changes.tries:
-        await runs.record_attempts(connection, changes.tries)
+    if changes.attempts:
+        await runs.record_attempts(connection, changes.attempts)
     if changes.requeues:
         delays = {item.run_id: item.delay for item in changes.requeues}
         requeued = await runs.requeue(connection, changes.requeues)
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
     metrics.dead.inc(len(dead))
-    metrics.retries.inc(sum(item.outcome != "RETURNED" for item in changes.tries))
+    metrics.retries.inc(sum(item.outcome != "RETURNED" for item in changes.attempts))
 
 
 def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
-    """Every run that ends comes by here. A run without bits costs this look and nothing else."""
+    """Called for every run that ends. A run without `follows` bits costs only this check."""
     effects.following += [run for run in ended if run[1]]
 
 

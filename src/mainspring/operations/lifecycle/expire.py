@@ -1,4 +1,4 @@
-"""Expire: end runs that ran out of time while they waited."""
+"""Expire: end waiting runs whose time is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.store.runs import Ending, OverdueRun
 
 
 async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effects:
-    """They end as the field says whose time is over; the caller holds the locks."""
+    """The field whose time is over determines the end. The caller holds the locks."""
     effects = Effects()
     await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
     return effects

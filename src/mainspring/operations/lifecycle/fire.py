@@ -1,4 +1,4 @@
-"""Fire: jobs become runs, or runs that are SKIPPED because an earlier one is alive."""
+"""Fire: create the runs of due jobs. A run is SKIPPED if an earlier one of its job is alive."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainspring.operations.lifecycle.effects import Effects, after_end
 from mainspring.store import fires
 from mainspring.store.pool import Connection
 
-_PATIENCE = "50ms"  # how long a batch waits for a job that somebody holds
+_PATIENCE = "50ms"  # how long a batch waits for a job that another transaction has locked
 
 
 class Fired(Effects):
-    """How many runs each lane got, and which jobs fired, by their place in the batch."""
+    """How many runs each lane got, and which jobs fired, by their index in the batch."""
 
     created: dict[int, int] = msgspec.field(default_factory=dict)
     moved: list[int] = msgspec.field(default_factory=list)
@@ -32,9 +32,9 @@ async def fire_recurring(
     overlap: bool,
     locked: bool = False,
 ) -> Fired:
-    """Fire recurring jobs as planned. `overlap`: jobs that skip while a run is alive are among them. These are locked
-    first, so that the fire sees every run that began before. `locked`: the caller has locked the jobs in an earlier
-    statement of its transaction. A job that somebody holds does not fire, and is not in `moved`."""
+    """Fire recurring jobs as planned. `overlap`: some of them skip a fire while a run is alive. These are locked first,
+    so that the fire sees every run that was created before. `locked`: the caller has locked the jobs in an earlier
+    statement of its transaction. A job that another transaction has locked does not fire, and is not in `moved`."""
     if overlap and not locked:
         async with connection.transaction():
             free = await fires.lock_due(connection, node_id, leases, due)
@@ -56,8 +56,8 @@ async def fire_recurring(
 
 
 async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
-    """A run by hand, which is skipped if nothing was created; None when the job is cancelled or gone. The caller holds
-    the job's lock."""
+    """Create a manual run. It is skipped if nothing was created. Return None if the job is cancelled or does not exist.
+    The caller holds the job's lock."""
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
     if run is None:
         return None

@@ -1,4 +1,4 @@
-"""Report: take back what became of attempts."""
+"""Report: record the outcomes of attempts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mainspring.wire.exchange import Outcome
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Effects:
-    """Record outcomes inside the caller's transaction. Each matches run, fence AND incarnation, or is fenced. When one
-    cannot be stored it raises, and none of them is: the worker will find out which it is."""
+    """Record outcomes in the caller's transaction. Each must match run, fence and incarnation; otherwise it is fenced.
+    If one cannot be stored, this raises and none is stored. The worker then finds out which one it is."""
     successes = [outcome for outcome in outcomes if outcome.status == "SUCCESS"]
     others = [outcome for outcome in outcomes if outcome.status != "SUCCESS"]
     effects = Effects()
@@ -44,7 +44,7 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
 async def _settle_successes(
     connection: Connection, worker_id: UUID, successes: list[Outcome], effects: Effects
 ) -> list[Outcome]:
-    successes.sort(key=lambda item: item.run_id.int)  # rows are locked in key order, here as everywhere
+    successes.sort(key=lambda item: item.run_id.int)  # rows are always locked in key order
     rows = await runs.report_successes(
         connection,
         worker_id,
@@ -62,7 +62,7 @@ async def _settle_successes(
 
 
 def _not_text(outcomes: Sequence[Outcome]) -> InvalidInput:
-    """The decoder looks for the end of a result, and not at its letters."""
+    """The error for a result that is not UTF-8. The decoder only looks for the end of a result."""
     place = next(index for index, outcome in enumerate(outcomes) if not _is_text(outcome.result))
     return InvalidInput("the result is not text", field=f"outcomes[{place}].result", expected="JSON in UTF-8")
 
@@ -82,7 +82,7 @@ async def _settle_others(
         connection, worker_id, [item.run_id for item in others], [item.fence for item in others]
     )
     held = {(run.run_id, run.fence): run for run in locked}
-    once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two that are the same, the first
+    once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two with the same key, the first
     changes = Changes()
     for key, run in held.items():
         decide(run, once[key], random, changes)

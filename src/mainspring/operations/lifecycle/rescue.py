@@ -12,7 +12,7 @@ from mainspring.wire.exchange import Outcome
 
 
 async def rescue(connection: Connection, held: Sequence[HeldRun], random: Random) -> Effects:
-    """The next attempt, or FAILED when at most once, or CANCELLED when asked for; the caller holds the locks."""
+    """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks."""
     changes, effects = Changes(), Effects()
     for run in held:
         lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")

@@ -1,1 +1,1 @@
-"""The output of runs: taken in, merged, read and followed."""
+"""The output of runs: stored, merged, read and followed."""

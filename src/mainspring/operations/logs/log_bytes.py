@@ -1,8 +1,8 @@
-"""The bytes of a log, out of whatever objects hold them.
+"""Reads the bytes of a log from the objects that contain them.
 
-Chunks are merged while they are read, so objects overlap, and one that was there a moment ago may be gone. Two objects
-never disagree about a byte: any that holds it will do, and the one that reaches furthest is the one to read. What was
-listed and has gone is looked for again, from the byte that was reached.
+Chunks can be merged while a log is read. So objects can overlap, and a listed object can be removed before it is read.
+Two objects never contain different values for the same byte, so any of them can be read; the reader takes the one that
+ends last. If an object was removed, the reader lists the objects again and continues at the byte that it has reached.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import msgspec
 from mainspring.store.log_files import LogFiles, Stored
 
 _DIRECT = 2
-_LOOKS = 5  # in a row that lead nowhere: then the bytes are lost
-_PORTION = 1024 * 1024
+_MAX_LISTINGS = 5  # in a row without progress; then the bytes count as lost
+_PART_BYTES = 1024 * 1024
 _MOST_BYTES_AHEAD = 2 * 1024 * 1024
 _MOST_READS_AHEAD = 16
 
 
 class Bytes(msgspec.Struct, frozen=True):
-    """Some bytes of a log, and where in it they end."""
+    """Some bytes of a log, and the offset at which they end."""
 
     data: bytes
     end: int
 
 
 class Span(NamedTuple):
-    """The bytes from `start` to `stop`, which lie in `stored`."""
+    """The bytes from `start` to `stop`, which `stored` contains."""
 
     stored: Stored
     start: int
@@ -44,8 +44,8 @@ class Span(NamedTuple):
 
 
 def cover(objects: Sequence[Stored], start: int, end: int) -> list[Span]:
-    """The fewest of these objects, which come in order, that hold the bytes from `start` to `end`; or to the first byte
-    that none of them holds."""
+    """The fewest of these sorted objects that contain the bytes from `start` to `end`. If a byte is missing, the result
+    ends before it."""
     spans: list[Span] = []
     position, index = start, 0
     best: Stored | None = None
@@ -62,15 +62,15 @@ def cover(objects: Sequence[Stored], start: int, end: int) -> list[Span]:
 
 
 class LogBytes:
-    """Reads logs. A few MiB in memory, whatever a log's size."""
+    """Reads logs. It needs a few MiB of memory, regardless of a log's size."""
 
     def __init__(self, files: LogFiles) -> None:
         self._files = files
 
     async def read(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]:
-        """The bytes from `start` to `end`; what the store has lost is replaced by a line that says so."""
+        """The bytes from `start` to `end`. A line replaces bytes that are missing from the store."""
         position = start
-        # What was printed last is a chunk or two, and most logs are a single one: no need to ask what there is.
+        # Most logs are one chunk, and new output is one or two. These are read without listing the objects.
         for _ in range(_DIRECT):
             if position >= end:
                 return
@@ -80,25 +80,25 @@ class LogBytes:
             piece = data[: end - position]
             position += len(piece)
             yield Bytes(piece, position)
-        looks = _LOOKS
-        while position < end and looks:
-            looks -= 1
+        listings_left = _MAX_LISTINGS
+        while position < end and listings_left:
+            listings_left -= 1
             spans = cover(await self._files.objects(folder), position, end)
             async with aclosing(self.ahead(folder, spans)) as found:
                 async for span, data in found:
-                    if len(data) < span.size:  # merged, or put again: since we looked
+                    if len(data) < span.size:  # merged or replaced since the listing
                         break
-                    position, looks = span.stop, _LOOKS
+                    position, listings_left = span.stop, _MAX_LISTINGS
                     yield Bytes(data, position)
         if position < end:
             yield Bytes(_missing(end - position), end)
 
     async def ahead(self, folder: str, spans: Iterable[Span]) -> AsyncGenerator[tuple[Span, bytes], None]:
-        """What these hold, in order, reading ahead of whoever takes it; less where an object has gone or is shorter."""
+        """The bytes of the spans in order, read ahead. Fewer bytes if an object was removed or is shorter."""
         under_way: deque[tuple[Span, asyncio.Task[bytes | None]]] = deque()
         size = 0
-        shares = _portions(spans)
-        coming = next(shares, None)
+        parts = _parts(spans)
+        coming = next(parts, None)
         try:
             while coming is not None or under_way:
                 if coming is not None and (
@@ -106,7 +106,7 @@ class LogBytes:
                 ):
                     under_way.append((coming, asyncio.create_task(self._files.read(folder, *coming))))
                     size += coming.size
-                    coming = next(shares, None)
+                    coming = next(parts, None)
                     continue
                 span, reading = under_way[0]
                 data = await reading
@@ -119,10 +119,10 @@ class LogBytes:
             await asyncio.gather(*(reading for _, reading in under_way), return_exceptions=True)
 
 
-def _portions(spans: Iterable[Span]) -> Iterator[Span]:
-    """What is merged is large, and is read a part at a time; a chunk is read whole."""
+def _parts(spans: Iterable[Span]) -> Iterator[Span]:
+    """Divide merged objects, which are large, into parts. A chunk is read as a whole."""
     for span in spans:
-        step = _PORTION if span.stored.merged else span.size
+        step = _PART_BYTES if span.stored.merged else span.size
         for start in range(span.start, span.stop, step):
             yield Span(span.stored, start, min(start + step, span.stop))
 

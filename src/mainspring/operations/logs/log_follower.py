@@ -1,7 +1,7 @@
-"""Following a log: what is there, what comes, through retries, to the end of the run.
+"""Follows a log: existing output, new output and retries, until the run ends.
 
-What there is to read it learns from the watch, which looks for all followers together. Nothing is gathered for a reader
-who is slow: the next bytes are read when it has taken the last.
+The log watch tells a follower what there is to read; it queries the database for all followers together. Nothing is
+buffered for a slow reader: the next bytes are read when the reader has taken the previous ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mainspring.store.logs import Standing
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
 KEEP_ALIVE = 15.0
-_TRY_AGAIN = 0.5
+_RETRY_DELAY = 0.5
 _MOST_TEXT = 64 * 1024
 _MARK = re.compile(r"(\d{1,5}):(\d{1,15})")
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """How far a reader has come; what `id` says and `Last-Event-ID` brings back."""
+    """The position of a reader. It is sent as `id` and comes back as `Last-Event-ID`."""
 
     attempt: int
     offset: int
@@ -50,17 +50,17 @@ def parse_mark(text: str) -> Mark:
     found = _MARK.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(
-            "not an event id of ours", field="Last-Event-ID", expected="attempt and offset, such as 1:2048"
+            "the event id is not valid", field="Last-Event-ID", expected="attempt and offset, such as 1:2048"
         )
     return Mark(int(found[1]), int(found[2]))
 
 
 class LogFollower:
-    """One reader. Without `attempt` it begins with the newest one and goes on through all that follow."""
+    """One reader. Without `attempt` it begins with the newest attempt and continues through all later ones."""
 
     def __init__(
         self,
-        keeper: LogService,
+        logs: LogService,
         clock: Clock,
         caller: Caller,
         run_id: UUID,
@@ -69,7 +69,7 @@ class LogFollower:
         attempt: int | None = None,
         resume: Mark | None = None,
     ) -> None:
-        self._keeper = keeper
+        self._logs = logs
         self._clock = clock
         self._tenant = caller.tenant
         self._run_id = run_id
@@ -83,8 +83,8 @@ class LogFollower:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def events(self) -> AsyncIterator[Event | None]:
-        """None when there was nothing to say for a while, so that the connection is known to be alive."""
-        watch = self._keeper.watch
+        """The events. None means that there was no event for a while, and a keep-alive is due."""
+        watch = self._logs.watch
         with watch.following(self._tenant, self._run_id, self._standing) as (followed, news):
             said = self._clock.monotonic()
             while not watch.closed and followed.standing is not None:
@@ -92,20 +92,20 @@ class LogFollower:
                 self._standing = followed.standing
                 patience = KEEP_ALIVE
                 try:
-                    async for event in self._what_is_there():
+                    async for event in self._available():
                         yield event
                         said = self._clock.monotonic()
                         if event.name == "end":
                             return
-                except Unavailable:  # the log store is away: it comes back
-                    patience = _TRY_AGAIN
+                except Unavailable:  # the log store is unavailable
+                    patience = _RETRY_DELAY
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), patience)
                 if self._clock.monotonic() - said >= KEEP_ALIVE:
                     yield None
                     said = self._clock.monotonic()
 
-    async def _what_is_there(self) -> AsyncIterator[Event]:
+    async def _available(self) -> AsyncIterator[Event]:
         while True:
             async for event in self._output():
                 yield event
@@ -127,12 +127,12 @@ class LogFollower:
         if log is None or self._offset + self._undecoded >= log.bytes:
             return
         folder = folder_of(self._tenant, self._run_id, log.attempt, log.fence)
-        async for piece in self._keeper.bytes.read(folder, self._offset + self._undecoded, log.bytes):
+        async for piece in self._logs.bytes.read(folder, self._offset + self._undecoded, log.bytes):
             before = piece.end - len(piece.data)
             for start in range(0, len(piece.data), _MOST_TEXT):
                 data = piece.data[start : start + _MOST_TEXT]
                 text = self._decoder.decode(data)
-                # A mark for bytes that the store has lost is longer than they were: count what is left from the end.
+                # The line for missing bytes can be longer than these bytes, so the position is counted from the end.
                 self._offset = max(self._offset, min(before + start + len(data), piece.end) - self._undecoded)
                 if text:
                     yield self._event("output", LogOutput(self._attempt, text))
@@ -140,11 +140,11 @@ class LogFollower:
 
     @property
     def _undecoded(self) -> int:
-        """Bytes of a character whose rest has yet to come: read, and not counted as told."""
+        """Bytes of an incomplete character: they were read but not sent yet."""
         return len(self._decoder.getstate()[0])
 
     def _close_attempt(self) -> list[Event]:
-        """What is left to say once nothing more will come of this attempt; said once."""
+        """The last events of an attempt that prints nothing more. They are returned once."""
         if self._closed:
             return []
         self._closed = True
@@ -172,5 +172,5 @@ def _is_over(standing: Standing, attempt: int) -> bool:
 
 
 def _status(standing: Standing, attempt: int) -> str:
-    """How the run ended, or how the attempt did that another one followed."""
+    """The status of the ended run, or of an attempt that was followed by another one."""
     return StoredState(standing.state).name if standing.over and standing.attempt <= attempt else "FAILED"

@@ -1,9 +1,9 @@
 """Merges the small chunks of logs into larger objects, while a log grows and when it ends.
 
-What several objects hold is put as one more, and then they are removed; nothing else is ever removed. So whatever stops
-in between, whoever merges at the same time and whichever chunk comes late, each byte that counts is in some object,
-and a reader finds it (see log_bytes). There is no row to say what is merged: what a log needs is seen from its objects.
-A server remembers how many small chunks it has put, so that a log of a few chunks is not even looked at.
+A merger stores the bytes of several objects as one more object, and then removes the several ones. Nothing else is ever
+removed. So each valid byte is always in some object, and a reader finds it (see log_bytes): after a crash, while
+another server merges, and when a chunk arrives late. No row says what is merged; the objects of a log show it. A server
+remembers how many small chunks it has stored, so a log of a few chunks is not listed at all.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.logs.log_bytes import LogBytes, Span, cover
 from mainspring.store.log_files import LogFiles, Stored
 
-QUIET = 600.0  # seconds without a chunk: the log may have lost its worker, and then nobody says that it has ended
-_LOOKS = 3
+QUIET = 600.0  # seconds without a chunk: the worker may be lost, and then the end of the log is never reported
+_MAX_LISTINGS = 3
 _AT_ONCE = 4
 
 
 class MergeRule(NamedTuple):
     """What is merged, and when.
 
-    small: objects of fewer bytes are. A worker ships so much at once, so a log that is printed fast has large ones.
-    largest: what merged objects have at most. many: so many small chunks are merged while the log grows.
-    few: so many objects are left alone. They are read together anyway, and to merge them costs more than it saves.
+    small     objects with fewer bytes are merged; a worker ships this much at once, so fast output has large chunks
+    largest   the most bytes of a merged object
+    many      the number of small chunks that are merged while the log grows
+    few       up to this number of objects are not merged; readers read them together, so merging would not pay
     """
 
     small: int = 256 * 1024
@@ -38,7 +39,7 @@ class MergeRule(NamedTuple):
 
 
 class _Growing:
-    """A log whose chunks come to this server. whole: all of it came here, and none is merged."""
+    """A log whose chunks arrive at this server. `whole`: all of it arrived here, and nothing is merged yet."""
 
     __slots__ = ("end", "ended", "heard_at", "small", "whole")
 
@@ -69,15 +70,15 @@ class LogMerger:
 
     @property
     def logs(self) -> int:
-        """How many logs are known to grow."""
+        """How many logs are growing, as far as this server knows."""
         return len(self._growing)
 
     def arrived(self, folder: str, offset: int, sizes: Sequence[int], *, ended: bool) -> None:
-        """Chunks of these sizes count, the first of which begins at `offset`."""
+        """Chunks of these sizes are valid now. The first one begins at `offset`."""
         growing = self._growing.get(folder)
         if growing is None:
             growing = self._growing[folder] = _Growing()
-        growing.whole = growing.whole and offset == growing.end  # or some of it went by another server
+        growing.whole = growing.whole and offset == growing.end  # otherwise some of it arrived at another server
         growing.small += sum(0 < size < self._rule.small for size in sizes)
         growing.end = max(growing.end, offset + sum(sizes))
         growing.ended = growing.ended or ended
@@ -88,17 +89,17 @@ class LogMerger:
             self._due[folder] = None
 
     async def run_once(self) -> int:
-        """Merge the logs that need it; returns how many objects fewer there are."""
+        """Merge the logs that are due. Return by how many the number of objects fell."""
         self._sweep()
         due = list(self._due)
         self._due.clear()
-        found = await asyncio.gather(*map(self._see_to, due), return_exceptions=True)
+        found = await asyncio.gather(*map(self._merge_due, due), return_exceptions=True)
         for result in found:
             if isinstance(result, BaseException):
                 raise result
         return sum(result for result in found if not isinstance(result, BaseException))
 
-    async def _see_to(self, folder: str) -> int:
+    async def _merge_due(self, folder: str) -> int:
         async with self._merging:
             growing = self._growing.get(folder)
             if growing is None:
@@ -116,16 +117,16 @@ class LogMerger:
             return fewer
 
     async def merge(self, folder: str, end: int, *, ended: bool) -> int:
-        """Merge what is small among the objects that hold the first `end` bytes of a log; returns how many objects
-        fewer there are. Of a log that has not ended, what was merged before is left until as much has come since: so
-        no byte is moved more often than the log doubles."""
-        for _ in range(_LOOKS):
+        """Merge the small objects among those that contain the first `end` bytes of a log. Return by how many the
+        number of objects fell. While a log grows, a merged object is merged again only when as many bytes have arrived
+        after it. So a byte is moved at most as often as the size of the log doubles."""
+        for _ in range(_MAX_LISTINGS):
             objects = await self._files.objects(folder)
             spans = cover(objects, 0, end)
             if ended and max(len(spans), len(objects)) <= self._rule.few:
                 return 0
             if not spans or spans[-1].stop < end:
-                continue  # somebody else merges, or something is lost: then it stays as it is
+                continue  # another server merges, or bytes are lost and the log stays as it is
             merged = await self._put(folder, _segments(spans, self._rule, ended))
             if merged is not None:
                 covered = _covered([*objects, *merged])
@@ -134,7 +135,7 @@ class LogMerger:
         return 0
 
     async def _put(self, folder: str, segments: Iterable[list[Span]]) -> list[Stored] | None:
-        """What was put; None when an object was gone before it was read."""
+        """The new objects. None if an object was removed before it was read."""
         merged = []
         for segment in segments:
             data = bytearray()
@@ -147,7 +148,7 @@ class LogMerger:
         return merged
 
     def _sweep(self) -> None:
-        """Logs that have gone quiet are merged once more if that is worth it, and forgotten."""
+        """Forget logs without new chunks. Those that are worth it are merged once more before."""
         now = self._clock.monotonic()
         if now - self._swept_at < QUIET / 10:
             return
@@ -169,7 +170,7 @@ class LogMerger:
 
 
 def _segments(spans: Sequence[Span], rule: MergeRule, ended: bool) -> Iterator[list[Span]]:
-    """What to put together: neighbours that are small, as many as make one object."""
+    """The groups to merge: adjacent small objects, as many as fit into one object."""
     for small in _runs_of_small(spans, rule.small):
         segment: list[Span] = []
         for span in small if ended else _recent(small):
@@ -177,7 +178,7 @@ def _segments(spans: Sequence[Span], rule: MergeRule, ended: bool) -> Iterator[l
                 if len(segment) > 1:
                     yield segment
                 segment = []
-            # The first is taken from its own beginning, so that it lies within what is merged.
+            # The first object is taken from its beginning, so that the merged object contains all of it.
             segment.append(span if segment else Span(span.stored, span.stored.offset, span.stop))
         if len(segment) > 1:
             yield segment
@@ -195,7 +196,7 @@ def _runs_of_small(spans: Sequence[Span], small: int) -> Iterator[list[Span]]:
 
 
 def _recent(spans: list[Span]) -> list[Span]:
-    """Without what was merged before and is larger than all that came after it."""
+    """The spans without merged objects that are larger than everything after them."""
     size = 0
     for index in reversed(range(len(spans))):
         stored = spans[index].stored
@@ -206,8 +207,8 @@ def _recent(spans: list[Span]) -> list[Span]:
 
 
 def _covered(objects: Iterable[Stored]) -> list[Stored]:
-    """Those that lie within one that was merged. A chunk is never a reason to remove another: one that is put again may
-    be shorter."""
+    """The objects that lie within a merged one. A chunk never replaces another object, because it can be sent again and
+    be shorter then."""
     covered: list[Stored] = []
     reach = 0
     for stored in sorted(set(objects), key=lambda stored: (stored.offset, -stored.size, not stored.merged)):

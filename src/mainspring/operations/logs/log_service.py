@@ -1,8 +1,9 @@
-"""Logs: take in what workers print, and give it to readers.
+"""Logs: stores the output that workers ship, and reads it.
 
-A shipment is put in three steps: look who holds the runs, put the objects, and count them in one statement that looks
-again. So bytes that count are always there, and what was put and never counted is never read. A chunk is the same
-object however often it is sent. What counts is told to who follows the run here, and to the merger of small chunks.
+A shipment is stored in three steps: check which runs the worker holds, store the objects, and advance the valid length
+of the logs in one statement that checks again. So valid bytes always exist, and objects beyond the valid length are
+never read. A chunk that is sent twice is the same object. The followers of a run at this server, and the merger, are
+told about new valid bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PUT_AT_ONCE = 8
 
 
 class _Arrival(NamedTuple):
-    """Chunks of one log that are new, and go on where it ends."""
+    """New chunks of one log, which continue where it ends."""
 
     folder: str
     attempt: int
@@ -50,8 +51,8 @@ class LogService:
     # --- from workers
 
     async def append(self, caller: Caller, shipment: LogShipment) -> LogReceipt:
-        """Keep what fits on; the receipt says what was refused. Safe to repeat, also at another server. The caller's
-        tenant is the worker's; a log is stored under its run's tenant."""
+        """Store the chunks that continue their logs. The receipt lists what was refused. A shipment can be repeated,
+        also at another server. The caller's tenant is the worker's. A log is stored under the tenant of its run."""
         tenant = caller.tenant
         by_log = _by_log(shipment.chunks)
         async with self._store.hot.acquire() as connection:
@@ -98,7 +99,8 @@ class LogService:
             if key in counted:
                 receipt.stored += len(by_log[key])
                 self._tell(arrival)
-        for key in left:  # somebody was faster: the same shipment at another server, or the next owner of the run
+        # Something else was faster: the same shipment at another server, or the next holder of the run.
+        for key in left:
             if not _fresh(by_log[key], found[key]):
                 receipt.stored += len(by_log[key])
             elif found[key].attempt is None:
@@ -116,7 +118,7 @@ class LogService:
     # --- to readers
 
     async def standing(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> Standing:
-        """How the run stands; raises NotFound when there is no such run, or no such attempt of it."""
+        """The state of the run and its logs. Raises NotFound if the run or the attempt does not exist."""
         async with self._store.reads.acquire() as connection:
             standing = (await logs.standings(connection, [(caller.tenant, run_id)])).get(run_id)
         if standing is None:
@@ -128,7 +130,7 @@ class LogService:
         return standing
 
     async def read(self, caller: Caller, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
-        """All that counts, with a visible mark where the rest was cut off. A few MiB in memory, whatever its size."""
+        """All valid bytes, and a visible line if the output was truncated. It needs a few MiB of memory."""
         async for piece in self.bytes.read(folder_of(caller.tenant, run_id, log.attempt, log.fence), 0, log.bytes):
             yield piece.data
         if log.truncated:
@@ -136,18 +138,18 @@ class LogService:
 
 
 def truncation_mark(log: AttemptLog) -> str:
-    """The line that a truncated log ends with."""
+    """The last line of a truncated log."""
     return f"\n[mainspring: output truncated at {format_size(log.bytes)}]\n"
 
 
 def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
-    """The chunks of each log, in the order in which they came; raises InvalidInput unless each follows on the last."""
+    """The chunks of each log in the given order. Raises InvalidInput unless each one continues the one before."""
     found: dict[Key, list[LogChunk]] = {}
     for index, chunk in enumerate(chunks):
         before = found.setdefault((chunk.run_id, chunk.fence), [])
         if before and chunk.offset != before[-1].offset + len(before[-1].data):
             raise InvalidInput(
-                f"the chunk at {chunk.offset} does not follow on the one before it",
+                f"the chunk at {chunk.offset} does not continue the one before it",
                 field=f"chunks[{index}].offset",
                 expected=str(before[-1].offset + len(before[-1].data)),
             )
@@ -161,7 +163,7 @@ def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
 
 
 def _fresh(chunks: Sequence[LogChunk], found: Found) -> list[LogChunk]:
-    """Those that are not kept already. An empty one only carries a mark, which may be set twice."""
+    """The chunks that are not stored yet. An empty chunk only carries a flag, which may be set twice."""
     return [chunk for chunk in chunks if chunk.offset + len(chunk.data) > found.bytes or not chunk.data]
 
 

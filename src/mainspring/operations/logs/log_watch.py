@@ -1,8 +1,8 @@
-"""News of followed runs: one look for all of them, twice a second, and none while nobody follows.
+"""The log watch: one query for all followed runs, twice a second, and none while no run is followed.
 
-A chunk that arrives at this server is told to its followers at once, without a look. How the run itself stands is only
-ever looked up, together with its logs: so nobody leaves an attempt before all that it printed is known. To tell is to
-put down the latest and to wake whoever waits, so a reader who is slow holds up nobody and misses nothing.
+Followers learn of a chunk that arrives at this server at once, without a query. The state of a run is always read
+together with its logs, so no follower leaves an attempt before all its output is known. The watch stores the latest
+state and wakes the followers. So a slow reader blocks nothing and misses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.store.pool import AWAY, Store
 
 
 class Followed:
-    """A run that somebody follows here. `standing` is the latest that is known; None when the run has expired."""
+    """A run that is followed here. `standing` is its latest known state, or None if the run has expired."""
 
     def __init__(self, tenant: TenantId, standing: Standing) -> None:
         self.tenant = tenant
@@ -43,12 +43,12 @@ class LogWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followed: dict[UUID, Followed] = {}
-        self._early: asyncio.Task[None] | None = None
+        self._early_query: asyncio.Task[None] | None = None
         self.closed = False
 
     @contextmanager
     def following(self, tenant: TenantId, run_id: UUID, standing: Standing) -> Iterator[tuple[Followed, asyncio.Event]]:
-        """What is known of the run, and an event that is set whenever that changes."""
+        """The followed run, and an event that is set whenever its state changes."""
         followed = self._followed.get(run_id)
         if followed is None:
             followed = self._followed[run_id] = Followed(tenant, standing)
@@ -69,7 +69,7 @@ class LogWatch:
         return len(self._followed)
 
     async def run_once(self) -> int:
-        """Look how the followed runs stand; returns how many those are."""
+        """Read the states of the followed runs. Return how many runs are followed."""
         asked = list(self._followed.items())
         if asked:
             async with self._store.hot.acquire() as connection:
@@ -79,31 +79,31 @@ class LogWatch:
         return len(asked)
 
     def arrived(self, run_id: UUID, log: AttemptLog) -> None:
-        """Output of the run has been counted at this server."""
+        """New output of the run became valid at this server."""
         followed = self._followed.get(run_id)
         if followed is None or followed.standing is None:
             return
         known = followed.standing
         followed.tell(Standing(known.state, known.attempt, known.over, _latest_logs(known.logs, {log.attempt: log})))
-        if log.attempt > known.attempt and (self._early is None or self._early.done()):
-            # A further attempt has begun. What the one before it printed last may have gone by another server.
-            self._early = asyncio.create_task(self._look_early())
+        if log.attempt > known.attempt and (self._early_query is None or self._early_query.done()):
+            # Another attempt has begun. The last output of the previous one may have arrived at another server.
+            self._early_query = asyncio.create_task(self._query_early())
 
-    async def _look_early(self) -> None:
+    async def _query_early(self) -> None:
         with suppress(*AWAY):
             await self.run_once()
 
     def close(self) -> None:
-        """The server stops: whoever follows a log is let go, and asks elsewhere for the rest."""
+        """The server stops: disconnect every follower. It can continue at another server."""
         self.closed = True
-        if self._early is not None:
-            self._early.cancel()
+        if self._early_query is not None:
+            self._early_query.cancel()
         for followed in self._followed.values():
             followed.wake()
 
 
 def _latest(known: Standing | None, seen: Standing | None) -> Standing | None:
-    """What was seen, and of logs what is furthest: bytes may have arrived here while we looked."""
+    """The state that was read, with the longer of both logs: bytes may have arrived here during the query."""
     if known is None or seen is None:
         return seen
     return Standing(seen.state, seen.attempt, seen.over, _latest_logs(known.logs, seen.logs))

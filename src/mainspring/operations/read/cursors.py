@@ -1,4 +1,4 @@
-"""Cursors of keyset pages: where the last page ended, as an opaque text."""
+"""Cursors of keyset pages: the end of the last page, as an opaque text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def encode_cursor(text: str) -> str:
 
 
 def run_cursor(cursor: str | None) -> UUID | None:
-    """The run before which the next page begins; None for the first page."""
+    """The run before which the next page begins. None for the first page."""
     if cursor is None:
         return None
     run_id = parse_uuid(_decoded(cursor))
@@ -26,7 +26,7 @@ def run_cursor(cursor: str | None) -> UUID | None:
 
 
 def job_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    """(created_at, job_id) before which the next page begins; None for the first page."""
+    """(created_at, job_id) before which the next page begins. None for the first page."""
     if cursor is None:
         return None
     text, _, job_id = _decoded(cursor).partition(" ")
@@ -47,4 +47,4 @@ def _decoded(cursor: str) -> str:
 
 
 def _bad_cursor() -> InvalidInput:
-    return InvalidInput("not a cursor of ours", field="cursor", hint="take it from `next` or the Link header")
+    return InvalidInput("the cursor is not valid", field="cursor", hint="take it from `next` or the Link header")

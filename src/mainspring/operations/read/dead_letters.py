@@ -1,4 +1,4 @@
-"""Reading dead letters: runs that failed for good, one or lists of them."""
+"""Reads dead letters, one or lists of them. These are runs that failed for good."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from uuid import UUID
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, lane_at_hand
+from mainspring.operations.lookup import chosen_lanes, load_lane
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.search import DeadLetterQuery
-from mainspring.operations.read.timeline import tries_of, workers_in
+from mainspring.operations.read.timeline import attempt_views, workers_in
 from mainspring.operations.read.views import dead_letter_view
 from mainspring.store import dead_letters, history
 from mainspring.store.dead_letters import DeadLetterFilter
@@ -32,24 +32,24 @@ class DeadLetterReader:
         async with self._store.reads.acquire() as connection:
             page, more = cut(await dead_letters.page(connection, caller.tenant, chosen, before, limit + 1), limit)
             views = [
-                dead_letter_view(letter, await lane_at_hand(self._lanes, connection, letter.lane_id)) for letter in page
+                dead_letter_view(letter, await load_lane(self._lanes, connection, letter.lane_id)) for letter in page
             ]
         return DeadLetterList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
     async def dead_letter(self, caller: Caller, run_id: UUID) -> DeadLetterView:
-        """One dead letter, with every try's error as far as the history goes back."""
+        """One dead letter, with the error of every attempt that the history still has."""
         async with self._store.reads.acquire() as connection:
             letter = await dead_letters.get(connection, caller.tenant, run_id)
             if letter is None:
                 raise NotFound(f"there is no dead letter {run_id}", hint="see GET /v1/dead-letters")
-            tries = await history.attempts_of(connection, run_id)
+            attempts = await history.attempts_of(connection, run_id)
             ended = await history.ended_run(connection, caller.tenant, run_id)
-            names = await history.worker_names(connection, workers_in(tries, ended))
-            lane = await lane_at_hand(self._lanes, connection, letter.lane_id)
-        return dead_letter_view(letter, lane, tries_of(tries, ended, names))
+            names = await history.worker_names(connection, workers_in(attempts, ended))
+            lane = await load_lane(self._lanes, connection, letter.lane_id)
+        return dead_letter_view(letter, lane, attempt_views(attempts, ended, names))
 
 
 async def letter_filter(lanes: LaneRegistry, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
-    """What a query asks for, in terms of the store."""
+    """The filter of the store for a query."""
     lane_ids = await chosen_lanes(lanes, tenant, query.queue, query.task)
     return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until)

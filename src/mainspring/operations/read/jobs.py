@@ -1,4 +1,4 @@
-"""Reading jobs: one, lists of them, how each stands, what is ahead of it and what it missed."""
+"""Reads jobs: one, lists of them, their status, upcoming fires and missed fires."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, lane_at_hand, no_job, own_run
+from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.search import JobQuery, job_statuses
@@ -29,19 +29,19 @@ class JobReader:
         self._runs = runs
 
     async def job(self, caller: Caller, job_id: str) -> JobView:
-        """A job wherever it lies: in jobs, in runs, or in the history."""
+        """A job from any of the tables: jobs, runs or the history."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
             if row is not None:
-                return job_view(row, await lane_at_hand(self._lanes, connection, row.lane_id))
+                return job_view(row, await load_lane(self._lanes, connection, row.lane_id))
             fired = await own_run(connection, tenant, job_id)
             if fired is None:
                 newest = await history.runs_of_job(connection, tenant, job_id, None, 1)
                 if not newest:
                     raise no_job(job_id)
                 fired = newest[0]
-            return fired_job_view(fired, await lane_at_hand(self._lanes, connection, fired.lane_id))
+            return fired_job_view(fired, await load_lane(self._lanes, connection, fired.lane_id))
 
     async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
         tenant = caller.tenant
@@ -85,12 +85,12 @@ class JobReader:
             row = await jobs.get(connection, caller.tenant, job_id)
             now: datetime = await connection.fetchval("select clock_timestamp()")
         if row is None:
-            await self.job(caller, job_id)  # a one-time job that has fired has nothing ahead; others are 404
+            await self.job(caller, job_id)  # a one-time job that has fired has no upcoming fires; other ids are 404
             return Upcoming(job_id, [])
         schedule = jobs.schedule_from_text(row.schedule_text)
         first = row.next_fire_at
         if first is None and row.paused_from is not None:
-            # Paused: what would fire if it were resumed now, so not the fires that the pause has passed over.
+            # A paused job: the fires that would follow if it were resumed now, without those that were missed.
             late = schedule.recurring and row.paused_from <= now
             first = next_fire(schedule, now) if late else row.paused_from
         return Upcoming(job_id, _ahead(schedule, first, count))

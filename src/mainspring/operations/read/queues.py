@@ -1,4 +1,4 @@
-"""Reading queues: what waits and runs in each, how fast it moves, and how many workers serve it."""
+"""Reads queues: waiting and running runs, throughput and number of workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class QueueReader:
         for view in (await self.queues(caller)).queues:
             if view.name == name:
                 return view
-        raise NotFound(f"there is no queue {name!r}", hint="a queue comes to be with its first job or worker")
+        raise NotFound(f"there is no queue {name!r}", hint="a queue exists as soon as it has a job or a worker")
 
 
 def _view(

@@ -1,4 +1,4 @@
-"""Reading runs, live and ended: one, lists of them, its timeline, and why it is not running."""
+"""Reads runs, live and ended: one, lists of them, a timeline, and why a run is not running."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, lane_at_hand, no_job, own_run
+from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.search import RunQuery, run_states
-from mainspring.operations.read.timeline import life_of, workers_in
+from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import run_view
 from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
 from mainspring.store import dead_letters, history, jobs, workers
@@ -54,7 +54,7 @@ class RunReader:
         if query.job is not None and (own := parse_uuid(query.job)) is not None:
             asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
         found: list[Run] = []
-        async with self._store.reads.acquire() as connection, _one_look(connection):
+        async with self._store.reads.acquire() as connection, _one_snapshot(connection):
             for one in asked:
                 if live is None or live:
                     found += await history.live_runs(connection, tenant, one, before, query.limit + 1)
@@ -64,9 +64,9 @@ class RunReader:
             return await self._page(connection, tenant, found, query.limit)
 
     async def runs_of_job(self, caller: Caller, job_id: str, cursor: str | None, limit: int) -> RunList:
-        """Newest first. A one-time job with an id of ours is a run itself, beside those by hand."""
+        """Newest first. A one-time job with a generated id is itself a run, in addition to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
-        async with self._store.reads.acquire() as connection, _one_look(connection):
+        async with self._store.reads.acquire() as connection, _one_snapshot(connection):
             found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1)
             own = await own_run(connection, tenant, job_id)
             if own is not None and (before is None or own.run_id < before):
@@ -76,7 +76,7 @@ class RunReader:
             return await self._page(connection, tenant, found, limit)
 
     async def why(self, caller: Caller, run_id: UUID) -> Why:
-        """One sentence on why a run is not running, or what became of it."""
+        """One sentence on why a run is not running, or how it ended."""
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
             view = await self.view(caller, connection, run)
@@ -91,19 +91,20 @@ class RunReader:
         """Every state of a run with its time, attempt, node, worker and reason, in order."""
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
-            tries = await history.attempts_of(connection, run_id)
-            names = await history.worker_names(connection, workers_in(tries, run))
+            attempts = await history.attempts_of(connection, run_id)
+            names = await history.worker_names(connection, workers_in(attempts, run))
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
-        return life_of(run, tries, names, replay_id)
+        return timeline_of(run, attempts, names, replay_id)
 
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
-        """A run as clients see it; of a queued one also what it waits for."""
-        lane = await lane_at_hand(self._lanes, connection, run.lane_id)
+        """A run as clients see it. For a queued run, the view includes what it waits for."""
+        lane = await load_lane(self._lanes, connection, run.lane_id)
         if not _is_queued(run):
             return run_view(run, lane)
         missing = lacking(lane, await workers.offers(connection, caller.tenant))
         waited = (run.now - run.ready_at).total_seconds()
-        if missing is None and waited >= A_MOMENT:  # until then there is nothing to ask: most are fetched at once
+        # Most runs are fetched at once, so the query starts after a moment.
+        if missing is None and waited >= A_MOMENT:
             takers = await workers.takers(connection, caller.tenant, lane.queue, lane.task)
             missing = left_waiting(lane, takers, waited)
         return run_view(run, lane, lacking=missing)
@@ -111,11 +112,11 @@ class RunReader:
     async def _page(self, connection: Connection, tenant: TenantId, found: Sequence[Run], limit: int) -> RunList:
         page, more = cut(found, limit)
         lanes = {
-            lane_id: await lane_at_hand(self._lanes, connection, lane_id) for lane_id in {run.lane_id for run in page}
+            lane_id: await load_lane(self._lanes, connection, lane_id) for lane_id in {run.lane_id for run in page}
         }
         waiting = {run.lane_id for run in page if _is_queued(run)}
         offers = await workers.offers(connection, tenant) if waiting else []
-        # Once a lane: where 10,000 workers have labels of their own, a look at all of them takes up to 16 ms.
+        # Once per lane: with 10,000 workers that have different labels, the check takes up to 16 ms.
         missing = {lane_id: lacking(lanes[lane_id], offers) for lane_id in waiting}
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id)) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
@@ -132,6 +133,6 @@ def _is_queued(run: Run) -> TypeGuard[LiveRun]:
     return isinstance(run, LiveRun) and run.state == StoredState.QUEUED
 
 
-def _one_look(connection: Connection) -> Any:
-    """Live and ended runs as of one moment: a run is among the one or the other."""
+def _one_snapshot(connection: Connection) -> Any:
+    """A transaction with one snapshot for live and ended runs. A run is in exactly one of both tables."""
     return connection.transaction(isolation="repeatable_read", readonly=True)

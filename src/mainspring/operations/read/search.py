@@ -1,4 +1,4 @@
-"""What lists may be asked for: the parameters of searches, and what their words for states mean."""
+"""The parameters of lists and searches, and the names of states in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobQuery(msgspec.Struct, frozen=True):
 
 
 class DeadLetterQuery(msgspec.Struct, frozen=True):
-    """The parameters of `GET /v1/dead-letters`; since and until are about the moment of death."""
+    """The parameters of `GET /v1/dead-letters`. `since` and `until` refer to the time at which the run failed."""
 
     job: str | None = None
     task: str | None = None
@@ -51,7 +51,7 @@ class DeadLetterQuery(msgspec.Struct, frozen=True):
 
 
 def job_statuses(names: Sequence[str]) -> list[int] | None:
-    """The stored numbers of job statuses, in any case; None for any."""
+    """The stored numbers of job statuses. Upper and lower case are equal. None means any status."""
     found = []
     for name in names:
         folded = name.upper()

@@ -1,4 +1,4 @@
-"""How things stand at this moment: queues, workers and dead letters as numbers, for the metrics."""
+"""The current numbers of queues, workers and dead letters, for the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.wire.runs import QueueView
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """`workers`: how many are in each state. `slots`: those of the living workers."""
+    """`workers`: how many are in each state. `slots`: the slots of the live workers."""
 
     queues: list[QueueView]
     workers: dict[str, int]

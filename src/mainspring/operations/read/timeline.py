@@ -1,4 +1,4 @@
-"""A run's life, told from its row and its tries: every state with time, attempt, node, worker and reason."""
+"""The timeline of a run, from its row and its attempts: every state with time, attempt, node, worker and reason."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from mainspring.wire.runs import AttemptView, TimelineEntry
 Names = Mapping[UUID, str]
 
 
-def workers_in(tries: Sequence[AttemptRow], run: Run | None) -> list[UUID]:
-    """The workers that had a hand in it."""
-    seen = {one.worker_id for one in tries} | {run.worker_id if run is not None else None}
+def workers_in(attempts: Sequence[AttemptRow], run: Run | None) -> list[UUID]:
+    """The workers that ran this run."""
+    seen = {one.worker_id for one in attempts} | {run.worker_id if run is not None else None}
     return sorted(worker_id for worker_id in seen if worker_id is not None)
 
 
-def tries_of(tries: Sequence[AttemptRow], ended: EndedRun | None, names: Names) -> list[AttemptView]:
-    """Every try of a run that has ended, the last one included."""
+def attempt_views(attempts: Sequence[AttemptRow], ended: EndedRun | None, names: Names) -> list[AttemptView]:
+    """Every attempt of an ended run, including the last one."""
     views = [
         AttemptView(
             one.attempt,
             one.outcome,
-            *_who(one.worker_id, names),
+            *_worker(one.worker_id, names),
             one.started_at,
             one.ended_at,
             one.error,
         )
-        for one in tries
+        for one in attempts
     ]
     if ended is not None and ended.worker_id is not None:
         views.append(
             AttemptView(
                 ended.attempt,
                 StoredState(ended.state).name,
-                *_who(ended.worker_id, names),
+                *_worker(ended.worker_id, names),
                 ended.started_at,
                 ended.ended_at,
                 ended.error,
@@ -47,27 +47,27 @@ def tries_of(tries: Sequence[AttemptRow], ended: EndedRun | None, names: Names) 
     return views
 
 
-def life_of(run: Run, tries: Sequence[AttemptRow], names: Names, replay_id: UUID | None) -> list[TimelineEntry]:
-    """The run's entries in order; `tries` are those before the present one."""
-    told_until = run.ended_at if isinstance(run, EndedRun) else run.now
-    entries = list(_birth(run))
-    for one in tries:
-        entries += _try(one, names, told_until)
+def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_id: UUID | None) -> list[TimelineEntry]:
+    """The entries of a run in order. `attempts` are those before the present one."""
+    known_until = run.ended_at if isinstance(run, EndedRun) else run.now
+    entries = list(_creation(run))
+    for one in attempts:
+        entries += _past_attempt(one, names, known_until)
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)
     if replay_id is not None:
-        # An id tells its moment by a server's clock and to the millisecond; all other moments are the database's.
-        replayed_at = max(uuid7_time(replay_id), told_until)
+        # The time in an id comes from a server's clock, in milliseconds. All other times are the database's.
+        replayed_at = max(uuid7_time(replay_id), known_until)
         entries.append(TimelineEntry(replayed_at, "REPLAYED", reason=f"as run {replay_id}"))
-    entries.sort(key=lambda entry: entry.at)  # a cancel may have been asked for before its attempt began
+    entries.sort(key=lambda entry: entry.at)  # a cancel may have been requested before its attempt began
     return entries
 
 
-def _birth(run: Run) -> Iterator[TimelineEntry]:
+def _creation(run: Run) -> Iterator[TimelineEntry]:
     fired_at, trigger = run.fired_at, run.trigger
     if fired_at is None:
         yield TimelineEntry(run.scheduled_for, "SUBMITTED", reason="to run at once")
     else:
-        if trigger == "at" and run.job_id is None:  # the run bears the id that its job got when it was submitted
+        if trigger == "at" and run.job_id is None:  # the run has the id that its job got when it was submitted
             submitted_at = min(uuid7_time(run.run_id), fired_at)
             yield TimelineEntry(submitted_at, "SUBMITTED", reason=f"to run at {_stamp(run)}")
         yield TimelineEntry(fired_at, "FIRED", node_id=_text(run.node_id), reason=_trigger_in_words(run))
@@ -86,10 +86,10 @@ def _trigger_in_words(run: Run) -> str:
             return f"by its schedule, for {_stamp(run)}"
 
 
-def _try(one: AttemptRow, names: Names, told_until: datetime) -> Iterator[TimelineEntry]:
-    """A try that was followed by another one: its claim, its end, and the wait after it."""
+def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Iterator[TimelineEntry]:
+    """An attempt that was followed by another one: its claim, its end, and the wait after it."""
     attempt, started_at, ended_at, ready_at = one.attempt, one.started_at, one.ended_at, one.ready_at
-    worker, name = _who(one.worker_id, names)
+    worker, name = _worker(one.worker_id, names)
     if started_at is not None:
         yield TimelineEntry(started_at, RunState.RUNNING, attempt, worker, name)
     took = None if started_at is None else round((ended_at - started_at).total_seconds(), 6)
@@ -98,7 +98,7 @@ def _try(one: AttemptRow, names: Names, told_until: datetime) -> Iterator[Timeli
     if ready_at is not None and ready_at > ended_at:
         until = f"backing off until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
         yield TimelineEntry(ended_at, RunState.SCHEDULED, attempt, reason=until)
-    if ready_at is None or ready_at <= told_until:
+    if ready_at is None or ready_at <= known_until:
         yield TimelineEntry(ready_at or ended_at, RunState.QUEUED)
 
 
@@ -106,13 +106,13 @@ def _present(run: LiveRun, names: Names) -> Iterator[TimelineEntry]:
     if run.state != StoredState.RUNNING:
         return
     assert run.claimed_at is not None  # a claim sets both
-    yield TimelineEntry(run.claimed_at, RunState.RUNNING, run.attempt, *_who(run.worker_id, names))
+    yield TimelineEntry(run.claimed_at, RunState.RUNNING, run.attempt, *_worker(run.worker_id, names))
     yield from _cancel(run)
 
 
 def _end(run: EndedRun, names: Names) -> Iterator[TimelineEntry]:
     worker_id, state = run.worker_id, StoredState(run.state).name
-    worker, name = _who(worker_id, names)
+    worker, name = _worker(worker_id, names)
     attempt = run.attempt if worker_id is not None else None
     if worker_id is not None and run.started_at is not None:
         yield TimelineEntry(run.started_at, RunState.RUNNING, attempt, worker, name)
@@ -130,8 +130,8 @@ def _stamp(run: Run) -> str:
     return f"{run.scheduled_for:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _who(worker_id: UUID | None, names: Names) -> tuple[str | None, str | None]:
-    """A worker's id and, as long as it is known, its name."""
+def _worker(worker_id: UUID | None, names: Names) -> tuple[str | None, str | None]:
+    """The id of a worker, and its name if it is still known."""
     return (None, None) if worker_id is None else (str(worker_id), names.get(worker_id))
 
 

@@ -1,4 +1,4 @@
-"""Reading: jobs, runs, queues, workers and dead letters as clients see them."""
+"""Jobs, runs, workers and dead letters as clients see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunV
 
 
 class _OfJob(Protocol):
-    """A row that belongs to a job; job_id is null where it equals run_id."""
+    """A row that belongs to a job. job_id is null if it equals run_id."""
 
     @property
     def run_id(self) -> UUID: ...
@@ -57,7 +57,7 @@ def fired_job_view(row: Run, lane: Lane) -> JobView:
         status = JobStatus.CANCELLED if row.state == StoredState.CANCELLED else JobStatus.COMPLETED
         updated_at = row.ended_at
     else:
-        # A run that is being stopped: the job itself will not run again.
+        # The run is being stopped, so the job will not run again.
         status = JobStatus.SCHEDULED if row.cancel_requested_at is None else JobStatus.CANCELLED
         updated_at = row.claimed_at or row.ready_at
     definition = JobDefinition(
@@ -84,7 +84,7 @@ def fired_job_view(row: Run, lane: Lane) -> JobView:
 
 
 def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
-    """A run, live or ended. `lacking`: why no living worker can take it, while it is queued."""
+    """A run, live or ended. `lacking`: why no live worker can take a queued run."""
     if isinstance(row, EndedRun):
         return _ended_run_view(row, lane)
     state = shown_state(row.state, row.ready_at, row.now)
@@ -173,7 +173,7 @@ def worker_view(row: WorkerRow) -> WorkerView:
     )
 
 
-def dead_letter_view(row: DeadLetterRow, lane: Lane, tries: list[AttemptView] | None = None) -> DeadLetterView:
+def dead_letter_view(row: DeadLetterRow, lane: Lane, attempts: list[AttemptView] | None = None) -> DeadLetterView:
     return DeadLetterView(
         run_id=str(row.run_id),
         job_id=job_id_of(row),
@@ -187,12 +187,12 @@ def dead_letter_view(row: DeadLetterRow, lane: Lane, tries: list[AttemptView] | 
         died_at=row.died_at,
         reason=row.reason,
         replay_of=_replay_of(row),
-        tries=tries,
+        tries=attempts,
     )
 
 
 def job_id_of(row: _OfJob) -> str:
-    """job_id is null where it equals run_id."""
+    """The column job_id is null if it equals run_id."""
     return str(row.run_id) if row.job_id is None else row.job_id
 
 
@@ -201,7 +201,7 @@ def _trigger(row: Run) -> str:
 
 
 def _log_url(row: Run) -> str | None:
-    """Where the output of its attempts is; a run that never started has none."""
+    """The address of the output of its attempts. None for a run that never started."""
     return f"/v1/runs/{row.run_id}/logs" if row.attempt > 0 else None
 
 
@@ -217,7 +217,7 @@ def _replay_of(row: Run | DeadLetterRow) -> str | None:
 
 
 def raw(text: str | None) -> Any:
-    """JSON text as it stands, for the encoder to copy."""
+    """JSON text that the encoder copies unchanged."""
     return None if text is None else msgspec.Raw(text)
 
 

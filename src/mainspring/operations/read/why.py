@@ -1,4 +1,4 @@
-"""Why a run is not running, in words: what no worker offers, and one sentence for the whole."""
+"""Explains in one sentence why a run is not running."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
-A_MOMENT = 1.0  # whoever has a free slot for a run has fetched it by then
+A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 
 
 def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
-    """What is missing for a run of this lane to be taken by somebody; None when some living worker can take it."""
+    """Why no live worker can take a run of this lane. None if one can."""
     missing = _lacking(lane, [offer for offer in offers if not offer.draining])
     if missing is not None and _lacking(lane, offers) is None:
         return "every worker that could take it is draining"
@@ -40,8 +40,8 @@ def _lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
 
 
 def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | None:
-    """Why workers with free slots leave a run that has waited for so many seconds; None when it waits for a slot, or is
-    about to be fetched. The limits of a worker are its own: this is read from what it does."""
+    """Why workers with free slots do not take a run that has waited for so many seconds. None if it waits for a slot or
+    is about to be fetched. The server does not know the limits of a worker, so it infers them from its runs."""
     required = lane.required_labels or {}
     with_room = [taker for taker in takers if taker.free > 0 and required.items() <= taker.labels.items()]
     if waited < A_MOMENT or not with_room:
@@ -53,15 +53,15 @@ def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | No
     reasons = []
     if at_limit:
         most = max(at_limit) if max(at_limit) == min(at_limit) else f"up to {max(at_limit)}"
-        who = "the worker with free slots runs" if len(at_limit) == 1 else "each worker with free slots runs"
-        reasons.append(f"{who} {most} of task {lane.task}, as many as its concurrency allows on one worker")
+        subject = "the worker with free slots runs" if len(at_limit) == 1 else "each worker with free slots runs"
+        reasons.append(f"{subject} {most} of task {lane.task}, as many as its concurrency allows on one worker")
     if may_keep:
         reasons.append("the free slots are kept for other queues (weights)")
     return ", or ".join(reasons)
 
 
 def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
-    """One sentence on why a run is not running, or what became of it; a second one for its last error or deadline."""
+    """One sentence on why a run is not running, or how it ended. A second one gives its last error or deadline."""
     match view.status:
         case RunState.QUEUED:
             words = f"It is queued: {view.reason}."

@@ -1,4 +1,4 @@
-"""Reading workers: those that live, and those that ended within the hour."""
+"""Reads workers: those that are live, and those that ended within the last hour."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From requests to stored jobs and runs."""
+"""Submission: stores requests as jobs and runs."""

@@ -1,5 +1,5 @@
-"""Signatures at this server: what workers declare about tasks is kept. Payloads are checked against it as they arrive,
-and jobs get the options of their task where the request says nothing."""
+"""The signatures of tasks, as workers declare them. The server checks new payloads against them. Jobs get the options
+of their task where the request does not set them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mainspring.wire.tasks import OPTIONS_KEYWORD, TaskList, TaskView
 
 log = get_logger("signatures")
 
-_LONGEST = 256 * 1024  # an environment among the options may take half of it
+_LONGEST = 256 * 1024  # an environment in the options can be half of it
 _NONE: dict[str, Declaration] = {}
 _MOST_MERGED = 1000  # tenants
 
 
 class SignatureRegistry:
-    """The declarations known here; a duty reads what other servers have heard, every two seconds."""
+    """The declarations that this server knows. A periodic task reads those of other servers every two seconds."""
 
     name = "signature_book"
     interval = 2.0
@@ -38,8 +38,8 @@ class SignatureRegistry:
         self._merged: dict[TenantId, dict[str, Declaration]] = {}
 
     def known(self, tenant: TenantId) -> dict[str, Declaration]:
-        """By task. A task that is not in it takes anything and has no options, as far as this server knows. What shared
-        workers declare holds where the tenant's own declare nothing."""
+        """The declarations by task. A task without a declaration takes any payload and has no options. The declarations
+        of shared workers apply where the tenant's own workers declare nothing."""
         shared = self._by_tenant.get(EVERY_TENANT)
         if not shared:
             return self._by_tenant.get(tenant, _NONE)
@@ -51,13 +51,13 @@ class SignatureRegistry:
         return merged
 
     def check(self, tenant: TenantId, task: str, payload: str | None) -> None:
-        """Refuse a payload (JSON text) that the task does not take: InvalidInput, code bad_payload."""
+        """Raise InvalidInput with the code bad_payload if the task does not take this payload (JSON text)."""
         declaration = self.known(tenant).get(task)
         if declaration is not None:
             declaration.check(payload)
 
-    async def hear(self, connection: Connection, tenant: TenantId, hello: WorkerHello) -> None:
-        """A worker says hello: what it declares holds from now on."""
+    async def declare(self, connection: Connection, tenant: TenantId, hello: WorkerHello) -> None:
+        """Store what a worker declares in its hello. It applies from now on."""
         schemas = {
             task: text
             for task, raw in hello.signatures.items()
@@ -68,7 +68,7 @@ class SignatureRegistry:
             await self._refresh(connection)
 
     async def offered(self, caller: Caller) -> TaskList:
-        """The tasks of live workers, what they take, and their options."""
+        """The tasks of live workers, with payload schemas and options."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             rows = await signatures.offered(connection, tenant)
@@ -79,7 +79,7 @@ class SignatureRegistry:
             return await self._refresh(connection)
 
     async def _refresh(self, connection: Connection) -> int:
-        """Read what has changed; answers how many signatures did."""
+        """Read the signatures that have changed. Return how many these are."""
         current = await signatures.versions(connection)
         gone = [key for key in self._versions if key not in current]
         for tenant, task in gone:
@@ -104,10 +104,10 @@ class SignatureRegistry:
 
 
 def _declared_text(task: str, raw: msgspec.Raw) -> str | None:
-    """The declaration as one text however it was spaced, its options in plain numbers and words, as SQL takes them.
-    None when it says nothing that we understand."""
+    """The declaration as normalized text. Its options are plain numbers and words, as SQL reads them. None if the
+    declaration contains nothing that this server understands."""
     if len(memoryview(raw)) > _LONGEST:
-        log.warning("a signature is too long and ignored", task=task)
+        log.warning("a signature is too long and is ignored", task=task)
         return None
     try:
         schema = msgspec.json.decode(raw)

@@ -1,7 +1,7 @@
-"""Jobs that are submitted one by one at the same time are stored together.
+"""Submit batching: jobs that are submitted one by one at the same time are stored together.
 
-What arrives in one turn of the loop, or while the inserts under way take their time, goes into the next insert. Nobody
-waits for company, and everybody is answered after the commit of the statement that holds his job, as if he were alone.
+The next insert takes the jobs that arrive in one turn of the event loop, and those that arrive while other inserts are
+in progress. No request is delayed to wait for others. Each request is answered after the commit of its own job.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mainspring.domain.job import JobDefinition
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import AWAY
 
-_MOST = 500
-_FLIGHTS = 2  # one that hangs on a dead connection does not hold up the others
+_MAX_BATCH = 500
+_MAX_INSERTS = 2  # at once, so that one that hangs on a dead connection does not block the others
 
 Insert = Callable[[TenantId, Sequence[JobDefinition]], Awaitable[Sequence[str]]]
 
@@ -27,62 +27,63 @@ class PendingJob(msgspec.Struct, frozen=True):
 
 
 class SubmitBatcher:
-    """`insert` stores all of the definitions or none of them, and answers their ids in order."""
+    """`insert` stores all of the definitions or none of them, and returns their ids in order."""
 
     def __init__(self, insert: Insert) -> None:
         self._insert = insert
         self._waiting: dict[TenantId, list[PendingJob]] = {}
-        self._flights: dict[asyncio.Task[None], Sequence[PendingJob]] = {}
-        self._considering = False
+        self._inserts: dict[asyncio.Task[None], Sequence[PendingJob]] = {}
+        self._start_scheduled = False
 
     async def add(self, tenant: TenantId, definition: JobDefinition) -> str:
-        """The id of the job, once it is committed."""
+        """Return the id of the job when it is committed."""
         loop = asyncio.get_running_loop()
         waiting = PendingJob(definition, loop.create_future())
         self._waiting.setdefault(tenant, []).append(waiting)
-        if not self._considering:
-            self._considering = True
-            loop.call_soon(self._take_off)
+        if not self._start_scheduled:
+            self._start_scheduled = True
+            loop.call_soon(self._start_inserts)
         try:
             return await waiting.job_id
         except asyncio.CancelledError:
-            self._end_deserted()
+            self._cancel_abandoned()
             raise
 
-    def _take_off(self) -> None:
-        self._considering = False
-        while self._waiting and len(self._flights) < _FLIGHTS:
-            tenant, everybody = next(iter(self._waiting.items()))
-            batch, rest = everybody[:_MOST], everybody[_MOST:]
+    def _start_inserts(self) -> None:
+        self._start_scheduled = False
+        while self._waiting and len(self._inserts) < _MAX_INSERTS:
+            tenant, pending = next(iter(self._waiting.items()))
+            batch, rest = pending[:_MAX_BATCH], pending[_MAX_BATCH:]
             del self._waiting[tenant]
             if rest:
                 self._waiting[tenant] = rest  # behind the other tenants
-            flight = asyncio.create_task(self._store(tenant, batch))
-            self._flights[flight] = batch
-            flight.add_done_callback(self._landed)
+            insert = asyncio.create_task(self._store(tenant, batch))
+            self._inserts[insert] = batch
+            insert.add_done_callback(self._on_insert_done)
 
-    def _landed(self, flight: asyncio.Task[None]) -> None:
-        for waiting in self._flights.pop(flight):
-            waiting.job_id.cancel()  # nothing, unless the flight itself was cancelled
-        self._take_off()
+    def _on_insert_done(self, insert: asyncio.Task[None]) -> None:
+        for waiting in self._inserts.pop(insert):
+            waiting.job_id.cancel()  # has no effect, unless the insert was cancelled
+        self._start_inserts()
 
-    def _end_deserted(self) -> None:
-        """End the flights for which nobody waits any more: the connection may be dead, and others need its place."""
-        for flight, batch in self._flights.items():
+    def _cancel_abandoned(self) -> None:
+        """Cancel inserts whose requests have all gone. Their connections may be dead, and other inserts need the
+        slot."""
+        for insert, batch in self._inserts.items():
             if all(waiting.job_id.done() for waiting in batch):
-                flight.cancel()
+                insert.cancel()
 
     async def _store(self, tenant: TenantId, batch: Sequence[PendingJob]) -> None:
         batch = [waiting for waiting in batch if not waiting.job_id.done()]
         try:
             job_ids = await self._insert(tenant, [waiting.definition for waiting in batch])
         except AWAY as error:
-            _fail(batch, error)  # stored or not, nobody can say
-        except Exception as error:  # noqa: BLE001 - handed on to whose it is
+            _fail(batch, error)  # it is unknown whether they were stored
+        except Exception as error:  # noqa: BLE001 - handed on to the request
             if len(batch) == 1:
                 _fail(batch, error)
                 return
-            middle = len(batch) // 2  # nothing of it is stored: find the one that cannot be
+            middle = len(batch) // 2  # nothing is stored yet; find the job that cannot be stored
             await self._store(tenant, batch[:middle])
             await self._store(tenant, batch[middle:])
         else:

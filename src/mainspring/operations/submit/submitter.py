@@ -1,4 +1,4 @@
-"""Submit: from definitions to rows, in one transaction; all of a batch or nothing of it."""
+"""Submit: store definitions as rows in one transaction, all of a batch or nothing."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from mainspring.wire.jobs import JobRequest
 from mainspring.wire.problems import FieldProblem
 
 _MAX_ERRORS = 100
-_CHUNK = 1000  # rows per insert: keeps a batch of 10,000 from holding up everybody else
-# Submissions that take keys or ids may have to wait for a user's transaction that holds them (see the decision on
-# transactional submit). Two of the eight connections are always left to those that do not, workers among them.
+_CHUNK = 1000  # rows per insert, so that a batch of 10,000 does not block other statements
+# Submissions with keys or ids may have to wait for a user's transaction that holds them (see the decision on
+# transactional submit). Two of the eight connections are always left for other statements, such as those of workers.
 _TAKING_AT_ONCE = 6
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """Ids in the order of the request; `repeated` marks those that an idempotency key had created before."""
+    """The ids in the order of the request. `repeated` marks jobs that exist already, by their idempotency key."""
 
     job_ids: list[str]
     repeated: list[bool]
@@ -127,7 +127,7 @@ class Submitter:
 
 
 class _Batch:
-    """One submission on its way into the tables."""
+    """One submission while it is stored."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Batch:
 
     @property
     def one_statement(self) -> bool:
-        """Nothing to take first, and all of it goes into one insert."""
+        """Whether there are no keys or ids to take, and one insert stores everything."""
         if not self._plain or len(self._definitions) > _CHUNK:
             return False
         return len(self._definitions) == 1 or (
@@ -199,7 +199,7 @@ class _Batch:
             await jobs.insert(connection, self._tenant, new_jobs[start : start + _CHUNK])
 
     async def _insert_bare(self, connection: Connection, lane_id: int, indexes: list[int]) -> None:
-        """Jobs that have nothing but a task and a payload."""
+        """Insert jobs that have only a task and a payload."""
         attempts = DEFAULT_SPEC.retry.max_attempts
         for start in range(0, len(indexes), _CHUNK):
             chunk = indexes[start : start + _CHUNK]
@@ -271,13 +271,13 @@ class _Batch:
             chosen.setdefault(item.job_id, index)
         if chosen:
             free = await jobs.take_ids(connection, self._tenant, list(chosen))
-            free -= {job_id for job_id in free if await self._is_ours(connection, job_id)}
+            free -= {job_id for job_id in free if await self._is_generated(connection, job_id)}
             taken += [(index, _id_conflict(job_id)) for job_id, index in chosen.items() if job_id not in free]
         if taken:
             raise self._refusal(sorted(taken, key=lambda pair: pair[0]))
 
-    async def _is_ours(self, connection: Connection, job_id: str) -> bool:
-        """Whether we made this id ourselves, for another job: such ids are not among those that clients took."""
+    async def _is_generated(self, connection: Connection, job_id: str) -> bool:
+        """Whether this id was generated for another job. Generated ids are not in taken_ids."""
         run_id = parse_uuid(job_id)
         if run_id is None or run_id.version != 7:
             return False
@@ -286,12 +286,12 @@ class _Batch:
         return await own_run(connection, self._tenant, job_id) is not None
 
     def _refusal(self, conflicts: list[tuple[int, Conflict]]) -> MainspringError:
-        """The error for the whole submission: the plain one for a single job, by index for a batch."""
+        """The error for the whole submission: the error itself for a single job, errors by index for a batch."""
         if self._single:
             return conflicts[0][1]
         errors = [error.as_field_problem(index) for index, error in conflicts[:_MAX_ERRORS]]
         refusal = Conflict(
-            f"{len(conflicts)} job(s) of the batch are in conflict, none of it was stored; the first: "
+            f"{len(conflicts)} job(s) of the batch are in conflict, so nothing was stored. The first: "
             f"{errors[0].field}: {errors[0].detail}",
             code=conflicts[0][1].code,
             field=errors[0].field,
@@ -301,15 +301,15 @@ class _Batch:
 
 
 def _plain(item: JobDefinition) -> bool:
-    """Nothing but a run to be born: no id to take, no key, no jobs row."""
+    """Whether only a run is created: no id or key to take, and no jobs row."""
     return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
 
 
 def body_hash(request: JobRequest) -> bytes:
-    """Equal for bodies that say the same, whatever their spacing and the order of their keys. The options of the task
-    are no part of it: a repeat stays one when a worker declares others in between."""
+    """A hash that does not depend on spacing and the order of keys. It does not include the options of the task, so a
+    repeat is recognized even if a worker has declared other options meanwhile."""
     text = msgspec.json.encode(request)
-    # A payload with numbers that no machine holds (1e999) is compared as it was written.
+    # A payload with numbers that are out of range (1e999) is compared as text.
     with suppress(msgspec.DecodeError, RecursionError):
         text = msgspec.json.encode(msgspec.json.decode(text), order="sorted")
     return hashlib.sha256(text).digest()

@@ -29,7 +29,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.signature import payload_schema
-from mainspring.sdk.app.task_options import laid_under, plain
+from mainspring.sdk.app.task_options import plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobFields, JobOptions
 from mainspring.sdk.errors import BadPayload
@@ -221,7 +221,7 @@ class Submission:
 
     def fields(self, *args: Any, **params: Any) -> JobFields:
         """The fields of the job, for `Client.submit` and `Client.submit_batch`."""
-        options = laid_under(self._options, self.task.defaults)
+        options = with_defaults(self._options, self.task.defaults)
         return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
     def submit(self, *args: Any, **params: Any) -> Handle:

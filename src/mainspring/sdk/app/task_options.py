@@ -1,4 +1,4 @@
-"""A task's options: checked when it is declared, and laid under those of a submission."""
+"""The options of a task: checked when the task is declared, and used as defaults of a submission."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OBJECTS = tuple(field.name for field in task_options() if field.kind.merged)
 
 
 def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> DeclaredOptions | None:
-    """The options as a worker declares them to the server; None when there are none. Raises ValueError naming the one
-    that is wrong."""
+    """The options as a worker declares them to the server. None if there are none. Raises ValueError that names the
+    invalid option."""
     if not options:
         return None
-    from mainspring.domain.intake.declaration import plain_options  # 10 ms to import, for those who declare some
+    from mainspring.domain.intake.declaration import plain_options  # takes 10 ms to import
 
     try:
         declared = plain_options(msgspec.convert(job_request(options), JobRequest))
@@ -29,16 +29,16 @@ def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> Declar
         raise ValueError(f"task {task}: {error.in_sentences()}") from None
     except msgspec.ValidationError as error:
         raise ValueError(f"task {task}: {error}") from None
-    if declared is not None and not own_process and (vain := _of_a_process(declared)):
-        raise ValueError(f"task {task}: {vain} has an effect only on process tasks; add executor='process'")
+    if declared is not None and not own_process and (unused := _process_option(declared)):
+        raise ValueError(f"task {task}: {unused} has an effect only on process tasks; add executor='process'")
     return declared
 
 
-def laid_under(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """`given`, and `options` where it says nothing; the rule is the server's (domain/intake/task_options.py)."""
+def with_defaults(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with `options` as defaults. The server applies the same rule (domain/intake/task_options.py)."""
     said = {name: value for name, value in given.items() if value is not None}
     under = dict(options)
-    if _says_how_often(said):
+    if _sets_attempts(said):
         under.pop("retries", None)
         under["retry"] = {name: value for name, value in _object(under, "retry").items() if name != "max_attempts"}
         if not under["retry"]:
@@ -49,14 +49,14 @@ def laid_under(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
     return {**under, **said}
 
 
-def _of_a_process(options: DeclaredOptions) -> str | None:
-    """An option that only a task with a process of its own can have: each run of another would fail for it."""
+def _process_option(options: DeclaredOptions) -> str | None:
+    """The first option that only tasks with their own process support. Runs of other tasks would fail because of it."""
     limits = options.limits or ResourceLimitsIn()
     named = [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
     return "env" if options.env else next(iter(named), None)
 
 
-def _says_how_often(said: Mapping[str, Any]) -> bool:
+def _sets_attempts(said: Mapping[str, Any]) -> bool:
     return (
         "retries" in said
         or "max_retries" in said
@@ -66,6 +66,6 @@ def _says_how_often(said: Mapping[str, Any]) -> bool:
 
 
 def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object under `name`; an empty one when there is none, or something else, which the server will refuse."""
+    """The object in the field `name`. An empty one if it is missing or not an object, which the server refuses."""
     value = fields.get(name)
     return value if isinstance(value, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The fields of a job as Python writes them, and the request that they become."""
+"""The fields of a job as Python keywords, and their conversion to a request."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
 
 When = str | datetime
-_WAYS_TO_SAY_WHEN = ("schedule", "at", "every", "cron", "schedule_time", "cron_expression")
+_SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "schedule_time", "cron_expression")
 
 
 class _Settings(PlainKeywords, total=False):
-    """What may be chosen for a job and changed later."""
+    """Fields that can be set for a job and changed later."""
 
     at: When | None
     every: Duration | None
@@ -42,8 +42,8 @@ class _Settings(PlainKeywords, total=False):
     labels: Mapping[str, str] | None
 
 
-class _Substance(TypedDict, total=False):
-    """What runs, and the short forms of the HTTP request."""
+class _TaskFields(TypedDict, total=False):
+    """The task and its payload, and the short forms of the HTTP request."""
 
     task: str | None
     job_type: str | None
@@ -57,48 +57,48 @@ class _Substance(TypedDict, total=False):
 
 
 class JobOptions(_Settings, total=False):
-    """How and when a task's job runs: everything but the task and its payload."""
+    """All fields except the task and its payload."""
 
     job_id: str | None
     idempotency_key: str | None
 
 
-class JobFields(JobOptions, _Substance, total=False):
-    """All that `POST /v1/jobs` takes; `at`, `every` and `cron` are short for `schedule`."""
+class JobFields(JobOptions, _TaskFields, total=False):
+    """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`."""
 
 
-class JobChanges(_Settings, _Substance, total=False):
-    """What `PATCH /v1/jobs/{id}` takes: any subset. None takes a field back to its default."""
+class JobChanges(_Settings, _TaskFields, total=False):
+    """Any subset of the fields of `PATCH /v1/jobs/{id}`. None resets a field to its default."""
 
 
 OPTION_NAMES = frozenset(JobOptions.__annotations__)
 
 
 def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for a new job: what is None is left out, and `at`, `every`, `cron` become `schedule`."""
+    """The body for a new job. Fields that are None are left out, and `at`, `every` and `cron` become `schedule`."""
     return _with_schedule({name: _plain(value, name) for name, value in fields.items() if value is not None})
 
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for a change: None is kept (as null) except for the ways to say when."""
-    kept = {name: value for name, value in changes.items() if value is not None or name not in _WAYS_TO_SAY_WHEN}
+    """The body for a change. None becomes null, except for the schedule fields, which are left out."""
+    kept = {name: value for name, value in changes.items() if value is not None or name not in _SCHEDULE_FIELDS}
     return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
 
 
 def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
-    given = [way for way in _WAYS_TO_SAY_WHEN if way in body]
+    given = [name for name in _SCHEDULE_FIELDS if name in body]
     if len(given) > 1:
         raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
-    for way in ("at", "every", "cron"):
-        if way in body:
-            body["schedule"] = {way: body.pop(way)}
+    for name in ("at", "every", "cron"):
+        if name in body:
+            body["schedule"] = {name: body.pop(name)}
             if body.get("timezone") is not None:
                 body["schedule"]["timezone"] = body.pop("timezone")
     return body
 
 
 def _plain(value: Any, field: str) -> Any:
-    """Times and durations as the server reads them. The payload is left alone: it is the task's."""
+    """Converts times and durations to the form that the server reads. The payload is not converted."""
     if field == "payload":
         return value
     if isinstance(value, datetime):

@@ -93,9 +93,9 @@ class FolderLock:
 
 
 def _already_running(folder: Path, holder: str) -> Conflict:
-    who = f" (process {holder})" if holder else ""
+    process = f" (process {holder})" if holder else ""
     return Conflict(
-        f"Mainspring already uses {folder}{who}. Stop it first, or choose another folder with --data.",
+        f"Mainspring already uses {folder}{process}. Stop it first, or choose another folder with --data.",
         code="already_running",
         field="data",
     )
@@ -137,7 +137,8 @@ class Account:
 
 
 def account_for_root(notices: list[str]) -> Account | None:
-    """The account that runs PostgreSQL, created if it is missing. None for an ordinary user, who runs it directly."""
+    """The account that runs PostgreSQL, created if it is missing. None if Mainspring runs as an ordinary user, because
+    PostgreSQL then runs as the same user."""
     if os.geteuid() != 0:
         return None
     with _account_creation_lock():

@@ -285,6 +285,6 @@ def runs_on(pid: int, data: Path) -> bool:
 
 def remove_socket_folder(folder: Path | None) -> None:
     if folder is not None and folder.exists():
-        for leftover in folder.glob(".s.PGSQL.*"):
-            leftover.unlink()
+        for socket in folder.glob(".s.PGSQL.*"):
+            socket.unlink()
         folder.rmdir()

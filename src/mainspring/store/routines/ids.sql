@@ -1,6 +1,6 @@
--- Ids and shards, as the servers make them.
+-- Ids and shards, as the servers compute them.
 
--- UUIDv7: 48 bits of milliseconds, the rest random.
+-- UUIDv7: 48 bits of milliseconds, and random bits.
 create or replace function mainspring.new_id() returns uuid
 language sql volatile as $$
     select encode(set_bit(set_bit(
@@ -9,7 +9,7 @@ language sql volatile as $$
     from (select floor(extract(epoch from (select clock_timestamp())) * 1000)::bigint as milliseconds) as t
 $$;
 
--- The shard of a job, as the servers reckon it: CRC-32 of "tenant/job_id", modulo 128.
+-- The shard of a job, as the servers compute it: CRC-32 of "tenant/job_id", modulo 128.
 create or replace function mainspring.shard_of(tenant int, job text) returns smallint
 language plpgsql immutable strict as $$
 declare

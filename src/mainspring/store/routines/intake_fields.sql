@@ -1,4 +1,4 @@
--- Fields of a job that is submitted in SQL: how each kind of value is read, and how it is refused.
+-- Fields of a job that is submitted in SQL: how each kind of value is read and refused.
 
 create or replace function mainspring.intake_refuse(message text, field text, hint text) returns void
 language plpgsql as $$
@@ -11,7 +11,7 @@ language sql immutable as $$
     select case when length(value::text) <= 60 then value::text else left(value::text, 60) || '...' end
 $$;
 
--- The members of an object that are not null, after a look at their names.
+-- Checks the names of an object's members, and returns those that are not null.
 create or replace function mainspring.intake_members(value jsonb, field text, known text[], elsewhere text[]) returns jsonb
 language plpgsql strict as $$
 declare
@@ -122,7 +122,7 @@ begin
     if jsonb_typeof(value) = 'string' and words ~ ('^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]'
                                                    '(:[0-5][0-9](\.[0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$') then
         begin
-            -- Python cuts what is finer than a microsecond; a cast would round it.
+            -- Python truncates to microseconds; a cast would round.
             moment := regexp_replace(words, '(\.[0-9]{6})[0-9]+', '\1')::timestamptz;
         exception when data_exception then
             moment := null;
@@ -135,7 +135,7 @@ begin
     return moment;
 end $$;
 
--- Names and texts, sorted and spelt as the servers spell them: lanes are found by this text.
+-- Names and texts, sorted and written as by the servers, because lanes are found by this text.
 create or replace function mainspring.intake_labels(value jsonb, field text, most int, shortest int) returns text
 language plpgsql strict as $$
 declare

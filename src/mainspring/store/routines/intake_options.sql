@@ -1,8 +1,8 @@
 -- The options that a task declares for its jobs, applied to a job that is submitted in SQL.
 
--- Fills what `given` leaves out with the options of its task. The rule is that of the servers
--- (domain/intake/task_options.py), which store options as plain numbers and words. `beyond` holds the options that a job
--- in SQL cannot give itself, in the form of a stored spec, with the retry rules apart.
+-- Adds the options of the task to `given` where it does not set them, like the servers (domain/intake/task_options.py),
+-- which store options as plain numbers and words. `beyond` contains the options that cannot be given in SQL, in the
+-- form of a stored spec, with the retry rules apart.
 create or replace function mainspring.intake_options(given jsonb, options jsonb, out filled jsonb, out beyond jsonb)
 language plpgsql immutable as $$
 declare
@@ -11,9 +11,9 @@ begin
     filled := jsonb_strip_nulls(jsonb_build_object({{SUBMIT_OPTION_MEMBERS}}))
         || given;
     if given ?| array['retries', 'max_retries'] or lower(given ->> 'delivery') = 'at_most_once' then
-        retry := retry - 'max_attempts'; -- the job says how often
+        retry := retry - 'max_attempts'; -- the job sets it
     end if;
-    -- What is no object is left as it is, to be refused.
+    -- A value that is not an object stays unchanged, and is refused later.
     if retry is not null and coalesce(jsonb_typeof(given -> 'retry'), 'object') = 'object' then
         filled := filled || jsonb_build_object('retry', retry || coalesce(jsonb_strip_nulls(given -> 'retry'), '{}'));
     end if;
@@ -30,7 +30,7 @@ begin
                   from jsonb_array_elements(options #> '{retry,rules}') with ordinality as r (rule, turn)))), '{}');
 end $$;
 
--- A spec with what lies beyond it.
+-- A spec with the options that cannot be given in SQL.
 create or replace function mainspring.intake_beyond(spec jsonb, beyond jsonb) returns json
 language sql immutable as $$
     select (coalesce(spec, '{}') || (beyond - 'rules') || case when beyond ? 'rules'

@@ -39,7 +39,7 @@ begin
     end if;
 end $$;
 
--- When: kind is IMMEDIATE, FUTURE (fire_at), INTERVAL (every, in seconds) or MANUAL.
+-- When to run: kind is IMMEDIATE, FUTURE (fire_at), INTERVAL (every, in seconds) or MANUAL.
 create or replace function mainspring.intake_schedule(job jsonb, out kind text, out fire_at timestamptz, out every numeric)
 language plpgsql as $$
 declare
@@ -88,7 +88,7 @@ begin
     end if;
 end $$;
 
--- How often: attempts, and the rest of the policy where it is not the default.
+-- The retry policy: the attempts, and the members that are not the default.
 create or replace function mainspring.intake_retry(job jsonb, delivery text, out attempts int, out policy jsonb)
 language plpgsql as $$
 declare
@@ -123,7 +123,7 @@ begin
         'cap', nullif(cap, 600), 'jitter', nullif(jitter, '0.1')));
 end $$;
 
--- The part of a definition that SQL never looks into; null when all of it is default.
+-- The spec: the part of a definition that SQL does not read. Null if all of it is default.
 create or replace function mainspring.intake_spec(job jsonb, command jsonb, out attempts int, out spec json)
 language plpgsql as $$
 declare
@@ -135,7 +135,7 @@ declare
     whole jsonb;
 begin
     if jsonb_typeof(job -> 'description') <> 'string' or length(job ->> 'description') > 10000 then
-        perform mainspring.intake_refuse('description is no text, or too long', 'description',
+        perform mainspring.intake_refuse('description is not a string, or is too long', 'description',
             'give at most 10000 characters');
     end if;
     select r.attempts, r.policy into attempts, retry from mainspring.intake_retry(job, delivery) as r;

@@ -1,8 +1,8 @@
--- mainspring.submit(jsonb): a job in the caller's own transaction.
+-- mainspring.submit(jsonb): submits a job in the caller's transaction.
 -- The guide is docs/transactional-submit.md, the reasons are in docs/decisions/0012-transactional-submit.md.
 
--- The tenant of whoever calls. session_user is the role that logged in; a caller cannot choose it, as it could choose a
--- setting. A role without an entry submits to the tenant `default`.
+-- The tenant of the caller. session_user is the role that logged in. Unlike a setting, the caller cannot choose it. A
+-- role without an entry submits to the tenant `default`.
 create or replace function mainspring.caller_tenant() returns int
 language sql stable as $$
     select coalesce((select t.tenant_id from mainspring.tenant_roles t where t.role = session_user), 1)
@@ -50,7 +50,7 @@ begin
         perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
             'payload', 'give at most 122880 bytes to a command, which has it as a variable: name a file in it instead');
     end if;
-    -- Where the tenant's own workers declare nothing about a task, what shared ones (tenant 0) declare holds.
+    -- If the tenant's own workers declare nothing about a task, the declaration of shared ones (tenant 0) applies.
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
                 where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
     if options is not null then
@@ -62,7 +62,7 @@ begin
     select * into "when" from mainspring.intake_schedule(given);
     select * into how from mainspring.intake_spec(given, what.command);
 
-    -- First the key, then the id, as the servers do. Whoever holds one of them in an open transaction is waited for.
+    -- First the key, then the id, like the servers. If an open transaction holds one of them, this waits for it.
     once := given ->> 'idempotency_key';
     if once is not null then
         digest := sha256(convert_to(job::text, 'UTF8'));

@@ -1,4 +1,4 @@
--- Dead letters: runs that failed for good, until they are replayed or discarded. And replays of runs that ended.
+-- Dead letters: runs that failed for good, until they are replayed or discarded. Also replays of other ended runs.
 
 -- name: page
 -- Keyset by run_id, newest first.
@@ -15,8 +15,8 @@ order by d.run_id desc
 limit $8
 
 -- name: some
--- The ids of a batch, oldest first, from $2 on. $8: the moment at which the whole began, so that a replay that fails
--- meanwhile is not replayed in its turn.
+-- The ids of a batch, oldest first, from $2 on. $8: the start of the whole operation, so that a replay that fails
+-- meanwhile is not replayed again.
 select d.run_id
 from mainspring.dead_letters d
 where d.tenant_id = $1
@@ -39,8 +39,8 @@ where d.tenant_id = $1 and d.run_id = $2
 select count(*)::int from mainspring.dead_letters where tenant_id = $1
 
 -- name: lock
--- In key order, and before their jobs. $3: whether the definition is looked at, or only goes over into the new run; of
--- 500 letters, the payloads may be 128 MiB.
+-- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have
+-- 128 MiB.
 select d.run_id, d.job_id, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
        case when $3 then d.spec::text end as spec_text
 from mainspring.dead_letters d
@@ -49,8 +49,8 @@ order by d.run_id
 for update
 
 -- name: lock_jobs
--- The jobs that letters belong to, in key order. What they allow is decided by the next statement, whose snapshot is
--- younger than the locks.
+-- The jobs of dead letters, in key order. The next statement decides what they allow, because its snapshot is newer
+-- than the locks.
 select j.job_id
 from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
@@ -58,16 +58,16 @@ order by j.job_id
 for no key update
 
 -- name: allowed
--- What the jobs, locked by the caller, say to another run: cancelled, or one is alive and there may be one only.
+-- Whether the jobs, locked by the caller, allow another run: the status, the overlap rule, and whether a run is alive.
 select j.job_id, j.overlap = {{OVERLAP_SKIP}} as one_at_a_time, j.status = {{JOB_CANCELLED}} as cancelled,
        j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive
 from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
 -- name: replay
--- Letters become runs. Same definition (or that of $5 and $6), same scheduled_for and so the same idempotency key.
+-- Dead letters become runs with the same definition (or $5 and $6), scheduled_for and therefore idempotency key.
 -- creates: QUEUED
--- guard: a letter is deleted by one transaction only; replays has each run once; jobs are locked by the caller.
+-- guard: only one transaction deletes a dead letter; replays has each run once; the caller has locked the jobs.
 with wanted as (
     select * from unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::json[], $6::json[])
         as w (run_id, replay_id, exclusive, payload, spec)
@@ -91,9 +91,9 @@ with wanted as (
 returning run_id, lane_id
 
 -- name: repeat
--- The same for a run of the history that is no dead letter (any more).
+-- The same for a run of the history that is not a dead letter, or no longer one.
 -- creates: QUEUED
--- guard: replays has each run once; its job is locked by the caller.
+-- guard: replays has each run once; the caller has locked the job.
 with source as (
     select h.run_id, h.lane_id, h.job_id, h.name, h.max_attempts, h.scheduled_for,
            case when $6 then $4::json else h.payload end as payload, case when $6 then $5::json else h.spec end as spec
@@ -112,7 +112,7 @@ with source as (
 returning run_id, lane_id
 
 -- name: discard
--- guard: a letter is deleted once; the caller counts what came back.
+-- guard: a dead letter is deleted once; the caller counts the returned rows.
 delete from mainspring.dead_letters
 where tenant_id = $1 and run_id = any (array(
     select run_id from mainspring.dead_letters
@@ -126,8 +126,8 @@ returning run_id
 select replay_id from mainspring.replays where run_id = $1 and tenant_id = $2
 
 -- name: prune_replays
--- Replays of runs that the history has forgotten, a batch at a time.
--- unguarded: a row never changes, and its run is gone.
+-- Replays of runs that are no longer in the history, in batches.
+-- unguarded: a row never changes, and its run no longer exists.
 delete from mainspring.replays
 where ctid = any (array(select ctid from mainspring.replays
                         where replayed_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))

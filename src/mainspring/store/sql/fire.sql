@@ -1,13 +1,13 @@
 -- Fire: turn due jobs into runs, by compare-and-set on (job, version, next_fire_at), under this node's lease.
--- Jobs are reached by primary key only. next_fire_at is compared with "is not distinct from", which hides it from the
--- index of the due-scan: with statistics from when there were few jobs, the planner went through all jobs of all our
--- shards instead (100,000 rows and seconds for a batch of 100). "shard + 0" hides the shard from it likewise.
--- Hash joins are off here, so a join of two lists goes through all pairs. What belongs to the jobs of a batch is laid
--- end to end instead and reached by subscript: joined by position, a batch of 500 took 75 ms, 55 of them for that.
+-- Jobs are read by primary key only. next_fire_at is compared with "is not distinct from", so that the planner cannot
+-- use the index of the due-scan. With statistics from a time with few jobs, it read all jobs of the node's shards
+-- (100,000 rows, and seconds for a batch of 100). "shard + 0" has the same purpose.
+-- Hash joins are off here, so a join of two lists compares all pairs. So the values of all jobs of a batch are in one
+-- concatenated list and are read by subscript. A join by position took 55 of 75 ms for a batch of 500.
 
 -- name: due_scan
--- Everything due within the look-ahead over the node's shards, with no lower bound so that a late commit is not
--- skipped. LATERAL makes it one index range per shard.
+-- All jobs of the node's shards that are due within the look-ahead. There is no lower bound, so that a late commit is
+-- not skipped. LATERAL makes it one index range per shard.
 select j.*
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
@@ -21,8 +21,8 @@ cross join lateral (
 ) as j
 
 -- name: fire_one_time
--- A one-time job becomes its run: the jobs row is deleted into runs. Its trigger is stored as 'at' (shown as
--- 'schedule'), which tells it from a job that was to run now. A job that somebody holds is left out.
+-- A one-time job becomes its run: the jobs row is deleted, and the run is created from it. Its trigger is stored as
+-- 'at' and shown as 'schedule'. This distinguishes it from a job that runs immediately. Locked jobs are left out.
 -- creates: QUEUED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED.
 with lease as materialized (
@@ -57,8 +57,8 @@ with lease as materialized (
 select created.lane_id, count(*)::int as created from created group by created.lane_id
 
 -- name: lock_due
--- Where overlap matters: lock first, decide in the next statement, whose snapshot is younger than the lock. A job that
--- somebody holds is left out. Returns the positions of the others.
+-- For jobs that skip overlapping runs: lock first, and decide in the next statement, whose snapshot is newer. Jobs that
+-- another transaction has locked are left out. Returns the positions of the others.
 with lease as materialized (
     {{lease}}
 )
@@ -70,7 +70,7 @@ order by j.tenant_id, j.job_id
 for no key update of j skip locked
 
 -- name: await_due
--- The same for jobs that were left out: it waits for whoever holds them, for $6 at most each.
+-- The same for jobs that were left out. It waits for each lock, for $6 at most.
 with patience as materialized (
     select set_config('lock_timeout', $6, true)
 ), lease as materialized (
@@ -93,8 +93,8 @@ join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
 where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
 
 -- name: fire_recurring
--- Advance the jobs, insert their runs, skips and missed ranges: one statement, built from the rows. It waits for $20 if
--- somebody holds a job.
+-- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
+-- $20 at most if another transaction has locked a job.
 -- creates: QUEUED, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; last_fired_for only rises.
 with patience as materialized (
@@ -106,8 +106,8 @@ with patience as materialized (
 ), {{advance_and_create(due)}}
 
 -- name: fire_free
--- The same where overlap does not matter, after that wait: a job that somebody holds is left out. To lock the jobs first
--- makes it slower by a sixth.
+-- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
+-- locks the jobs first.
 -- creates: QUEUED, SKIPPED
 -- guard: as above.
 with lease as materialized (
@@ -122,7 +122,7 @@ with lease as materialized (
 ), {{advance_and_create(free)}}
 
 -- name: run_now
--- A manual run of a job, whatever its schedule does; the job row is locked by the caller.
+-- A manual run of a job, independent of its schedule. The caller has locked the jobs row.
 -- creates: QUEUED, SKIPPED
 -- guard: not cancelled; the overlap rule is decided after the lock.
 with new_run as materialized (
@@ -143,7 +143,7 @@ with new_run as materialized (
 select n.lane_id, n.skipped, (select follows from skips) as follows from new_run n
 
 -- name: oldest_due
--- How late the most overdue job of these shards is, in seconds; for readiness.
+-- How late the most overdue job of these shards is, in seconds. The readiness check uses it.
 select extract(epoch from (select clock_timestamp()) - min(j.next_fire_at))::float8
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (

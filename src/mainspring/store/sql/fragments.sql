@@ -1,11 +1,11 @@
--- Parts that several statements share; see store/queries.py. The statements as they run: tests/store/sql.snapshot.
+-- Parts that several statements share; see store/queries.py. tests/store/sql.snapshot has the complete statements.
 
 -- ------------------------------------------------------------------------------------------- how a run is created
 
 -- fragment: create_runs
 -- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
--- exclusive (beside what the spec says), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
--- fired (by a scheduler, by hand, or as a replay). What is a constant there is a constant in the plan.
+-- exclusive (in addition to the spec), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
+-- fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
@@ -17,7 +17,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: skipped_runs
--- Those of `new_run` that are not created because an earlier run of their job is alive, as `ended_run` takes them.
+-- The runs of `new_run` that are not created because an earlier run of their job is alive, as columns of `ended_run`.
 select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
        coalesce(n.scheduled_for, t.now) as scheduled_for, null::timestamptz as started_at, null::real as ran_ms,
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
@@ -44,7 +44,7 @@ returning run_id, follows
 -- ------------------------------------------------------------------------------------------- how a run is claimed
 
 -- fragment: waiting
--- What a lane has to give: of the fragment around it, the lane and the lower bound of ready_at.
+-- The runs that can be claimed from a lane. The outer fragment gives the lane and the lower bound of ready_at.
 r.lane_id = {{lane}} and r.state = {{QUEUED}} and r.ready_at >= {{bound}} and r.ready_at <= (select clock_timestamp())
 
 -- fragment: head(lane, bound, limit)
@@ -55,7 +55,7 @@ order by r.ready_at
 limit {{limit}}
 
 -- fragment: pick(lane, bound, limit)
--- A run that is out of time is left to the sweep that ends it.
+-- A run whose time is over is not claimed; the sweep ends it.
 select r.ctid as tid
 from mainspring.runs r
 where {{waiting}} and {{in_time}}
@@ -69,7 +69,7 @@ for no key update skip locked
 and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_timestamp()))
 
 -- fragment: overdue_runs(limit)
--- The waiting runs that are not in time, those that are latest first.
+-- The waiting runs whose time is over, the most overdue first.
 (select run_id from mainspring.runs
  where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
  order by deadline
@@ -86,7 +86,7 @@ limit {{limit}}
 case when r.deadline <= (select clock_timestamp()) then 'run_timeout' else 'expires_in' end as because
 
 -- fragment: pick_shares
--- From each lane as many as `share` says.
+-- From each lane as many runs as in `share`.
 select head.tid
 from share s
 cross join lateral (
@@ -94,8 +94,8 @@ cross join lateral (
 ) as head
 
 -- fragment: claim_picked
--- Gives the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout starts its
--- clock.
+-- Assigns the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout sets its
+-- deadline.
 update mainspring.runs r
 set state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
     claimed_at = (select clock_timestamp()),
@@ -110,7 +110,7 @@ returning {{claimed_run}}
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
 r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}
 
--- ------------------------------------------------------------------------------------- what is known of a live run
+-- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
@@ -127,7 +127,7 @@ extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
 -- ------------------------------------------------------------------------------------------------------- the fire
 
 -- fragment: lease
--- The shards that node $1 still holds of ($2, $3). The share lock makes a grant to another node wait.
+-- The shards of ($2, $3) that node $1 still holds. The share lock makes a grant to another node wait.
 select l.shard
 from mainspring.shard_leases l
 join unnest($2::smallint[], $3::bigint[]) as m (shard, epoch) on l.shard = m.shard and l.epoch = m.epoch
@@ -189,7 +189,7 @@ exists (select from mainspring.runs r
 -- ------------------------------------------------------------------------------------------- columns of rows
 
 -- fragment: run_columns
--- What live and ended runs have in common: the fields of store/history.py RunRow.
+-- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
        job_id, trigger, name, payload::text as payload_text, spec::text as spec_text
 

@@ -1,4 +1,4 @@
--- Reading runs, live and ended, as one.
+-- Reads live and ended runs.
 
 -- name: live_run
 select {{live_run_columns}}
@@ -13,8 +13,8 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job; $10: the run that is a job itself,
--- asked for by a look of its own, because "the one or the other" finds no index.
+-- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
+-- it is read by a separate query, because a condition with "or" would not use an index.
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1
@@ -60,7 +60,7 @@ order by h.run_id desc
 limit $4
 
 -- name: queue_depths
--- What waits and what runs, by lane.
+-- Waiting and running runs, by lane.
 select lane_id,
        count(*) filter (where state = {{QUEUED}} and ready_at <= (select clock_timestamp())) as depth,
        count(*) filter (where state = {{QUEUED}} and ready_at > (select clock_timestamp())) as scheduled,
@@ -78,18 +78,18 @@ where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 min
 group by lane_id
 
 -- name: attempts_of
--- Every try that was followed by another one, in order.
+-- Every attempt that was followed by another one, in order.
 select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at
 from mainspring.attempts
 where run_id = $1
 order by fence
 
 -- name: worker_names
--- Names are kept for a day after a worker's end.
+-- Names are kept for a day after the end of a worker.
 select worker_id, name from mainspring.workers where worker_id = any ($1::uuid[])
 
 -- name: ahead_of
--- How many of the same lane stand before a moment; bounded, it is for a sentence.
+-- How many runs of the lane are ready before this time. The number is only shown in a sentence, so it is limited.
 select count(*)::int from (
     select from mainspring.runs where lane_id = $1 and state = {{QUEUED}} and ready_at < $2 limit 10000
 ) as before

@@ -1,4 +1,4 @@
--- Jobs: what will fire, or may be fired by hand.
+-- Jobs that will fire or can be fired manually.
 
 -- name: insert_jobs
 -- unguarded: an insert; the primary key and taken_ids are the guard.
@@ -14,8 +14,8 @@ from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[
      (select clock_timestamp() as now) as t
 
 -- name: take_ids
--- In sorted order, so that two batches never wait for each other in a circle; what is not returned was taken before.
--- A user's transaction may hold an id for as long as it likes, and we do not wait for it that long.
+-- In sorted order, so that two batches cannot deadlock. Ids that are not returned were taken before.
+-- A user's transaction may hold an id for long, so the wait for it is limited.
 -- unguarded: insert if absent.
 with patience as materialized (
     select set_config('lock_timeout', '2s', true)
@@ -26,8 +26,8 @@ on conflict do nothing
 returning job_id
 
 -- name: insert_keys
--- In sorted order; the rest is read by `known_keys` in a second statement (get-or-insert in one returned nothing to
--- the concurrent loser). With patience as above.
+-- In sorted order. `known_keys` reads the others in a second statement, because a single get-or-insert returned nothing
+-- if another transaction inserted the key at the same time. The wait is limited as above.
 -- unguarded: insert if absent.
 with patience as materialized (
     select set_config('lock_timeout', '2s', true)
@@ -54,8 +54,8 @@ where tenant_id = $1 and job_id = $2
 for no key update
 
 -- name: change_job
--- Update, pause, resume and delete: the version rises, so that a fire prepared before it fails.
--- guard: version; the row is locked by the caller.
+-- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
+-- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
@@ -64,7 +64,7 @@ where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
 -- name: insert_missed
--- unguarded: append-only; in the transaction that holds the job's row.
+-- unguarded: append-only; in the transaction that has locked the job's row.
 insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
 values ($1, $2, $3, $4, $5, $6)
 
@@ -90,14 +90,14 @@ order by j.created_at desc, j.job_id desc
 limit $10
 
 -- name: prune_keys
--- Keys past the retention of the history they point to, a batch at a time.
--- unguarded: a key never changes; by then nobody repeats its submission.
+-- Keys that are older than the retention of the history, in batches.
+-- unguarded: a key never changes, and its submission is not repeated after so long.
 delete from mainspring.idempotency_keys
 where ctid = any (array(select ctid from mainspring.idempotency_keys
                         where created_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))
 
 -- name: prune_ids
--- Chosen ids of one-time jobs whose history is gone; a job that still has its row keeps its id.
+-- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id.
 -- unguarded: as above.
 delete from mainspring.taken_ids
 where ctid = any (array(select t.ctid from mainspring.taken_ids t

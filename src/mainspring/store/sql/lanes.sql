@@ -4,9 +4,9 @@
 select lane_id, tenant_id, queue, priority, task, labels from mainspring.lanes where lane_id > $1 order by lane_id
 
 -- name: intern
--- Get-or-insert in two statements: the loser of a race reads what the winner wrote. One at a time, and the number is
--- drawn after the lock: lanes are committed in the order of their ids, so that whoever reads "all after the last one I
--- know" never passes one over.
+-- Get-or-insert in two statements, so that the loser of a race reads the row of the winner. Only one transaction at a
+-- time inserts, and the id is assigned after the lock. So lanes are committed in the order of their ids, and a process
+-- that reads all lanes after the last known id does not miss any.
 -- unguarded: insert if absent.
 with turn as materialized (
     select pg_advisory_xact_lock(hashtext('mainspring.lanes'))

@@ -32,9 +32,9 @@ where l.shard = mine.shard
 returning l.shard, l.epoch
 
 -- name: take
--- Grants free or expired shards. A row that a fire still holds FOR KEY SHARE is passed over until that fire has
--- ended, so no write under the old epoch can come after the first one under the new.
--- guard: nobody's, or expired; the epoch rises with every grant.
+-- Grants free or expired shards. A row that a fire still holds FOR KEY SHARE is skipped until that fire has ended. So
+-- no write under the old epoch can follow the first one under the new epoch.
+-- guard: free or expired; the epoch rises with every grant.
 with open as (
     select l.shard
     from mainspring.shard_leases l

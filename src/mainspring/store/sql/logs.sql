@@ -1,8 +1,8 @@
--- The output of attempts: how many bytes count, and who may append. The bytes themselves are in the log store.
+-- The output of attempts: the valid length of each log, and which worker may append. The log store has the bytes.
 
 -- name: look
--- How things stand before a shipment is put: whether each run is in this worker's hands, whose it is, and up to where
--- its log goes. The worker must be the token's: of its tenant, or shared ($3: 0) and then the runs are of any tenant.
+-- The state before a shipment is stored: whether the worker holds each run, the tenant of the run, and the length of
+-- its log. The worker must have the tenant of the token. A shared worker ($3: 0) has runs of any tenant.
 select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes
 from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
 left join mainspring.runs r
@@ -13,9 +13,9 @@ left join mainspring.run_logs g
     on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, {{EVERY_TENANT}}) and g.worker_id = $4
 
 -- name: advance
--- Count what has been put. The run stays in this worker's hands while we write: the share lock makes a report, a rescue
--- and a recall wait, so nothing is appended to the log of an attempt that is over.
--- guard: run, fence, incarnation and RUNNING; and the offset is where the log ends. The caller compares what came back.
+-- Advance the valid length of logs. The share lock makes a report, a rescue and a recall wait, so the worker holds the
+-- run during the write, and nothing is appended to the log of an ended attempt.
+-- guard: run, fence, incarnation and RUNNING; the offset is the end of the log. The caller compares the returned rows.
 with piece as (
     select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
         as p (run_id, fence, first_byte, size, truncated, ended)
@@ -48,9 +48,9 @@ with piece as (
 select run_id, fence from begun union all select run_id, fence from grown
 
 -- name: standings
--- Runs as readers of their logs see them, each with the logs of the attempts that printed something, by fence: an
--- attempt number that was given back and taken again has two. One statement and so one snapshot: what counts of a run
--- that has ended is all there will be. The history, a table a day, is asked for runs that are not live only.
+-- Runs as readers of their logs see them, each with the logs of its attempts, by fence. An attempt number that was
+-- given back and used again has two logs. One statement has one snapshot, so the logs of an ended run are complete. The
+-- history, with a partition per day, is only searched for runs that are not live.
 select w.run_id, coalesce(r.state, h.state) as state, coalesce(r.attempt, h.attempt) as attempt,
        r.run_id is null as over, g.attempt as log_attempt, g.fence, g.bytes, g.truncated, g.ended
 from unnest($1::int[], $2::uuid[]) as w (tenant_id, run_id)
@@ -67,8 +67,8 @@ where r.run_id is not null or h.state is not null
 order by g.fence
 
 -- name: expired
--- Logs that nobody has written to since the history of that day was dropped, of runs that have gone with it: one that
--- printed early and ended days later is still there.
+-- Logs without new output since the retention began, of runs that are no longer in the history. A run that printed
+-- early and ended days later is still in the history.
 select g.run_id, g.attempt, g.fence, g.tenant_id
 from mainspring.run_logs g
 where g.created_at < (select clock_timestamp()) - make_interval(days => $1)
@@ -78,7 +78,7 @@ where g.created_at < (select clock_timestamp()) - make_interval(days => $1)
 limit $2
 
 -- name: forget
--- guard: the run is not live, so nobody appends; the objects are gone.
+-- guard: the run is not live, so no worker appends; the objects are deleted already.
 delete from mainspring.run_logs g
 using unnest($1::uuid[], $2::int[]) as o (run_id, fence)
 where g.run_id = o.run_id and g.fence = o.fence

@@ -1,9 +1,9 @@
 -- The life of a run: created, claimed, reported. These are the statements of the hot path.
--- `-- creates:` and `-- moves:` say what a statement may do to a run by domain/transitions.py; `-- keeps:` in which
--- states it changes a run without moving it. tests/store/test_moves.py holds them to it.
+-- `-- creates:` and `-- moves:` declare the transitions of domain/transitions.py that a statement may make. `-- keeps:`
+-- declares the states in which it changes a run without a transition. tests/store/test_moves.py checks them.
 
 -- name: insert_runs
--- One row per one-time job that runs now: it carries its definition, and there is no jobs row.
+-- One row per one-time job that runs immediately. It contains the definition; there is no jobs row.
 -- creates: QUEUED
 -- unguarded: an insert under a fresh UUID; the primary key is the guard.
 with new_run as (
@@ -16,8 +16,8 @@ with new_run as (
 {{create_runs}}
 
 -- name: insert_plain_runs
--- The same for jobs of one lane that have nothing but a payload: two arrays travel instead of seven, which saves the
--- server 2 of 5 µs of CPU per job.
+-- The same for jobs of one lane that have only a payload. Two arrays instead of seven save 2 of 5 µs of CPU time per
+-- job in the server.
 -- creates: QUEUED
 -- unguarded: as above.
 with new_run as (
@@ -29,17 +29,17 @@ with new_run as (
 {{create_runs}}
 
 -- name: claim_from_lane
--- The head of one lane, by ctid. $5 is a lower bound that trails: it keeps dead index entries out of the way.
+-- The head of one lane, by ctid. $5 is a lower bound of ready_at, so that dead index entries are not read.
 -- moves: QUEUED -> RUNNING
--- guard: the rows are locked QUEUED in the same statement, and the state is looked at again.
+-- guard: the rows are locked as QUEUED in the same statement, and the state is checked again.
 with picked as materialized (
     {{pick($1, $5, $2)}}
 )
 {{claim_picked}}
 
 -- name: claim_from_lanes
--- Several lanes: peek at each head, merge (critical first, then by ready_at less what the priority is worth), and
--- take from each lane as many as the merge gave it. Locking what was merely peeked at would cost lanes x limit locks.
+-- Several lanes: read each head without locks, merge them (critical first, then by ready_at minus the value of the
+-- priority), and claim from each lane its number of merged runs. Locking all heads would take lanes x limit locks.
 -- moves: QUEUED -> RUNNING
 -- guard: as above.
 with lane as (
@@ -62,10 +62,10 @@ with lane as (
 {{claim_picked}}
 
 -- name: claim_fairly
--- Lanes of several tenants: as above, but within the critical ones, and within the others, tenants take turns. $7 and $8
--- are each lane's tenant and that tenant's virtual time; its runs stand one behind the other from there on, in the order
--- that they have among themselves. Each tenant's heads are cut to the limit before they are numbered: numbering all of
--- 64 lanes took four times as long as the plain claim.
+-- Lanes of several tenants: as above, but tenants take turns within the critical runs and within the other runs. $7 and
+-- $8 are the tenant of each lane and the virtual time of that tenant. The runs of a tenant are numbered from there, in
+-- their own order. The heads of each tenant are cut to the limit before they are numbered, because numbering all runs
+-- of 64 lanes took four times as long as the plain claim.
 -- moves: QUEUED -> RUNNING
 -- guard: as above.
 with lane as materialized (
@@ -100,7 +100,7 @@ with lane as materialized (
 {{claim_picked}}
 
 -- name: ready_lanes
--- Which of these lanes have something to claim: one probe of the index a lane, and nothing is written or locked.
+-- Which of these lanes have runs to claim: one index probe per lane, without writes and locks.
 select l.lane_id
 from unnest($1::int[], $2::timestamptz[]) as l (lane_id, bound)
 cross join lateral (
@@ -108,10 +108,10 @@ cross join lateral (
 ) as head
 
 -- name: redeliver
--- Claims whose answer was lost: ours by the rows, older than this exchange, not in the worker's inventory. Those to be
--- cancelled too: only the worker can say that they are gone.
--- Gathered first and ordered after: an order over the table made the planner walk the primary key, 120,000 rows of
--- others, when statistics were from a moment at which one worker held everything.
+-- Claims whose reply was lost: assigned to the worker, older than this exchange, and not in the worker's inventory.
+-- Runs to cancel are included, because only the worker can report that they have ended.
+-- The rows are collected first and sorted after that. With an order over the table the planner scanned the primary key
+-- (120,000 rows), when statistics were from a time at which one worker held all runs.
 with lost as materialized (
     select {{claimed_run}}
     from mainspring.runs r
@@ -120,9 +120,9 @@ with lost as materialized (
 select * from lost order by run_id limit $4
 
 -- name: report_successes
--- Rows are reached by primary key only; state is hidden from the partial indexes (state + 0).
+-- Rows are read by primary key only. "state + 0" keeps the planner from using the partial indexes.
 -- moves: RUNNING -> SUCCESS
--- guard: run, fence and worker incarnation; the caller compares what came back with what it sent.
+-- guard: run, fence and worker incarnation; the caller compares the returned rows with those that it sent.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::real[], $4::real[], $5::json[])
         as o (run_id, fence, held_ms, ran_ms, result)
@@ -141,7 +141,7 @@ with outcome as (
 {{enter_history}}
 
 -- name: lock_reported
--- The rows of outcomes other than SUCCESS, locked in key order, with what is needed to decide what follows.
+-- The rows of outcomes other than SUCCESS, locked in key order, with the columns that decide what follows.
 select {{held_run}}
 from mainspring.runs r
 join unnest($1::uuid[], $2::int[]) as o (run_id, fence) on r.run_id = o.run_id and r.fence = o.fence
@@ -150,7 +150,8 @@ order by r.run_id
 for no key update of r
 
 -- name: free_to_report
--- After a lock timeout: which of these runs nobody else holds, locked. A run that has left the table is free too.
+-- After a lock timeout: locks those of these runs that no other transaction has locked, and returns them. Runs that are
+-- no longer in the table are returned too.
 with locked as materialized (
     select r.run_id
     from mainspring.runs r
@@ -164,9 +165,9 @@ where exists (select from locked l where l.run_id = o.run_id)
    or not exists (select from mainspring.runs r where r.run_id = o.run_id)
 
 -- name: requeue
--- A failed try with tries left, or a run handed back unstarted ($4: the attempt it gives back).
+-- A failed run with attempts left, or a run that was returned unstarted ($4: the attempt that it gives back).
 -- moves: RUNNING -> QUEUED
--- guard: fence and RUNNING; the row is locked by the caller.
+-- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
 set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
     claimed_at = null, last_error = coalesce(o.error, r.last_error),
@@ -178,12 +179,12 @@ where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id
 
 -- name: end_runs
--- Ends that are not SUCCESS: into history with the payload, and FAILED ones into the dead letters as well.
+-- Ends other than SUCCESS. The runs go into the history with their payloads, and FAILED ones also into dead_letters.
 -- moves: QUEUED -> FAILED, SKIPPED, CANCELLED
 -- moves: RUNNING -> FAILED, CANCELLED
 -- moves: WAITING -> SKIPPED, CANCELLED
 -- moves: HELD -> CANCELLED
--- guard: fence, the state the caller saw ($7), and the transition; ended runs are not in this table any more.
+-- guard: fence, the state that the caller saw ($7), and the transition; ended runs are no longer in this table.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[], $5::text[], $6::real[], $7::smallint[],
                          $8::real[])
@@ -212,9 +213,9 @@ with outcome as (
 {{enter_history}}
 
 -- name: insert_attempts
--- Tries that are followed by another one, $8 seconds later: failed, lost, or handed back unstarted. The last try
--- stands in the history itself.
--- unguarded: append-only; the rows were locked and matched by the caller in this transaction.
+-- Attempts that are followed by another one, $8 seconds later: failed, lost, or returned unstarted. The last attempt is
+-- in the history itself.
+-- unguarded: append-only; the caller has locked and matched the rows in this transaction.
 insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at)
 select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome, o.error,
        t.now + o.delay * interval '1 second'
@@ -223,8 +224,8 @@ from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[]
      (select clock_timestamp() as now) as t
 
 -- name: reported_before
--- Which of these outcomes are recorded already: a repeated report is acknowledged and changes nothing. What was handed
--- back unstarted has no other outcome.
+-- Which of these outcomes are recorded already. A repeated report is acknowledged and changes nothing. A run that was
+-- returned unstarted has no other outcome.
 select o.run_id
 from unnest($1::uuid[], $2::int[], $4::text[]) as o (run_id, fence, status)
 where exists (select from mainspring.run_history h
@@ -234,7 +235,7 @@ where exists (select from mainspring.run_history h
                 and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
--- Runs that this worker holds and that somebody has asked to cancel.
+-- Runs of this worker for which a cancel was requested.
 select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
@@ -253,16 +254,16 @@ for no key update
 
 -- name: request_cancel
 -- keeps: RUNNING
--- guard: fence and RUNNING; asked once.
+-- guard: fence and RUNNING; a cancel is requested once.
 update mainspring.runs
 set cancel_requested_at = (select clock_timestamp())
 where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requested_at is null
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: what a lost worker held, a batch at a time. Any batch will do: an order over all that it held makes
--- the planner walk the primary key (120,000 rows for a batch of 100). A run that somebody holds is left for later. The
--- second lock, which never waits, reads the newest version of each row.
+-- For the rescuer: the runs of a lost worker in batches. The batches are in no order, because an order over all runs
+-- makes the planner scan the primary key (120,000 rows for a batch of 100). Runs that another transaction has locked are
+-- left out. The outer lock never waits. It reads the newest version of each row.
 select {{held_run}}
 from mainspring.runs r
 where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2
@@ -272,9 +273,9 @@ order by run_id
 for no key update
 
 -- name: overdue
--- Runs that ran out of time while they waited for a worker or backed off, locked in key order. The state is hidden from
--- the index of what is ready, or the planner walks that one (20,000 rows for a batch of 100). "is not true" hides the
--- second look at the time from the index of deadlines in the same way.
+-- Runs whose time is over while they wait for a worker or back off, locked in key order. "state + 0" keeps the planner
+-- from scanning the index of ready runs (20,000 rows for a batch of 100). "is not true" has the same purpose for the
+-- second comparison of the time and the index of deadlines.
 select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text
 from mainspring.runs r
 where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 = {{QUEUED}} and ({{in_time}}) is not true

@@ -1,9 +1,9 @@
--- What tasks take: the JSON Schema that the newest registered worker declares, the options of their jobs in it. What a
--- shared worker declares (tenant 0) holds for tenants that have no declaration of their own.
+-- The payload schemas of tasks: the JSON Schema that the newest registered worker declares, including the options of
+-- the task. The declaration of a shared worker (tenant 0) applies to tenants that have no declaration of their own.
 
 -- name: declare
--- Only what is new: an upsert would lock each row at every hello, and after an outage all workers say hello at once.
--- unguarded: the last to say hello is right.
+-- Only changed rows: an upsert would lock each row at every hello, and after an outage all workers send it at once.
+-- unguarded: the last hello applies.
 insert into mainspring.task_signatures (tenant_id, task, schema, registered_at)
 select $1, u.task, u.schema, t.now
 from unnest($2::text[], $3::json[]) as u (task, schema), (select clock_timestamp() as now) as t
@@ -14,12 +14,12 @@ on conflict (tenant_id, task) do update set schema = excluded.schema, registered
 returning task
 
 -- name: withdraw
--- Tasks that take anything now.
+-- Tasks that take any payload now.
 -- unguarded: as above.
 delete from mainspring.task_signatures where tenant_id = $1 and task = any ($2::text[]) returning task
 
 -- name: versions
--- Small, and read every two seconds; a change has another moment.
+-- This is small, and is read every two seconds. A change has another time.
 select tenant_id, task, registered_at from mainspring.task_signatures
 
 -- name: schemas
@@ -28,7 +28,7 @@ from mainspring.task_signatures s
 join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task)
 
 -- name: offered
--- Tasks that live workers offer, with the queues they serve and how many they are, and what is known of their payload.
+-- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload.
 select w.task, w.queues, w.workers, s.schema::text as schema_text
 from (
     select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues

@@ -1,7 +1,7 @@
--- Tenants. 0 is none of them: it stands for every tenant, on shared worker tokens and their workers.
+-- Tenants. No tenant has the number 0: tokens of shared workers and these workers have it, and it means every tenant.
 
 -- name: insert_tenant
--- Numbers are never given twice, because no tenant is ever deleted; makers take turns.
+-- A number is never used again, because tenants are never deleted. Callers take a lock first.
 -- unguarded: insert if absent.
 insert into mainspring.tenants (tenant_id, name)
 select (select max(tenant_id) from mainspring.tenants) + 1, $1

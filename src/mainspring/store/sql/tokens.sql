@@ -1,7 +1,7 @@
--- Tokens: stored hashed, shown once.
+-- Tokens. Only their hashes are stored.
 
 -- name: insert_token
--- unguarded: an insert under a fresh id.
+-- unguarded: an insert under a new id.
 insert into mainspring.tokens (token_id, tenant_id, token_hash, role, name, expires_at)
 values ($1, $2, $3, $4, $5, (select clock_timestamp()) + $6::float8 * interval '1 second')
 on conflict (token_hash) do nothing

@@ -1,8 +1,8 @@
--- Workers: incarnations, their sequence numbers and their beats. A worker of tenant 0 is shared: it takes runs of every
--- tenant, and so what a tenant may know of its workers it may know of shared ones too.
+-- Workers: incarnations, their sequence numbers and their heartbeats. A worker of tenant 0 is shared: it takes runs of
+-- every tenant. So every tenant sees the same of shared workers as of its own.
 
 -- name: register
--- unguarded: a fresh incarnation's own row; a repeat of its hello changes nothing but what it offers.
+-- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers.
 insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, labels, version, slots)
 values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (worker_id) do update
@@ -12,9 +12,9 @@ where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALI
 returning state
 
 -- name: advance
--- Locks the worker's row and takes its sequence number: of two copies of one exchange, one gets the row.
--- $4: the same exchange looks again after it was parked, and its number must still be the newest.
--- $5: how long this transaction waits for a row that somebody holds.
+-- Locks the worker's row and takes the sequence number. Of two copies of one exchange, only one gets the row.
+-- $4: the same exchange continues after a long poll, and its number must still be the newest.
+-- $5: how long this transaction waits for a lock, from this statement on.
 -- guard: the number must rise and the incarnation must be alive.
 with patience as materialized (
     select set_config('lock_timeout', $5, true)
@@ -31,14 +31,14 @@ from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 
 -- name: set_state
--- guard: only from a living state.
+-- guard: only from a live state.
 update mainspring.workers
 set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
 
 -- name: mark_lost
--- A worker whose row somebody holds, such as an exchange that is under way, is left for later.
+-- Workers whose rows are locked, for example by an exchange, are left out.
 -- guard: only from a living state.
 with free as materialized (
     select worker_id
@@ -54,12 +54,13 @@ where w.worker_id = free.worker_id and w.state in ({{WORKERS_ALIVE}})
 returning w.worker_id
 
 -- name: note_progress
--- How far attempts have come. The rows are locked in key order first, as everywhere. Of a shared worker ($7: 0) they
--- are of any tenant.
+-- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
+-- ($7: 0) can have any tenant.
 -- keeps: RUNNING
--- It waits for $8 where somebody holds a run.
--- guard: run, fence, worker incarnation, RUNNING and a number above the last one's; the caller compares what came
--- back with what it sent: it is every run that is still this worker's, also where the word was an old one.
+-- It waits for $8 at most if another transaction has locked a run.
+-- guard: run, fence, worker incarnation, RUNNING and a higher number than the last one; the caller compares the
+-- returned runs with those that it sent. All runs that the worker still holds are returned, also those with older
+-- progress.
 with patience as materialized (
     select set_config('lock_timeout', $8, true)
 ), word as materialized (
@@ -92,7 +93,7 @@ insert into mainspring.worker_beats_0 (server_id, at, worker_ids) values ($1, (s
 insert into mainspring.worker_beats_1 (server_id, at, worker_ids) values ($1, (select clock_timestamp()), $2)
 
 -- name: silent
--- Workers that are thought alive and have not been heard for $1 seconds.
+-- Workers that have not ended and have sent no heartbeat for $1 seconds.
 with heard as materialized (
     select distinct unnest(b.worker_ids) as worker_id
     from (select at, worker_ids from mainspring.worker_beats_0
@@ -163,15 +164,15 @@ where w.state in ({{WORKERS_ENDED}}) and w.ended_at < (select clock_timestamp())
   and not exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}})
 
 -- name: offers
--- What the living workers can run.
+-- What the live workers can run.
 select distinct queues, tasks, labels::text as labels_text, state = {{WORKER_DRAINING}} as draining
 from mainspring.workers
 where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
 limit 10000
 
 -- name: takers
--- Workers of queue $2 that offer task $3 and take runs, with how many they have: in all, and of that task. Bounded, it
--- is for a sentence.
+-- Workers of queue $2 that offer task $3 and take runs, with the number of their runs in all and of that task. The
+-- numbers are only used in a sentence, so the rows are limited.
 select w.labels::text as labels_text, w.slots, cardinality(w.queues) as queues, held.running, held.of_task
 from (select * from mainspring.workers
       where tenant_id in ($1, {{EVERY_TENANT}}) and state = {{WORKER_LIVE}} and $2 = any (queues) and $3 = any (tasks)
@@ -197,7 +198,7 @@ where tenant_id in ($1, {{EVERY_TENANT}})
 group by state
 
 -- name: witness
--- True when this witness was not there: it is new, or a crash has emptied the unlogged tables.
+-- True if the row of this witness was missing: it is new, or a crash has emptied the unlogged tables.
 -- unguarded: a rescuer's own row.
 with forgotten as (
     delete from mainspring.beat_witnesses

@@ -16,7 +16,7 @@ import msgspec
 from mainspring.wire.exchange import Outcome, Progress
 from mainspring.wire.execution import Cause
 from mainspring.wire.problems import Problem
-from mainspring.worker.execution.attempt import Key, clean_text
+from mainspring.worker.execution.attempt import Key, error_text
 
 REFUSED = "OutcomeRefused"  # retry rules can name it
 _NAMED = re.compile(r"(outcomes|progress)\[(\d+)\]")
@@ -136,7 +136,7 @@ def in_words(problem: Problem) -> str:
     field = _NAMED.sub("", problem.field or "").removeprefix(".")
     expected = f"expected {problem.expected}" if problem.expected else problem.detail
     words = " ".join(part for part in (problem.code or str(problem.status), field.replace("$", "")) if part)
-    return clean_text(f"{words}: {expected}"[:_LONGEST_WORDS])
+    return error_text(f"{words}: {expected}"[:_LONGEST_WORDS])
 
 
 def _parts(batch: Batch, field: str | None) -> list[Batch]:

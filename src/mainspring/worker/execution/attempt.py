@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mainspring.domain.durations import format_duration
+from mainspring.kernel.texts import shorten_text, storable_text
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
 from mainspring.wire.execution import Cause
 from mainspring.worker.execution.interruption import Interruption
@@ -139,7 +140,7 @@ def grace_of(order: RunOrder, usual: float) -> float:
 
 
 def failed(error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None) -> Ending:
-    return Ending("FAILED", clean_text(error), retry, cause=cause, retry_after=retry_after)
+    return Ending("FAILED", error_text(error), retry, cause=cause, retry_after=retry_after)
 
 
 def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
@@ -156,11 +157,6 @@ def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
             return CANCELLED
 
 
-def clean_text(text: str) -> str:
-    """Text that JSON and PostgreSQL accept: no NUL, no lone surrogates, at most ERROR_BYTES, of which the end is
-    kept."""
-    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
-    if len(data) > ERROR_BYTES:
-        head, tail = data[: ERROR_BYTES // 4], data[-(ERROR_BYTES * 3 // 4 - 5) :]
-        data = head + b" ... " + tail
-    return data.decode("utf-8", "ignore")
+def error_text(text: str) -> str:
+    """An error as JSON and PostgreSQL take it, with at most ERROR_BYTES bytes; the end is kept."""
+    return shorten_text(storable_text(text), ERROR_BYTES)

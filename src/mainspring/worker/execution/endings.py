@@ -14,7 +14,7 @@ import msgspec
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry, in_seconds
 from mainspring.wire.execution import Cause
-from mainspring.worker.execution.attempt import SUCCEEDED, Ending, clean_text, failed
+from mainspring.worker.execution.attempt import SUCCEEDED, Ending, error_text, failed
 
 _FRAMES = 8
 _HERE = str(Path(__file__).parents[1]) + "/"
@@ -79,7 +79,7 @@ def cause_of(error: BaseException) -> Cause:
         names.append(kind.__name__)
         if kind.__module__ != "builtins":
             names.append(f"{kind.__module__}.{kind.__qualname__}")
-    return Cause(errors=list(dict.fromkeys(map(clean_text, names))))
+    return Cause(errors=list(dict.fromkeys(map(error_text, names))))
 
 
 def _in_words(error: Retry | GiveUp, otherwise: str) -> str:
