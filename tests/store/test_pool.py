@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -133,7 +134,8 @@ async def test_locks_of_a_process_that_is_stopped_inside_a_transaction_are_relea
     single = await connect(database_url, application="stopped")
     async with {"hot": store.hot, "reads": store.reads}.get(kind, store.hot).acquire() as pooled:
         stopped = single if kind == "single" else pooled
-        await stopped.execute("begin; lock table mainspring.tenants in access exclusive mode")
+        with suppress(*AWAY):  # on a busy machine the transaction may be over before its answer is read
+            await stopped.execute("begin; lock table mainspring.tenants in access exclusive mode")
         async with asyncio.timeout(CUT):
             await connection.fetch("select from mainspring.tenants")
         with pytest.raises(AWAY):
