@@ -50,7 +50,7 @@ class RunRescuer:
             for worker_id in lost:
                 rescued += await self._rescue(worker_id)
             if lost:
-                self._leftovers_at = float("-inf")  # somebody may hold some of the runs: the next sweep looks again
+                self._interrupted_checked_at = float("-inf")  # some runs may be locked: the next sweep checks again
             return rescued
         except Exception:
             self._writable_since = None
