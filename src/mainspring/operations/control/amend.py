@@ -51,7 +51,7 @@ class Amender:
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
             status = StoredJobStatus(row.status)
@@ -92,7 +92,7 @@ class Amender:
     async def pause(self, caller: Caller, job_id: str) -> None:
         """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "paused")
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.PAUSED:
@@ -108,7 +108,7 @@ class Amender:
     async def resume(self, caller: Caller, job_id: str) -> None:
         """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "resumed")
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.SCHEDULED:
@@ -127,7 +127,7 @@ class Amender:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
         already and has not fired is missed."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row.status != StoredJobStatus.CANCELLED:
                 definition = await self._definition(connection, row)
@@ -146,7 +146,7 @@ class Amender:
 
     async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await runs.lock_run(connection, tenant, run_id)
             if row is None:
                 ended = await history.ended_run(connection, tenant, run_id)
@@ -163,7 +163,7 @@ class Amender:
     async def run_now(self, caller: Caller, job_id: str) -> RanNow:
         tenant = caller.tenant
         run_id = uuid7()
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "run again")
             if row.status == StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
