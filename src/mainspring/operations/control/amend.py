@@ -2,7 +2,8 @@
 
 Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
 was prepared before the change fails. What is due when the lock is held is not lost. An update deals with it by the old
-definition (operations/lifecycle/fire_locked.py). Pause and delete record it as missed.
+definition (operations/lifecycle/fire_locked.py); a one-time job that is due is not updated any more. Pause and delete
+record it as missed.
 """
 
 from __future__ import annotations
@@ -60,11 +61,10 @@ class Amender:
             stored = await self._definition(connection, row)
             changed = amended(stored, patch, row.now, self._signatures.known(tenant))
             fired = await fire_locked(connection, row, stored)
-            if not fired.gone:
-                await self._redefine(connection, fired.row, stored, changed)
+            if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
+                raise _already_fired(job_id, "changed", "is due now")
+            await self._redefine(connection, fired.row, stored, changed)
         self._tell(fired)
-        if fired.gone:
-            raise _already_fired(job_id, "changed")
         self._signals.due()
 
     async def _redefine(
@@ -242,9 +242,9 @@ class Amender:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
-def _already_fired(job_id: str, what: str) -> Conflict:
+def _already_fired(job_id: str, what: str, why: str = "has fired") -> Conflict:
     return Conflict(
-        f"job {job_id!r} was to run once and has fired; it cannot be {what}",
+        f"job {job_id!r} was to run once and {why}; it cannot be {what}",
         code="already_fired",
         hint="submit a new job",
     )
