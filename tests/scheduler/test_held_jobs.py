@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -73,10 +74,10 @@ async def test_a_job_that_somebody_holds_for_long_is_not_set_aside(
     waited = 0
     await_due = fires.await_due
 
-    async def count(*arguments: object) -> None:
+    async def count(*arguments: Any) -> list[fires.DueJob]:
         nonlocal waited
         waited += 1
-        await await_due(*arguments)  # type: ignore[arg-type]
+        return await await_due(*arguments)
 
     monkeypatch.setattr(fires, "await_due", count)
     await some_jobs(connection, node, lane_id, "skip", 3)
@@ -95,24 +96,49 @@ async def test_a_job_that_somebody_holds_for_long_is_not_set_aside(
     assert len(await live(connection)) == 4
 
 
-async def test_a_job_that_is_changed_by_its_holder_is_left_to_the_next_scan(
+async def test_a_job_that_is_changed_by_its_holder_fires_as_it_is_then(
     connection: asyncpg.Connection, node: Node, lane_id: int, stopped: asyncpg.Connection
 ) -> None:
     await some_jobs(connection, node, lane_id, "skip", 1)
-    await stopped.execute("update mainspring.jobs set version = version + 1")
+    await stopped.execute("""update mainspring.jobs set version = version + 1, payload = '{"n":2}'""")
     await node.loader.run_once()
     firing = asyncio.create_task(node.fire())
     await until_blocking(connection, stopped.get_server_pid())
     await stopped.execute("commit")
-    assert await firing == 0
-    assert await node.turn() == 1
+    assert await firing == 1
     assert (await job_row(connection, "job-0"))["last_fired_for"] == node.now
+    assert [row["payload"] for row in await live(connection)] == ['{"n":2}']
+
+
+async def test_many_jobs_that_changed_are_fired_in_one_batch(
+    connection: asyncpg.Connection, node: Node, lane_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await some_jobs(connection, node, lane_id, "skip", 40)
+    await node.loader.run_once()
+    await connection.execute("update mainspring.jobs set version = version + 1")
+    monkeypatch.setattr(fires, "await_due", None)  # nobody holds them
+    assert await node.fire_free() == 0
+    assert await node.firer.held_jobs.wait() == 40
+
+
+async def test_a_one_time_job_that_is_run_by_hand_all_the_time_fires(
+    connection: asyncpg.Connection, node: Node, lane_id: int, stopped: asyncpg.Connection
+) -> None:
+    """Each run by hand writes the job's row, and a fire that was prepared before does not match it."""
+    await a_job(connection, lane_id, "launch", at(node.now), node.now, overlap=Overlap.ALLOW)
+    await node.loader.run_once()
+    await stopped.execute("update mainspring.jobs set version = version")
+    firing = asyncio.create_task(node.fire())
+    await until_blocking(connection, stopped.get_server_pid())
+    await stopped.execute("commit")
+    assert await firing == 1
+    assert await connection.fetchval("select count(*) from mainspring.jobs") == 0
 
 
 async def test_held_jobs_are_forgotten_when_the_database_is_away(
     connection: asyncpg.Connection, store: Store, node: Node, lane_id: int, stopped: asyncpg.Connection
 ) -> None:
-    await some_jobs(connection, node, lane_id, "allow", 2)
+    await some_jobs(connection, node, lane_id, "skip", 2)
     await hold(stopped, "job-1")
     await node.loader.run_once()
     assert await node.fire_free() == 1

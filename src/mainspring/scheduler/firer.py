@@ -1,16 +1,16 @@
 """The firer: turns due jobs into runs, in batches, by compare-and-set under this node's leases.
 
 A job that makes its batch fail is found by bisection and set aside for a minute. So one bad job never blocks the others
-of its shard. A job that another transaction has locked is left out of its batch. A separate task waits for the lock and
-then fires the job (held_jobs.py).
+of its shard. A job that another transaction has locked, or that has changed since the due-scan, is left out of its
+batch. If it is still due, a separate task fires it as it is now, and waits for its lock if necessary (held_jobs.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -38,6 +38,7 @@ _MAX_BATCHES = 2  # in progress at once: one is prepared here while PostgreSQL e
 _SET_ASIDE = 60.0
 LOCK_TIMEOUT = "500ms"  # how long a fire waits for the lock of one job before the next one
 Fire = Callable[[Sequence[DueJob], list[DueJob]], Awaitable[int]]
+Planned = list[tuple[DueJob, FirePlan]]
 
 
 class Firer:
@@ -106,12 +107,10 @@ class Firer:
         return created
 
     async def _fire_free(self, batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
-        """Fire what nobody holds. Returns how many runs were created, and the jobs that somebody holds."""
+        """Fire what nobody holds. Returns how many runs were created, and the other jobs that are due, as they are
+        now."""
         now = self._database_clock.now()
-        once: list[DueJob] = []
-        again: list[DueJob] = []
-        for job in batch:
-            (once if _becomes_run(job, now) else again).append(job)
+        once, again = _split(batch, now)
         created, left = 0, list[DueJob]()
         if once:
             created += await self._bisect(once, self._fire_once, left)
@@ -121,19 +120,18 @@ class Firer:
         if not left:
             self._observe_lag(batch)
             return created, []
-        # They have changed, are gone, are not ours any more, or somebody holds them. Only the last ones are as before.
+        # They are locked, have changed, are gone, or are not ours any more.
         async with self._store.hot.acquire() as connection:
-            held = await fires.still_due(connection, left)
+            held = await fires.still_due(connection, self._node_id, self._leases_for(left), left, now)
         keys = {job.key for job in held}
         self._observe_lag([job for job in batch if job.key not in keys])
         return created, held
 
     async def _fire_waiting(self, job: DueJob) -> int:
-        """Fire one job, and wait for whoever holds it. Raises LockNotAvailableError when that takes too long."""
-        fire = self._fire_once if _becomes_run(job, self._database_clock.now()) else self._fire_again
-        created = await self._bisect([job], partial(fire, wait=True), [])
+        """Fire one job if it is still due, and wait for its lock. Raises LockNotAvailableError when that takes too
+        long."""
+        created = await self._bisect([job], self._fire_locked, [])
         metrics.fired.inc(created)
-        self._observe_lag([job])
         return created
 
     def _observe_lag(self, batch: Sequence[DueJob]) -> None:
@@ -154,51 +152,62 @@ class Firer:
         middle = len(batch) // 2
         return await self._bisect(batch[:middle], fire, left) + await self._bisect(batch[middle:], fire, left)
 
-    async def _fire_once(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
+    async def _fire_once(self, batch: Sequence[DueJob], left: list[DueJob]) -> int:
         leases = self._leases_for(batch)
-        ours = [job for job in batch if job.shard in leases]
-        due = [
-            fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by)
-            for job in ours
-        ]
+        due = [job for job in batch if job.shard in leases]
         if not due:
             return 0
         async with self._store.hot.acquire() as connection:
-            if wait:
-                async with connection.transaction():
-                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
-                    fired = await fire_one_time(connection, self._node_id, leases, due)
-            else:
-                fired = await fire_one_time(connection, self._node_id, leases, due)
+            fired = await fire_one_time(connection, self._node_id, leases, _due_once(due))
         self._signals.ready(fired.created)
         if fired.gone < len(due):
-            left += ours  # those that have fired are gone, so `still_due` does not find them
+            left += due  # those that have fired are gone, so `still_due` does not find them
         return sum(fired.created.values())
 
-    async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
+    async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob]) -> int:
         leases = self._leases_for(batch)
         now = self._database_clock.now()
         planned = self._plan_each([job for job in batch if job.shard in leases], now)
         if not planned:
             return 0
-        due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            if wait:
-                async with connection.transaction():
-                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
-                    fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap, locked=True)
-            else:
-                fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
+            fired = await fire_recurring(connection, self._node_id, leases, _due_again(planned), overlap=overlap)
         self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)
-        if len(fired.moved) < len(due):
+        if len(fired.moved) < len(planned):
             moved = set(fired.moved)
             left += [job for index, (job, _) in enumerate(planned) if index not in moved]
         return sum(fired.created.values())
 
-    def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
+    async def _fire_locked(self, batch: Sequence[DueJob], _left: list[DueJob]) -> int:
+        """Lock the jobs, and fire those that are due, as they are now."""
+        leases = self._leases_for(batch)
+        if not leases:
+            return 0
+        created: Counter[int] = Counter()
+        async with self._store.hot.acquire() as connection, connection.transaction():
+            now = self._database_clock.now()
+            due = await fires.await_due(connection, self._node_id, leases, batch, now, LOCK_TIMEOUT)
+            once, again = _split(due, now)
+            planned = self._plan_each(again, now)
+            moved: list[int] = []
+            if once:
+                created.update((await fire_one_time(connection, self._node_id, leases, _due_once(once))).created)
+            if planned:
+                fired = await fire_recurring(
+                    connection, self._node_id, leases, _due_again(planned), overlap=True, locked=True
+                )
+                created.update(fired.created)
+                moved = fired.moved
+        self._signals.ready(created)
+        self._observe_lag(due)
+        for index in moved:
+            self._rearm(*planned[index], now)
+        return created.total()
+
+    def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> Planned:
         planned = []
         # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
         plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
@@ -235,6 +244,26 @@ class Firer:
 def _run_id(job: DueJob) -> UUID:
     """The run of a one-time job with a generated id has the same id."""
     return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
+
+
+def _split(batch: Sequence[DueJob], now: datetime) -> tuple[list[DueJob], list[DueJob]]:
+    """The jobs that become their runs, and the others."""
+    once: list[DueJob] = []
+    again: list[DueJob] = []
+    for job in batch:
+        (once if _becomes_run(job, now) else again).append(job)
+    return once, again
+
+
+def _due_once(due: Sequence[DueJob]) -> list[fires.DueOnce]:
+    return [
+        fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by)
+        for job in due
+    ]
+
+
+def _due_again(planned: Planned) -> list[fires.DueAgain]:
+    return [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
 
 
 def _becomes_run(job: DueJob, now: datetime) -> bool:

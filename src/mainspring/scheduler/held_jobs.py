@@ -1,7 +1,8 @@
-"""Due jobs whose rows somebody holds: a change that is under way, or one whose process is stopped.
+"""Due jobs that could not be fired with their batch: another transaction holds their rows, or has changed them.
 
-They are tried again until they have fired or have changed. One at a time waits for its row, so that a job which is
-changed all the time gets its turn. Then those that have become free are fired.
+A row is held by a change that is under way, or by one whose process is stopped. The jobs that are free are fired, as
+they are now. Then one job waits for its row, so that a job which is changed all the time gets its turn. This goes on
+until all have fired or are not due any more.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ log = get_logger("firer")
 
 
 class HeldJobs:
-    """`fire_free` fires what nobody holds, and returns how many runs were created and the jobs that are still held.
-    `fire_waiting` fires one job and waits for its row; it raises LockNotAvailableError."""
+    """`fire_free` fires what nobody holds, and returns how many runs were created and the jobs that are still due.
+    `fire_waiting` fires one job and waits for its row. It raises LockNotAvailableError."""
 
     def __init__(
         self,
@@ -43,7 +44,6 @@ class HeldJobs:
     def add(self, jobs: Sequence[DueJob]) -> None:
         if not jobs:
             return
-        log.info("due jobs are held by another transaction", jobs=len(jobs), first=jobs[0].job_id)
         self._jobs.update((job.key, job) for job in jobs)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -67,25 +67,46 @@ class HeldJobs:
 
     async def _run(self) -> int:
         created = 0
+        logged = False
         try:
             while self._jobs:
+                created += await self._fire_all_free()
+                if not self._jobs:
+                    break
                 key, job = next(iter(self._jobs.items()))
+                if not logged:
+                    log.info("due jobs are locked by another transaction", jobs=len(self._jobs), first=job.job_id)
+                    logged = True
                 try:
                     created += await self._fire_waiting(job)
                 except asyncpg.LockNotAvailableError:
                     self._jobs[key] = self._jobs.pop(key)  # the next one waits
                 else:
-                    del self._jobs[key]  # it has fired, or has changed: then the due-scan finds it
-                others = list(self._jobs.values())
-                for start in range(0, len(others), self._batch):
-                    batch = others[start : start + self._batch]
-                    count, held = await self._fire_free(batch)
-                    created += count
-                    for key in {each.key for each in batch} - {each.key for each in held}:
-                        del self._jobs[key]
+                    self._replace(job, None)  # it has fired, or is not due any more
         finally:
             self._jobs.clear()  # also after an error: the due-scan brings them back
         return created
+
+    async def _fire_all_free(self) -> int:
+        created = 0
+        waiting = list(self._jobs.values())
+        for start in range(0, len(waiting), self._batch):
+            batch = waiting[start : start + self._batch]
+            count, due = await self._fire_free(batch)
+            created += count
+            still = {job.key: job for job in due}
+            for job in batch:
+                self._replace(job, still.get(job.key))
+        return created
+
+    def _replace(self, job: DueJob, newer: DueJob | None) -> None:
+        """Unless the job was added again meanwhile."""
+        if self._jobs.get(job.key) is not job:
+            return
+        if newer is None:
+            del self._jobs[job.key]
+        else:
+            self._jobs[job.key] = newer
 
 
 def _log_failure(task: asyncio.Task[int]) -> None:

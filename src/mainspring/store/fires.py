@@ -54,6 +54,8 @@ class ManualRun(msgspec.Struct, frozen=True):
 
 
 _due_scan = RowQuery(DueJob, _SQL["due_scan"])
+_still_due = RowQuery(DueJob, _SQL["still_due"])
+_await_due = RowQuery(DueJob, _SQL["await_due"])
 _run_now = RowQuery(ManualRun, _SQL["run_now"])
 
 
@@ -120,24 +122,24 @@ async def lock_due(
     return [position - 1 for (position,) in rows]
 
 
+async def still_due(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], jobs: Sequence[DueJob], now: datetime
+) -> list[DueJob]:
+    """Those of the jobs that are due and whose shards are still ours, as they are now."""
+    return await _still_due.fetch(connection, *_keys(node_id, leases, jobs), now)
+
+
 async def await_due(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain], patience: str
-) -> None:
-    """Lock jobs, and wait for whoever holds them. Raises LockNotAvailableError after `patience`."""
-    await connection.fetch(_SQL["await_due"], *_keys(node_id, leases, due), patience)
-
-
-async def still_due(connection: Connection, jobs: Sequence[DueJob]) -> list[DueJob]:
-    """The jobs that have not changed since the due-scan saw them."""
-    rows = await connection.fetch(
-        _SQL["still_due"],
-        [job.tenant_id for job in jobs],
-        [job.job_id for job in jobs],
-        [job.version for job in jobs],
-        [job.next_fire_at for job in jobs],
-        [job.written_by for job in jobs],
-    )
-    return [jobs[row["position"] - 1] for row in rows]
+    connection: Connection,
+    node_id: UUID,
+    leases: Mapping[int, int],
+    jobs: Sequence[DueJob | DueOnce | DueAgain],
+    now: datetime,
+    patience: str,
+) -> list[DueJob]:
+    """The same, and the jobs are locked. Raises LockNotAvailableError if another transaction has locked one for longer
+    than `patience`."""
+    return await _await_due.fetch(connection, *_keys(node_id, leases, jobs), now, patience)
 
 
 async def fire_recurring(
@@ -153,7 +155,7 @@ async def fire_free(connection: Connection, node_id: UUID, leases: Mapping[int, 
     return _moved(await connection.fetchrow(_SQL["fire_free"], *_plans(node_id, leases, due)))
 
 
-def _keys(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain]) -> tuple[Any, ...]:
+def _keys(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueJob | DueOnce | DueAgain]) -> tuple[Any, ...]:
     return (
         node_id,
         list(leases),

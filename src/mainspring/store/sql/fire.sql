@@ -8,17 +8,16 @@
 -- name: due_scan
 -- All jobs of the node's shards that are due within the look-ahead. There is no lower bound, so that a late commit is
 -- not skipped. LATERAL makes it one index range per shard.
-select j.*
+select due.*
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
-    select tenant_id, job_id, version, shard, next_fire_at, one_time, id_generated, overlap,
-           schedule::text as schedule_text, spec::text as spec_text, xmin as written_by
-    from mainspring.jobs
-    where shard = s.shard and next_fire_at is not null
-      and next_fire_at <= (select clock_timestamp()) + $2 * interval '1 second'
-    order by next_fire_at
+    select {{due_columns}}
+    from mainspring.jobs j
+    where j.shard = s.shard and j.next_fire_at is not null
+      and j.next_fire_at <= (select clock_timestamp()) + $2 * interval '1 second'
+    order by j.next_fire_at
     limit $3
-) as j
+) as due
 
 -- name: fire_one_time
 -- A one-time job becomes its run: the jobs row is deleted into runs, or into the history if a run of the job is alive
@@ -62,29 +61,34 @@ where j.shard + 0 = any (array(select shard from lease))
 order by j.tenant_id, j.job_id
 for no key update of j skip locked
 
+-- name: still_due
+-- Jobs that did not fire because they are locked or have changed: those that are due at $6, as they are now.
+with lease as materialized (
+    {{lease}}
+)
+select {{due_columns}}
+from {{due_keys}}
+join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
+where j.status = {{JOB_SCHEDULED}} and (j.next_fire_at <= $6) is true
+  and j.shard + 0 = any (array(select shard from lease))
+
 -- name: await_due
--- The same for jobs that were left out. It waits for each lock, for $6 at most.
+-- Lock such jobs and return those that are due at $6, as they are now. The fire follows in the same transaction. A job
+-- that is changed all the time has a new version whenever a fire without the lock reaches it. Each lock is waited for,
+-- for $7 at most.
 with patience as materialized (
-    select set_config('lock_timeout', $6, true)
+    select set_config('lock_timeout', $7, true)
 ), lease as materialized (
     {{lease}}
 )
-select d.position
+select {{due_columns}}
 from patience
 cross join {{due_keys}}
 join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
-where j.shard + 0 = any (array(select shard from lease))
+where j.status = {{JOB_SCHEDULED}} and (j.next_fire_at <= $6) is true
+  and j.shard + 0 = any (array(select shard from lease))
 order by j.tenant_id, j.job_id
 for no key update of j
-
--- name: still_due
--- Which of these jobs are as the due-scan saw them. One-time jobs are compared with their last write, as at the fire.
-select d.position
-from unnest($1::int[], $2::text[], $3::int[], $4::timestamptz[], $5::xid[])
-         with ordinality as d (tenant_id, job_id, version, next_fire_at, written_by, position)
-join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
-where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
-  and (not j.one_time or j.xmin = d.written_by)
 
 -- name: fire_recurring
 -- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for

@@ -135,6 +135,11 @@ where l.owner = $1
 order by l.shard
 for key share of l
 
+-- fragment: due_columns
+-- The fields of store/fires.py DueJob; j is the job.
+j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by
+
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
 
