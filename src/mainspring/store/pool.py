@@ -1,4 +1,5 @@
-"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, and `reads`."""
+"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, and `urgent`
+for heartbeats, which wait for nothing else."""
 
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ HOT_SETTINGS = {
     "lock_timeout": "10s",
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
+URGENT_SETTINGS = {"jit": "off", "statement_timeout": "5s", "lock_timeout": "1s"}
 _READS = 6
 _CHANGES_AT_ONCE = _READS // 2
 
@@ -86,20 +88,26 @@ async def _open(*args: Any, **options: Any) -> asyncpg.Connection:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The connection pools of one database."""
+    """The connection pools of one database. `urgent` is one connection for short statements that wait for no row."""
 
     url: str
     hot: asyncpg.Pool
     reads: asyncpg.Pool
+    urgent: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
-        """A transaction that may wait for rows which others hold. Only half of `reads` may wait in this way: heartbeats
-        and the checks of tokens use the same pool."""
+        """A transaction that may wait for rows which others hold. Only half of `reads` may wait in this way, so that
+        others can read meanwhile."""
         async with self.changes, self.reads.acquire() as connection, connection.transaction():
             yield connection
+
+    def for_short_reads(self) -> asyncpg.Pool:
+        """The pool for what an exchange has to read before it can begin: `reads`, or `urgent` if all of it is in
+        use."""
+        return self.reads if has_room(self.reads) else self.urgent
 
     def cut(self) -> None:
         """Terminate every connection, also those in use. The pools open new ones.
@@ -111,8 +119,13 @@ class Store:
             connection.terminate()
 
     async def close(self) -> None:
-        for pool in (self.hot, self.reads):
+        for pool in (self.hot, self.reads, self.urgent):
             pool.terminate()
+
+
+def has_room(pool: asyncpg.Pool) -> bool:
+    """Whether a connection can be had without a wait for another user of the pool. asyncpg has no call for it."""
+    return not pool._queue.empty()
 
 
 async def connect(
@@ -143,7 +156,13 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             reset=_skip_reset,
         )
 
-    return Store(url, await pool(hot, HOT_SETTINGS, "hot"), await pool(reads, READ_SETTINGS, "reads"), connections)
+    return Store(
+        url,
+        await pool(hot, HOT_SETTINGS, "hot"),
+        await pool(reads, READ_SETTINGS, "reads"),
+        await pool(1, URGENT_SETTINGS, "urgent"),
+        connections,
+    )
 
 
 async def _skip_reset(_connection: Any) -> None:

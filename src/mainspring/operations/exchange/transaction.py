@@ -33,8 +33,8 @@ log = get_logger("exchange")
 
 _LIVE = int(WorkerState.LIVE)
 _MAX_REDELIVERED = 10_000
-_PATIENCE = "500ms"  # how long a transaction waits for a row that another one holds
-_SHORT_PATIENCE = "100ms"  # when it has waited once
+_FOR_A_ROW = 0.5  # seconds for which a transaction waits for a row that another one holds
+_ONCE_MORE = 0.1  # when it has waited once
 
 
 class ExchangeTransaction:
@@ -49,21 +49,21 @@ class ExchangeTransaction:
 
     async def run(self, exchange: Exchange) -> None:
         """Write what the worker reports and claim runs for it. Raises LockNotAvailableError if another transaction
-        holds the worker's row."""
+        holds the worker's row, or Busy."""
         try:
-            await self._run(exchange, _PATIENCE)
+            await self._run(exchange, _FOR_A_ROW)
         except asyncpg.LockNotAvailableError:
             exchange.reply = ExchangeReply(seq=exchange.request.seq)
-            await self._run(exchange, _SHORT_PATIENCE, skip_held=True)
+            await self._run(exchange, _ONCE_MORE, skip_held=True)
 
-    async def _run(self, exchange: Exchange, patience: str, *, skip_held: bool = False) -> None:
+    async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
         """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only
         claims."""
         request = exchange.request
         first = not exchange.committed
         effects: Effects | None = None
-        async with self._store.hot.acquire() as connection, connection.transaction():
-            state = await self._advance(connection, exchange, patience)
+        async with exchange.patience.connection(self._store.hot) as connection, connection.transaction():
+            state = await self._advance(connection, exchange, exchange.patience.for_locks(seconds))
             if first and request.outcomes:
                 outcomes = request.outcomes
                 if skip_held:
