@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from mainspring.domain.errors import Forbidden
+from mainspring.domain.errors import Forbidden, Unavailable
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
@@ -33,7 +33,9 @@ class DeathNotices:
     async def take(self, notice: DeathNotice) -> DeathReceipt:
         """End the incarnation and rescue its runs. Raises Forbidden if the secret is wrong. It can be repeated."""
         worker_id = notice.worker_id
-        async with self._store.reads.acquire() as connection:  # somebody without the secret must not take the lock
+        async with (
+            self._store.for_short_reads().acquire() as connection
+        ):  # somebody without the secret must not take the lock
             if not await workers.knows_secret(connection, worker_id, notice.secret):
                 raise _wrong_secret()
         started = None if notice.started is None else frozenset(notice.started)
@@ -48,7 +50,12 @@ class DeathNotices:
         log.info("worker is gone", worker=str(worker_id), name=name, exit=notice.exit)
         if effects is not None:
             rescue.tell(effects)
-        return DeathReceipt(await rescue.take_all(self._store))
+        rescued = await rescue.take_all(self._store)
+        async with self._store.hot.acquire() as connection:
+            if await workers.holds_runs(connection, worker_id):
+                # The rescuer takes them too, but it does not know what had started.
+                raise Unavailable("other transactions hold some of the runs", code="busy", hint="send the notice again")
+        return DeathReceipt(rescued)
 
 
 def _wrong_secret() -> Forbidden:
