@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from mainspring.store.workers import WorkerState
-from tests.processes.cluster import DEAD, SLOW, Cluster, eventually, process_is_alive
+from tests.processes.cluster import DEAD, SLOW, Cluster, eventually, process_is_alive, worker_process
 from tests.worker.a_launched_worker import below, children_of
 
 pytestmark = pytest.mark.anyio
@@ -53,12 +53,6 @@ def place(cluster: Cluster) -> Path:
     return cluster.folder
 
 
-def the_worker_process(launcher: int) -> int:
-    (parent_watchdog,) = children_of(launcher)
-    worker, *_ = children_of(parent_watchdog)  # orphans that its tasks left come after it
-    return worker
-
-
 async def ask(database_url: str, query: str) -> list[Any]:
     connection = await asyncpg.connect(database_url)
     try:
@@ -84,7 +78,7 @@ async def test_the_next_attempt_comes_at_once_and_finds_nothing_of_the_one_befor
     doomed = await cluster.worker(app="tasks:app", folder=place)
     job_id = await cluster.submit(task="leaves_processes")
     await eventually(lambda: begun(place, 1), SLOW, "the first attempt has begun")
-    worker = the_worker_process(doomed.pid)
+    worker = worker_process(doomed.pid)
     pids = [int(pid) for pid in (place / "pids").read_text().split()]
     assert all(process_is_alive(pid) for pid in pids) and len(pids) == 3
     await cluster.worker(app="tasks:app", folder=place)
