@@ -289,6 +289,18 @@ def test_a_parent_watchdog_that_was_stopped_still_knows_what_had_started(tmp_pat
     with_a_launched_worker(tmp_path, test)
 
 
+def test_a_worker_holds_no_run_before_the_server_knows_its_secret(tmp_path: Path) -> None:
+    """The first hello goes to a server that may not know the field. A run that ends its worker would be found late."""
+
+    async def test(server: ExchangeServer, launched: Launched) -> None:
+        first = next(place for place, request in enumerate(server.requests) if request.hello and request.hello.secret)
+        assert first > 0
+        assert [request.free for request in server.requests[:first]] == [0] * first
+        assert server.requests[first].free > 0
+
+    with_a_launched_worker(tmp_path, test)
+
+
 def test_each_incarnation_has_a_secret_of_its_own_and_the_last_one_is_given_notice_of(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, launched: Launched) -> None:
         first = server.incarnations[-1]

@@ -194,6 +194,8 @@ class Worker:
             stopping=self._leaving and not self._runner.holds_exclusive(),
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._death_record is not None and not self._held_runs.known:
+            flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
         if not flight.trial and self._progress.due() <= now:
