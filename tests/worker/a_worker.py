@@ -26,10 +26,10 @@ from mainspring.worker.worker import Worker
 from .exchange_server import ExchangeServer
 
 # No lease lapses unless a test says so, however slow the machine: coroutines would take pytest along.
-QUICK = Timing(beat=0.4, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3)
+QUICK = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, kill_grace=0.3, drain_grace=0.3)
 # For tests of the lease, which does not lapse because the machine stood still for two seconds. Nobody would take the
 # runs over before rescue - beat_slack.
-LAPSES = Timing(beat=0.4, kill=5.0, rescue=30.0, kill_grace=0.3, drain_grace=0.3)
+LAPSES = Timing(beat=0.4, base_kill=5.0, base_rescue=30.0, kill_grace=0.3, drain_grace=0.3)
 _TURNS = 30
 ANSWERED = 10.0  # seconds after which an exchange counts as lost
 HELD = "while :; do sleep 0.05; done"
