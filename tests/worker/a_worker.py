@@ -16,7 +16,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
-from mainspring.wire.exchange import RunOrder
+from mainspring.wire.exchange import LeaseGrant, RunOrder
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.output.progress import ProgressReports
@@ -151,12 +151,13 @@ def against_a_server(
     timing: Timing = QUICK,
     tell_again: float = DEFAULT_TIMING.beat,
     clock: LoopClock = SYSTEM_CLOCK,
+    grants: LeaseGrant | None = None,
     **options: Any,
 ) -> None:
     async def run() -> None:
         async with (
             asyncio.timeout(120),
-            ExchangeServer(clock=clock, tell_again=tell_again) as server,
+            ExchangeServer(clock=clock, tell_again=tell_again, grants=grants) as server,
             a_worker(server, slots, timing, clock=clock, **options) as worker,
         ):
             await server.until(lambda: server.requests)
