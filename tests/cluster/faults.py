@@ -10,17 +10,13 @@ from contextlib import asynccontextmanager
 
 from tests.cluster.arena import Arena
 from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER, Child, Seat
-from tests.cluster.history import TTL, Injection
+from tests.cluster.history import KILL, RESCUE, TTL, Injection
 from tests.cluster.load import Clients
 from tests.cluster.proxy import ProxyLink, Way
 from tests.cluster.recovery import time_to_recover
 from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually
 
-KILL, RESCUE = (
-    5.0,
-    7.0,
-)  # seconds without contact after which a worker kills its runs, and after which the rescuer takes them
 _PATIENCE = 120.0
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
 

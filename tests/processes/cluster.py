@@ -201,8 +201,8 @@ def _source(tree: Path | None) -> dict[str, str]:
 
 
 class Patient(httpx.AsyncHTTPTransport):
-    """Repeats a request while the server reports that its database is unavailable, as every client does. On a busy
-    machine PostgreSQL can stall for longer than the server waits. Requests that must not happen twice need a key."""
+    """Repeats a request while the server reports that its database is unavailable or that it is overloaded, as every
+    client does. On a busy machine both happen. Requests that must not happen twice need a key."""
 
     def __init__(self) -> None:
         super().__init__(retries=3)
@@ -211,7 +211,7 @@ class Patient(httpx.AsyncHTTPTransport):
         deadline = time.monotonic() + SLOW
         while True:
             answer = await super().handle_async_request(request)
-            if answer.status_code != 503 or request.url.path == "/readyz" or time.monotonic() > deadline:
+            if answer.status_code not in (429, 503) or request.url.path == "/readyz" or time.monotonic() > deadline:
                 return answer
             await answer.aclose()
             await asyncio.sleep(0.1)
