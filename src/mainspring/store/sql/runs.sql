@@ -149,6 +149,21 @@ where r.worker_id = $3 and r.state + 0 = {{RUNNING}}
 order by r.run_id
 for no key update of r
 
+-- name: free_to_report
+-- After a lock timeout: locks those of these runs that no other transaction has locked, and returns them. Runs that are
+-- no longer in the table are returned too.
+with locked as materialized (
+    select r.run_id
+    from mainspring.runs r
+    where r.run_id = any ($1::uuid[])
+    order by r.run_id
+    for no key update skip locked
+)
+select o.run_id
+from unnest($1::uuid[]) as o (run_id)
+where exists (select from locked l where l.run_id = o.run_id)
+   or not exists (select from mainspring.runs r where r.run_id = o.run_id)
+
 -- name: requeue
 -- A failed run with attempts left, or a run that was returned unstarted ($4: the attempt that it gives back).
 -- moves: RUNNING -> QUEUED
