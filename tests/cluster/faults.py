@@ -7,17 +7,13 @@ import os
 import signal
 
 from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER
-from tests.cluster.history import TTL
+from tests.cluster.history import KILL, RESCUE, TTL
 from tests.cluster.injector import Fault, Injector
 from tests.cluster.proxy import ProxyLink, Way
 from tests.cluster.stopped_changes import stop_server_in
 from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually, parent_watchdog, worker_process
 
-KILL, RESCUE = (
-    5.0,
-    7.0,
-)  # seconds without contact after which a worker kills its runs, and after which the rescuer takes them
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
 
 

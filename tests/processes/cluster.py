@@ -216,8 +216,7 @@ def _source(tree: Path | None) -> dict[str, str]:
 
 class Patient(httpx.AsyncHTTPTransport):
     """Repeats a request while the server reports that its database is unavailable or that it is overloaded, as every
-    client does. On a busy machine PostgreSQL can stall for longer than the server waits. Requests that must not happen
-    twice need a key."""
+    client does. On a busy machine both happen. Requests that must not happen twice need a key."""
 
     def __init__(self) -> None:
         super().__init__(retries=3)

@@ -23,7 +23,7 @@ from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import uuid7
 from mainspring.store.workers import WorkerState
 from mainspring.wire.death_notice import DeathNotice
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, LeaseGrant, Outcome, RunOrder
 from mainspring.wire.problems import Problem
 from mainspring.wire.protocol import PROTOCOL
 
@@ -102,6 +102,7 @@ class ExchangeServer:
         *,
         clock: LoopClock = SYSTEM_CLOCK,
         tell_again: float = DEFAULT_TIMING.beat,
+        grants: LeaseGrant | None = None,
     ) -> None:
         self.records = records or Records()
         self.requests: list[ExchangeRequest] = []
@@ -110,6 +111,7 @@ class ExchangeServer:
         self.recorded_twice: list[UUID] = []
         self.faults: deque[Fault] = deque()
         self.ready = True  # what /readyz says
+        self.grants = grants  # to workers that ask for a lease
         self.asked_if_ready = 0
         self.notices: list[DeathNotice] = []
         self.notice_answers: deque[int] = deque()  # the statuses of the next answers to notices; then 200
@@ -306,6 +308,8 @@ class ExchangeServer:
             self._tell()
         if reply is not None:
             reply.fenced += stale
+            if request.hello is not None and request.hello.lease is not None:
+                reply.lease = self.grants
         return reply
 
     def _know(self, request: ExchangeRequest) -> WorkerRow:

@@ -15,7 +15,7 @@ from .a_worker import ANSWERED, HELD, LAPSES, against_a_server, pass_time, passe
 from .exchange_server import ExchangeServer, Fault, an_order
 from .processes import alive, ended_soon, written
 
-PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=30.0)
+PATIENT = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, drain_grace=60.0, kill_grace=30.0)
 
 
 @pytest.fixture

@@ -65,3 +65,24 @@ class Process:
             self._popen.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self.kill()
+
+    def stop_tree(self) -> list[int]:
+        """Stop this process and all processes below it, like a machine that vanishes. Returns their pids."""
+        stopped: list[int] = []
+        found = [self.pid]
+        while found:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped += found
+            found = [pid for parent in stopped for pid in _children(parent) if pid not in stopped]
+        return stopped
+
+
+def _children(pid: int) -> list[int]:
+    """By /proc. Children of any thread of the process count."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, file.read_text().split())
+    return found

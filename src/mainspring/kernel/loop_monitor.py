@@ -15,6 +15,7 @@ import time
 import traceback
 
 from mainspring.kernel import metrics
+from mainspring.kernel.late_times import LateTimes, Period
 from mainspring.kernel.logs import get_logger
 
 log = get_logger("loop")
@@ -39,6 +40,7 @@ class LoopMonitor:
         self._cpu = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self._late = LateTimes(STALL)
         self._thread: threading.Thread | None = None
         self._loop_thread = 0
         self._stopping = threading.Event()
@@ -66,6 +68,10 @@ class LoopMonitor:
         if self._thread is not None:
             self._thread.join()
 
+    def late_periods(self, _now: float) -> list[Period]:
+        """When the loop stood still."""
+        return self._late.until(time.monotonic())
+
     def note(self, late: float) -> None:
         """The loop woke this much too late."""
         self.lag += (min(late, _MOST_COUNTED) - self.lag) * _SHARE
@@ -75,12 +81,14 @@ class LoopMonitor:
     def _schedule(self) -> None:
         assert self._loop is not None
         self._due = time.monotonic() + TICK
+        self._late.begin(self._due)
         self._handle = self._loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
         now, cpu = time.monotonic(), time.thread_time()
         late = max(0.0, now - self._due)
         self.note(late)
+        self._late.end(now)
         metrics.loop_lag.set(self.lag)
         if late > STALL:
             self.last_stall_at = now

@@ -58,3 +58,14 @@ heard_after_notice = Counter(
     "Requests of workers refused because of their death notice",
     registry=REGISTRY,
 )
+judgement_held = Gauge(
+    "mainspring_silent_workers_held",
+    "Silent workers that are not declared lost yet, because servers or the database were not well",
+    ["reason"],
+    registry=REGISTRY,
+)
+partly_rescued = Counter(
+    "mainspring_workers_partly_rescued_total",
+    "Silent workers whose ordinary runs were taken while their exclusive runs go on",
+    registry=REGISTRY,
+)

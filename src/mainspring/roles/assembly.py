@@ -46,6 +46,7 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
+from mainspring.upkeep.silence_judge import SilenceJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ async def assemble(
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
+    monitor = LoopMonitor()
+    judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
     exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures)
     run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
@@ -142,7 +145,7 @@ async def assemble(
         signatures=signatures,
         access=AccessAdmin(store, signals),
         clock=clock,
-        readiness=ReadinessCheck(store, node.leaser if node else None),
+        readiness=ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing),
     )
     token_registry = TokenRegistry(store, clock)
     signals.on_tokens_changed(token_registry.forget)
@@ -154,7 +157,7 @@ async def assemble(
         long_polls=long_polls,
         services=services,
         app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
-        monitor=LoopMonitor(),
+        monitor=monitor,
         node=node,
         pulse=pulse,
         connection_budget=(connection_budget := ConnectionBudget(store)),
@@ -166,6 +169,6 @@ async def assemble(
             signatures,
             log_watch,
             log_merger,
-            *upkeep_tasks(store, signals, clock, timing, log_files),
+            *upkeep_tasks(store, signals, clock, timing, judge, log_files),
         ],
     )

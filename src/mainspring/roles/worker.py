@@ -38,7 +38,8 @@ _SHIPPING_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """server: one address, or several separated by commas. queues: None for those of the application."""
+    """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
+    that of the timing."""
 
     server: str
     token: str = field(repr=False)
@@ -51,6 +52,7 @@ class WorkerOptions:
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
     sandbox: str | None = None
+    lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
 
@@ -117,6 +119,7 @@ async def run_worker(options: WorkerOptions) -> int:
         signatures=declared(app.tasks.values()),
         death_record=None if launched is None else launched.record,
         timing=timing,
+        lease=options.lease,
     )
     shipper.speaks_for(lambda: worker.worker_id)
     loop = asyncio.get_running_loop()

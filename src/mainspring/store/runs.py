@@ -327,8 +327,9 @@ async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UU
     return worker_id
 
 
-async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[HeldRun]:
-    return await _runs_held_by.fetch(connection, worker_id, limit)
+async def held_by(connection: Connection, worker_id: UUID, limit: int, *, ordinary_only: bool = False) -> list[HeldRun]:
+    """Runs of this worker that nobody else has locked. They are locked."""
+    return await _runs_held_by.fetch(connection, worker_id, limit, ordinary_only)
 
 
 async def overdue(connection: Connection, limit: int) -> list[OverdueRun]:

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.worker_state import WorkerState as WorkerState
+from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -61,10 +62,39 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SilentWorker(msgspec.Struct, frozen=True):
-    """A worker that is not ended and has sent no heartbeat."""
+    """A worker that is not ended and has sent no heartbeat, with its lease: after how many seconds of silence its
+    ordinary and its exclusive runs are given to others."""
 
     worker_id: UUID
     name: str
+    last_seq: int
+    rescue_after: float
+    exclusive_rescue_after: float
+
+
+class LastHeard(msgspec.Struct, frozen=True):
+    """When a worker was last heard, in seconds since 1970, and by which server. None: by none yet."""
+
+    worker_id: UUID
+    at: float
+    server_id: UUID | None
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """Which kinds of runs a worker holds, and when it got the last of them, in seconds since 1970."""
+
+    worker_id: UUID
+    claimed_at: float
+    exclusive: bool
+    ordinary: bool
+
+
+class StillSilent(msgspec.Struct, frozen=True):
+    """A worker that is to be locked if it has taken no sequence number and sent no heartbeat for so many seconds."""
+
+    worker_id: UUID
+    last_seq: int
+    seconds: float
 
 
 class WorkerCount(msgspec.Struct, frozen=True):
@@ -79,11 +109,21 @@ _look = RowQuery(Registration, _SQL["look"])
 _view_worker = RowQuery(WorkerRow, _SQL["view_worker"])
 _list_workers = RowQuery(WorkerRow, _SQL["list_workers"])
 _silent = RowQuery(SilentWorker, _SQL["silent"])
+_last_heard = RowQuery(LastHeard, _SQL["last_heard"])
+_holdings = RowQuery(Holdings, _SQL["holdings"])
 _counts = RowQuery(WorkerCount, _SQL["counts"])
 
 
-async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> WorkerState | None:
-    """Register an incarnation and return its state. None if it is lost or stopped already."""
+async def register(
+    connection: Connection,
+    tenant: TenantId,
+    worker_id: UUID,
+    hello: WorkerHello,
+    *,
+    rescue_after: float = DEFAULT_TIMING.base_rescue,
+    exclusive_rescue_after: float = DEFAULT_TIMING.base_rescue,
+) -> WorkerState | None:
+    """Register an incarnation with its lease and return its state. None if it is lost or stopped already."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -95,6 +135,8 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
         hello.version,
         hello.slots,
         hash_secret(hello.secret) if hello.secret else None,
+        rescue_after,
+        exclusive_rescue_after,
     )
     return None if state is None else WorkerState(state)
 
@@ -139,11 +181,6 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
 
 
-async def mark_lost(connection: Connection, worker_ids: Sequence[UUID]) -> set[UUID]:
-    """Mark workers as lost, and return those that were alive and not locked."""
-    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], worker_ids)}
-
-
 async def note_progress(
     connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress], patience: str = "10s"
 ) -> list[UUID]:
@@ -170,6 +207,41 @@ async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: 
 
 async def silent(connection: Connection, seconds: float) -> list[SilentWorker]:
     return await _silent.fetch(connection, seconds)
+
+
+async def last_heard(connection: Connection, worker_ids: Sequence[UUID]) -> list[LastHeard]:
+    return await _last_heard.fetch(connection, worker_ids)
+
+
+async def heard_by_server(connection: Connection, server_id: UUID, since: float, until: float) -> int:
+    """How many workers a server heard in this time, in seconds since 1970."""
+    count: int = await connection.fetchval(_SQL["heard_by_server"], server_id, since, until)
+    return count
+
+
+async def longest_leases(connection: Connection) -> tuple[float, float, float]:
+    """The longest lease of ordinary runs, that of exclusive ones, and the time of the database."""
+    ordinary, exclusive, now = await connection.fetchrow(_SQL["longest_leases"])
+    return ordinary, exclusive, now
+
+
+async def holdings(connection: Connection, worker_ids: Sequence[UUID]) -> list[Holdings]:
+    """What those of these workers hold that hold anything."""
+    return await _holdings.fetch(connection, worker_ids)
+
+
+async def mark_lost(connection: Connection, judged: Sequence[StillSilent]) -> set[UUID]:
+    """Mark workers as LOST. Return those that were still silent and not locked by others."""
+    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], *_columns(judged))}
+
+
+async def lock_silent(connection: Connection, judged: StillSilent) -> bool:
+    """Lock a worker. False if it is not silent any more, or locked by others."""
+    return bool(await connection.fetch(_SQL["lock_silent"], *_columns([judged])))
+
+
+def _columns(judged: Sequence[StillSilent]) -> tuple[list[UUID], list[int], list[float]]:
+    return [each.worker_id for each in judged], [each.last_seq for each in judged], [each.seconds for each in judged]
 
 
 async def ended_with_runs(connection: Connection) -> list[UUID]:

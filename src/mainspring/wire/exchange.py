@@ -25,7 +25,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
     secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
-    of the task, under OPTIONS_KEYWORD (wire/tasks.py).
+    of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
+    ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -36,6 +37,7 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
     secret: Annotated[str, Meta(max_length=100)] = ""
+    lease: Annotated[float, Meta(gt=0)] | None = None
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -110,7 +112,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     """One run for a worker, with everything that it needs to execute it.
 
     exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
-    has had no acknowledgement for `kill`, also if only the database is unavailable.
+    has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
     """
 
     run_id: UUID
@@ -129,13 +131,22 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     setup: RunSetup | None = None
 
 
+class LeaseGrant(msgspec.Struct, frozen=True):
+    """For how many seconds an acknowledgement lasts, counted from just before the exchange was sent: for ordinary runs
+    (`kill`) and for exclusive ones. It holds for the rest of the incarnation, at every server."""
+
+    kill: float
+    exclusive_kill: float
+
+
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced). fenced: runs whose
     outcome or progress is refused, because another worker has the run now. runs: runs to start. stop: runs to cancel.
     superseded: a newer exchange replaced this one, or another transaction has locked rows that it needs. The worker
     then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
-    (protocol.py)."""
+    (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
+    sent."""
 
     seq: int
     acked: int = 0
@@ -146,3 +157,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     recall: int = 0
     drain: bool = False
     protocol: int = BASE_PROTOCOL
+    lease: LeaseGrant | None = None

@@ -20,6 +20,7 @@ BASE_PROTOCOL = 1  # of 0.2.0, and of a reply without a number
 # that adds fields takes the next number. Each field must be optional for the server.
 NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("WorkerHello", "secret"): 2,
+    ("WorkerHello", "lease"): 2,
 }
 
 

@@ -1,9 +1,9 @@
 """The main loop of the worker: starts exchanges, acts on the answers, keeps the lease, and drains.
 
 When the lease has ended, the server is about to give the runs to others, so they end here: processes by SIGKILL, and
-coroutines and threads, which cannot be ended from outside, together with the worker's process. While only the database
-is away, lease_enforcer.py stops exclusive runs first, and the others go on for a while. The watchdog does the same a
-moment later for a worker that is stopped or stuck.
+coroutines and threads, which cannot be ended from outside, together with the worker's process. Ordinary and exclusive
+runs have leases of different lengths (lease_enforcer.py). The watchdog does the same a moment later for a worker that
+is stopped or stuck.
 """
 
 from __future__ import annotations
@@ -65,11 +65,13 @@ class Worker:
         signatures: Mapping[str, msgspec.Raw] | None = None,
         death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
+        lease: float | None = None,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
-        time. `death_record`: for the parent watchdog, if this process has one."""
+        time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
+        lease than that of the timing."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
@@ -86,7 +88,7 @@ class Worker:
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
-            labels=dict(labels or {}), signatures=dict(signatures or {}),
+            labels=dict(labels or {}), signatures=dict(signatures or {}), lease=lease or timing.rescue,
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
@@ -198,6 +200,7 @@ class Worker:
             flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
+            flight.request.wait_ms = 0  # the answer grants a lease
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
         self._exchange_timing.started(now)
@@ -275,7 +278,7 @@ class Worker:
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = self._now()
-        if now >= flight.sent + self._timing.kill:
+        if now >= flight.sent + self._lease.kill:
             # The process was suspended for so long that the runs of this answer may belong to others by now.
             self._held_runs.lost(flight, now)
             self._put_progress_back(() if flight.trial else flight.request.progress)
@@ -286,6 +289,8 @@ class Worker:
             failures, server = self._exchange_timing.failures, self._server_client.server
             log.info("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
         landing = self._held_runs.landed(flight, reply, now)
+        if reply.lease is not None:
+            self._lease.grant(reply.lease)
         self._lease.acknowledge(flight.sent)
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._exchange_timing.landed(flight, now, useful=useful)
@@ -369,7 +374,7 @@ class Worker:
             if exchange is not asyncio.current_task():
                 exchange.cancel()
         self._held_runs, self._exchange_timing = self._new_incarnation()
-        self._lease.reset()
+        self._lease.new_incarnation()
         if self._draining is not None:
             self._left.set()
 

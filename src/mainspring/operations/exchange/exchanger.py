@@ -81,7 +81,7 @@ class Exchanger:
         self._clock = clock
         self._timing = timing
         self._claimer = Claimer(lanes, clock, database_clock)
-        self._registry = WorkerRegistry(store, signatures, beats, clock)
+        self._registry = WorkerRegistry(store, signatures, beats, clock, timing)
         self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
         self._stop_check = StopCheck(store, clock, timing)
         self._active: set[Exchange] = set()
@@ -121,6 +121,7 @@ class Exchanger:
             try:
                 await self._serve(exchange)
                 exchange.reply.fenced += stale_progress
+                exchange.reply.lease = self._registry.grant_of(request)
             finally:
                 await heartbeat
             return exchange.reply

@@ -9,6 +9,7 @@ from uuid import UUID
 from mainspring.domain.errors import Conflict, Fenced, Unavailable
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
+from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.beats import Beats
@@ -19,7 +20,7 @@ from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, LeaseGrant
 
 log = get_logger("exchange")
 
@@ -68,8 +69,9 @@ class CachedWorker:
 
 
 class WorkerRegistry:
-    def __init__(self, store: Store, signatures: SignatureRegistry, beats: Beats, clock: Clock) -> None:
+    def __init__(self, store: Store, signatures: SignatureRegistry, beats: Beats, clock: Clock, timing: Timing) -> None:
         self._store = store
+        self._timing = timing
         self._signatures = signatures
         self._beats = beats
         self._clock = clock
@@ -89,10 +91,14 @@ class WorkerRegistry:
             hello = request.hello
             check_hello(hello)
             schemas = await self._signatures.read(hello)
+            lease = self._timing.granted(hello.lease)
             try:
                 async with patience.connection(self._store.reads) as connection:
                     async with patience.transaction(connection):
-                        state = await workers.register(connection, tenant, request.worker_id, hello)
+                        state = await workers.register(
+                            connection, tenant, request.worker_id, hello,
+                            rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
+                        )  # fmt: skip
                     if state is None:
                         row = await workers.look(connection, tenant, request.worker_id)
                         raise _ended(request.worker_id, row)
@@ -129,6 +135,13 @@ class WorkerRegistry:
     def evict(self, worker_id: UUID) -> None:
         self._workers.pop(worker_id, None)
         self._beats.forget(worker_id)
+
+    def grant_of(self, request: ExchangeRequest) -> LeaseGrant | None:
+        """The lease that `identify` has stored for this request. None if it asks for none."""
+        if request.hello is None or request.hello.lease is None:
+            return None
+        lease = self._timing.granted(request.hello.lease)
+        return LeaseGrant(lease.kill, lease.exclusive_kill)
 
     def evict_silent(self) -> None:
         """Evict workers that no longer exchange here. A killed worker never says so, and restarts under a new id."""

@@ -1,4 +1,4 @@
-"""Takes all runs from a worker that has ended, in batches."""
+"""Takes runs from a worker in batches: all of them from one that has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _BATCH = 500
 
 
 class WorkerRescue:
-    """The rescue of one worker's runs. Its incarnation must have ended: nothing else is claimed for it."""
+    """The rescue of one worker's runs. Nothing may be claimed for it meanwhile: its incarnation has ended, or the caller
+    holds its row (`ordinary_only`: its exclusive runs go on)."""
 
     def __init__(
         self,
@@ -28,16 +29,19 @@ class WorkerRescue:
         random: Random,
         worker_id: UUID,
         started: Collection[tuple[UUID, int]] | None = None,
+        *,
+        ordinary_only: bool = False,
     ) -> None:
         self._signals = signals
         self._random = random
         self._worker_id = worker_id
         self._started = started
+        self._ordinary_only = ordinary_only
         self.rescued = 0
 
     async def take_batch(self, connection: Connection) -> Effects | None:
         """Take some runs in the caller's transaction; None if none is left. Call `tell` after the commit."""
-        held = await runs.held_by(connection, self._worker_id, _BATCH)
+        held = await runs.held_by(connection, self._worker_id, _BATCH, ordinary_only=self._ordinary_only)
         if not held:
             return None
         effects = await rescue(connection, held, self._random, started=self._started)

@@ -175,28 +175,32 @@ class Runner:
         self.queue.clear()
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
-    def cut_off(self) -> int:
-        """Return unstarted runs and stop the exclusive ones, by force where possible. Gives the number of the
-        latter."""
+    def stop_kind(self, *, exclusive: bool) -> int:
+        """Return unstarted runs and stop those of one kind, by force where possible. Gives the number of the latter."""
         self.return_unstarted()
-        exclusive = self._exclusive()
-        for attempt in exclusive:
+        chosen = self._active_of(exclusive=exclusive)
+        for attempt in chosen:
             if attempt.stopping is None:
-                self._stopping.ask(attempt, Stop.CUT_OFF)
+                self._stopping.ask(attempt, Stop.CUT_OFF if exclusive else Stop.HAND_BACK)
             if attempt.kill is not None:
                 attempt.kill()
-        return len(exclusive)
+        return len(chosen)
 
-    def holds_exclusive(self, *, unkillable: bool = False) -> bool:
-        """Whether an exclusive run is queued or active. `unkillable`: only active ones that cannot be killed, which may
-        have ignored the request to stop."""
-        if unkillable:
-            return any(attempt.order.task in self._unkillable for attempt in self._exclusive())
+    def holds_exclusive(self) -> bool:
+        """Whether an exclusive run is queued or active."""
         return any(attempt.order.exclusive for attempt in self.held() if not attempt.reported)
 
-    def _exclusive(self) -> list[Attempt]:
+    def holds_ordinary(self) -> bool:
+        """Whether an ordinary run is queued or active."""
+        return any(not attempt.order.exclusive for attempt in self.held() if not attempt.reported)
+
+    def holds_unkillable(self, *, exclusive: bool) -> bool:
+        """Whether a run of this kind is active that cannot be killed. It may have ignored the request to stop."""
+        return any(attempt.order.task in self._unkillable for attempt in self._active_of(exclusive=exclusive))
+
+    def _active_of(self, *, exclusive: bool) -> list[Attempt]:
         """Attempts that are reported do not count: a timed-out thread only occupies its slot."""
-        return [attempt for attempt in self.active if attempt.order.exclusive and not attempt.reported]
+        return [attempt for attempt in self.active if attempt.order.exclusive == exclusive and not attempt.reported]
 
     async def wait_quiet(self) -> None:
         """Returns when every active attempt has been reported."""
