@@ -100,8 +100,8 @@ class WorkerRegistry:
                             rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
                         )  # fmt: skip
                     if state is None:
-                        row = await workers.look(connection, tenant, request.worker_id)
-                        raise _ended(request.worker_id, row)
+                        await check_for_notice(connection, tenant, request.worker_id)
+                        raise _ended(WorkerState.LOST)
                     async with patience.transaction(connection):
                         news = await self._signatures.declare(connection, tenant, hello, schemas)
                     if news:
@@ -129,7 +129,8 @@ class WorkerRegistry:
             raise Unavailable("the hello could not be recorded in time", hint="try again") if hello else _unknown()
         if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
             self._workers.pop(worker_id, None)
-            raise _ended(worker_id, row)
+            _count_if_noticed(worker_id, row)
+            raise _ended(WorkerState(row.state))
         return row
 
     def evict(self, worker_id: UUID) -> None:
@@ -163,7 +164,9 @@ class WorkerRegistry:
         if row is None:
             raise _unknown()
         if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
-            raise _ended(request.worker_id, row, heard=not waited)
+            if not waited:
+                _count_if_noticed(request.worker_id, row)
+            raise _ended(WorkerState(row.state))
         raise Conflict(
             f"exchange {request.seq} is not newer than {row.last_seq}",
             code=STALE,
@@ -176,10 +179,7 @@ def _unknown() -> Conflict:
     return Conflict("this worker is not registered", code="unknown_worker", hint="send hello under a new worker_id")
 
 
-def _ended(worker_id: UUID, row: workers.Registration | None, *, heard: bool = True) -> Fenced:
-    if heard and row is not None and row.notice_at is not None:
-        _heard_after_notice(worker_id)
-    state = WorkerState.LOST if row is None else WorkerState(row.state)
+def _ended(state: WorkerState) -> Fenced:
     return Fenced(
         f"this worker incarnation is {state.name}; its runs have been given to others",
         hint="end what you run, and send hello under a new worker_id",
@@ -189,11 +189,12 @@ def _ended(worker_id: UUID, row: workers.Registration | None, *, heard: bool = T
 async def check_for_notice(connection: Connection, tenant: TenantId, worker_id: UUID) -> None:
     """Count and log a request of a worker whose death notice was taken."""
     row = await workers.look(connection, tenant, worker_id)
-    if row is not None and row.notice_at is not None:
-        _heard_after_notice(worker_id)
+    if row is not None:
+        _count_if_noticed(worker_id, row)
 
 
-def _heard_after_notice(worker_id: UUID) -> None:
-    """The request was late on the network, or the notice was wrong. Its contents are refused in both cases."""
-    metrics.heard_after_notice.inc()
-    log.warning("refused a worker that was heard after its death notice", worker=str(worker_id))
+def _count_if_noticed(worker_id: UUID, row: workers.Registration) -> None:
+    """A request after the notice was late on the network, or the notice was wrong. It is refused in both cases."""
+    if row.notice_at is not None:
+        metrics.heard_after_notice.inc()
+        log.warning("refused a worker that was heard after its death notice", worker=str(worker_id))

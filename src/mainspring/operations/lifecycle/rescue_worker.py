@@ -20,8 +20,8 @@ _BATCH = 500
 
 
 class WorkerRescue:
-    """The rescue of one worker's runs. Nothing may be claimed for it meanwhile: its incarnation has ended, or the caller
-    holds its row (`ordinary_only`: its exclusive runs go on)."""
+    """The rescue of one worker's runs. Nothing may be claimed for it meanwhile: its incarnation has ended, or the
+    caller holds its row (`ordinary_only`: its exclusive runs go on)."""
 
     def __init__(
         self,
