@@ -116,6 +116,15 @@ async def claimed_long_ago(connection: Connection, worker_id: UUID, seconds: flo
     )
 
 
+async def all_fall_silent(connection: Connection) -> None:
+    """Make the last sign of life of all workers an hour old."""
+    await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
+    await connection.execute(
+        "update mainspring.workers set registered_at = registered_at - interval '1 hour', heard_at = null"
+    )
+    await connection.execute("update mainspring.runs set claimed_at = claimed_at - interval '1 hour'")
+
+
 async def beat(
     connection: Connection, *worker_ids: UUID, ago: float, table: int = 0, server_id: UUID | None = None
 ) -> None:
