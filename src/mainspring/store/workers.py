@@ -36,6 +36,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     registered_at: datetime
     last_beat_at: datetime | None
     running: int
+    holding: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -51,6 +52,7 @@ class Registration(msgspec.Struct, frozen=True):
     slots: int
     state: int
     last_seq: int
+    protocol: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -91,6 +93,7 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
+        hello.protocol,
     )
     return None if state is None else WorkerState(state)
 
@@ -132,6 +135,22 @@ async def note_progress(
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]
+
+
+async def note_starts(connection: Connection, worker_id: UUID, starts: Sequence[tuple[UUID, int, float]]) -> None:
+    """Store that these runs (run, fence, milliseconds ago) have started. A run that the worker no longer holds is left
+    out."""
+    run_ids, fences, ago = zip(*starts, strict=True)
+    await connection.execute(_SQL["note_starts"], worker_id, run_ids, fences, ago)
+
+
+async def assume_started(connection: Connection, worker_id: UUID, run_ids: Sequence[UUID]) -> None:
+    """These runs were just claimed by a worker that does not tell starts."""
+    await connection.execute(_SQL["assume_started"], worker_id, run_ids)
+
+
+async def forget_assumed_starts(connection: Connection, worker_id: UUID) -> None:
+    await connection.execute(_SQL["forget_assumed_starts"], worker_id)
 
 
 async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: Sequence[UUID]) -> None:

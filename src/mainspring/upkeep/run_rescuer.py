@@ -89,8 +89,11 @@ class RunRescuer:
                     break
                 effects = await rescue(connection, held, self._random)
             created: dict[int, int] = {}
-            for lane_id, _ in effects.requeued:
-                created[lane_id] = created.get(lane_id, 0) + 1
+            for lane_id, delay in effects.requeued:
+                if delay:
+                    self._signals.ready_later(lane_id, delay)
+                else:
+                    created[lane_id] = created.get(lane_id, 0) + 1
             self._signals.ready(created)
             rescued += len(held)
         if rescued:

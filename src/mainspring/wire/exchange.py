@@ -24,7 +24,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
-    of the task, under OPTIONS_KEYWORD (wire/tasks.py).
+    of the task, under OPTIONS_KEYWORD (wire/tasks.py). protocol: the protocol of the worker. From 2 on it tells which
+    runs have started.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -34,10 +35,12 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
+    protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt."""
+    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt.
+    unstarted: the attempt never began."""
 
     run_id: UUID
     fence: int
@@ -49,6 +52,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     retry_after: float | None = None
     result: msgspec.Raw = msgspec.Raw(b"")
     cause: Cause | None = None
+    unstarted: bool = False
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -78,6 +82,9 @@ class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     keep_for: list[str] = []
 
 
+Start = tuple[UUID, int, Annotated[float, Meta(ge=0, le=1e12)]]
+
+
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker sends its outcomes, its held runs and its free slots, and asks which runs to start and to stop.
 
@@ -85,7 +92,8 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     runs that the worker holds. It is required with recover: claimed runs that are not in it are sent again.
     shares: divide `free` between queues that have weights. The server fills them in the given order, and sends no run
     of other queues. room: how many more runs the worker takes of each task with a limit. unstarted: how many of the
-    held runs wait for a slot. These can be recalled.
+    held runs wait for a slot. These can be recalled. started: runs that have begun and last longer than a moment, as
+    run, fence, and the milliseconds since they began. Each is told once.
     """
 
     worker_id: UUID
@@ -102,6 +110,7 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     shares: Annotated[list[QueueShare], Meta(max_length=10_000)] = []
     room: dict[str, Annotated[int, Meta(ge=0)]] = {}
     unstarted: Annotated[int, Meta(ge=0)] = 0
+    started: Annotated[list[Start], Meta(max_length=10_000)] = []
 
 
 class RunOrder(msgspec.Struct, omit_defaults=True):
@@ -109,6 +118,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 
     exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
     has had no acknowledgement for `kill`, also if only the database is unavailable.
+    losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
+    process, and the worker runs it apart from others.
     """
 
     run_id: UUID
@@ -125,6 +136,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     exclusive: bool = False
     queue: str = DEFAULT_QUEUE
     setup: RunSetup | None = None
+    losses: int = 0
 
 
 class ExchangeReply(msgspec.Struct, omit_defaults=True):

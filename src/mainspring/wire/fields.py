@@ -153,6 +153,9 @@ FIELDS = (
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
+    plain_field(
+        "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
+    ),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",)),
     Field("overlap", TEXT, _SETTING, "overlap", ("overlap",)),
     Field("delivery", TEXT, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
@@ -176,6 +179,7 @@ class PlainValues:
 
     run_timeout: float | None
     expires_in: float | None
+    max_losses: int | None
 
 
 class PlainKeywords(TypedDict, total=False):
@@ -183,6 +187,7 @@ class PlainKeywords(TypedDict, total=False):
 
     run_timeout: Duration | None
     expires_in: Duration | None
+    max_losses: int | None
 
 
 PLAIN_FIELDS = tuple(field for field in FIELDS if field.plain)

@@ -9,7 +9,7 @@ acknowledged again.
 One `Exchange` passes through these steps:
 
     identify the worker     worker_registry.py
-    record progress         before the exchange can be superseded
+    record starts, progress before the exchange can be superseded
     in rounds, until there is something to reply:
         update the demand   what the exchange would take
         transaction         transaction.py: sequence number, outcomes, redelivery, claim
@@ -93,6 +93,8 @@ class Exchanger:
         arrived_at = self._clock.monotonic()
         worker = await self._registry.identify(tenant, request)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.
+        if request.started:
+            await self._record_starts(request)
         stale_progress = await self._record_progress(tenant, request) if request.progress else []
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
@@ -166,6 +168,11 @@ class Exchanger:
         finally:
             exchange.waited = True
             exchange.seconds_waited += self._clock.monotonic() - now
+
+    async def _record_starts(self, request: ExchangeRequest) -> None:
+        """Write that runs have started. Only views need it."""
+        async with self._store.hot.acquire() as connection:
+            await workers.note_starts(connection, request.worker_id, request.started)
 
     async def _record_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
         """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the

@@ -18,6 +18,7 @@ from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.protocol import TELLS_STARTS
 
 log = get_logger("exchange")
 
@@ -35,17 +36,24 @@ class CachedWorker:
 
     __slots__ = (
         "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state", "stops_sent",
-        "tasks", "tenant",
+        "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
-        self, tenant: TenantId, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int
+        self,
+        tenant: TenantId,
+        queues: list[str],
+        tasks: list[str],
+        labels: Mapping[str, str],
+        state: int,
+        protocol: int,
     ) -> None:
         self.tenant = tenant
         self.queues = queues
         self.tasks = tasks
         self.labels = labels
         self.state = state
+        self.tells_starts = protocol >= TELLS_STARTS
         self.lanes_revision = -1
         self.lanes: list[Lane] = []
         self.lane_ids: frozenset[int] = frozenset()
@@ -88,7 +96,10 @@ class WorkerRegistry:
                 if state is None:
                     raise _ended(WorkerState.LOST)
                 await self._signatures.declare(connection, tenant, hello, schemas)
-            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
+                if request.seq > 1 and hello.protocol >= TELLS_STARTS:
+                    # The first hello goes to a server of unknown protocol, and has no protocol in it.
+                    await workers.forget_assumed_starts(connection, request.worker_id)
+            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
@@ -100,7 +111,7 @@ class WorkerRegistry:
                 self._workers.pop(request.worker_id, None)
                 raise _ended(WorkerState(row.state))
             if worker is None:
-                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
+                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
                 self._workers[request.worker_id] = worker
             worker.state = row.state
         return worker
