@@ -140,6 +140,9 @@ FIELDS = (
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
     plain_field(
+        "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
+    ),
+    plain_field(
         "run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="Time limit for all attempts together: 2h."
     ),
     plain_field(
@@ -153,9 +156,6 @@ FIELDS = (
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
-    plain_field(
-        "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
-    ),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",)),
     Field("overlap", TEXT, _SETTING, "overlap", ("overlap",)),
     Field("delivery", TEXT, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
@@ -177,17 +177,17 @@ class PlainValues:
 
     __slots__ = ()
 
+    max_losses: int | None
     run_timeout: float | None
     expires_in: float | None
-    max_losses: int | None
 
 
 class PlainKeywords(TypedDict, total=False):
     """The plain fields as Python code gives them."""
 
+    max_losses: int | None
     run_timeout: Duration | None
     expires_in: Duration | None
-    max_losses: int | None
 
 
 PLAIN_FIELDS = tuple(field for field in FIELDS if field.plain)

@@ -94,7 +94,8 @@ where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNI
 -- guard: worker incarnation, RUNNING and a start that was only assumed.
 update mainspring.runs r
 set started_at = null
-where r.worker_id = $1 and r.state = {{RUNNING}} and r.started_at = r.claimed_at
+where r.run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}}))
+  and r.worker_id = $1 and r.state + 0 = {{RUNNING}} and r.started_at = r.claimed_at
 
 -- name: beat_0
 -- unguarded: append-only.
