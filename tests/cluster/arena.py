@@ -137,6 +137,10 @@ class Arena:
         """The proxy between the servers and a worker (by its seat's name), or all clients."""
         return self._balancers[name]
 
+    def port(self, seat: Seat) -> int:
+        """The port of a server, without a proxy."""
+        return self._ports[seat.index]
+
     def client(self, timeout: float = 3.0, transport: httpx.AsyncHTTPTransport | None = None) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.balancer().port}",

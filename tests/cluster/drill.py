@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.arena import Arena, Shape
-from tests.cluster.faults import FAULTS, Injector
+from tests.cluster.faults import FAULTS
 from tests.cluster.history import FAILED, QUIET, SUCCESS, History, Machine, Violation
+from tests.cluster.injector import Injector
 from tests.cluster.load import Clients, Load
 from tests.cluster.recovery import at_rest
 from tests.cluster.rules import judge

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
-from tests.cluster.arena import Arena
-from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER, Child, Seat
-from tests.cluster.history import TTL, Injection
-from tests.cluster.load import Clients
+from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER
+from tests.cluster.history import TTL
+from tests.cluster.injector import Fault, Injector
 from tests.cluster.proxy import ProxyLink, Way
-from tests.cluster.recovery import time_to_recover
+from tests.cluster.stopped_changes import stop_server_in
 from tests.cluster.tasks import shell_command
 from tests.processes.cluster import eventually
 
@@ -21,50 +16,7 @@ KILL, RESCUE = (
     5.0,
     7.0,
 )  # seconds without contact after which a worker kills its runs, and after which the rescuer takes them
-_PATIENCE = 120.0
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
-
-
-class Injector:
-    """Injects faults into an arena. All choices come from `chance`, so that the same seed gives the same choices."""
-
-    def __init__(self, arena: Arena, clients: Clients, chance: random.Random) -> None:
-        self.arena = arena
-        self.clients = clients
-        self.chance = chance
-        self.alone = True
-
-    def pick(self, role: str) -> Seat:
-        return self.chance.choice(self.arena.seats_of(role))
-
-    async def living(self, seat: Seat) -> Child:
-        """The process of the seat, when it is ready."""
-
-        async def look() -> bool:
-            return seat.child is not None and seat.child.alive and seat.child.ready and not seat.child.paused
-
-        await eventually(look, _PATIENCE, f"{seat.name} is at work")
-        assert seat.child is not None
-        return seat.child
-
-    @asynccontextmanager
-    async def fault(
-        self, name: str, target: str, *, whole: bool = False, cuts: bool = False, from_end: bool = False
-    ) -> AsyncIterator[Injection]:
-        """Record a fault and its recovery time: from its begin, or from its end if only the repair can help."""
-        injection = Injection(name, target, time.monotonic(), whole=whole, cuts=cuts, alone=self.alone)
-        self.arena.injections.append(injection)
-        measuring = None
-        if not from_end:  # starts when the fault itself first waits, which is after it was injected
-            measuring = asyncio.create_task(time_to_recover(self.arena, injection.begin, _PATIENCE))
-        try:
-            yield injection
-        finally:
-            injection.end = time.monotonic()
-        injection.recovery = await (measuring or time_to_recover(self.arena, injection.end, _PATIENCE))
-
-
-Fault = Callable[[Injector], Awaitable[None]]
 
 
 def kill(role: str) -> Fault:
@@ -215,6 +167,8 @@ FAULTS: dict[str, Fault] = {
     "pause-worker-1.1": pause(WORKER, 1.1 * RESCUE),
     "pause-worker-5": pause(WORKER, 5 * KILL),
     "pause-server": pause(SERVER, 2 * TTL),
+    "stop-server-in-patch": stop_server_in("PATCH"),
+    "stop-server-in-cancel": stop_server_in("DELETE"),
     "pause-worker-with-child": pause_worker_with_child,
     "crash-postgres": crash_postgres,
     "kill-backends": kill_backends,

@@ -24,7 +24,7 @@ from mainspring.store import fires
 from mainspring.store.queries import load
 from mainspring.store.rows import ROW_QUERIES
 
-_FIRES = ("fire_one_time", "lock_due", "fire_recurring")
+_FIRES = ("fire_one_time", "lock_due", "fire_recurring", "fire_free", "still_due", "await_due")
 AFTER_THE_STOP = "the fire that was held up is over"
 _CLAIMS = ("claim_from_lane", "claim_from_lanes")
 
@@ -41,7 +41,8 @@ def without_version() -> None:
     the next fire and the status show it as well as the version does: a fire that checks none of them."""
     _replace("fire", "fire_one_time", "j.version = d.version and ", "")
     seen = "and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = 1"
-    _replace("fire", "fire_recurring", seen, "")
+    for name in ("fire_recurring", "fire_free"):
+        _replace("fire", name, seen, "")
 
 
 def without_fence() -> None:
@@ -92,13 +93,13 @@ def stop_before(function: str, job_id: str) -> None:
     original = getattr(fires, function)
     armed = [True]
 
-    async def stopping(connection: Any, node_id: Any, leases: Any, due: Any) -> Any:
+    async def stopping(connection: Any, node_id: Any, leases: Any, due: Any, *patience: str) -> Any:
         if not armed or all(job.job_id != job_id for job in due):
-            return await original(connection, node_id, leases, due)
+            return await original(connection, node_id, leases, due, *patience)
         armed.clear()
         os.kill(os.getpid(), signal.SIGSTOP)
         try:
-            return await original(connection, node_id, leases, due)
+            return await original(connection, node_id, leases, due, *patience)
         finally:
             sys.stderr.write(f"{AFTER_THE_STOP}\n")
             sys.stderr.flush()

@@ -29,7 +29,7 @@ def s7_one_job_per_key(history: History) -> Iterator[str]:
         if key in history.keys and history.keys[key] not in jobs:
             yield f"key {key} was answered with {sorted(jobs)} and stands for {history.keys[key]}"
     for call in _submits(history):
-        if call.result == "refused" and call.status not in (409, 422):
+        if call.result == "refused" and call.status not in (409, 422, 429):
             yield f"submit {call.body} was refused with {call.status}: {call.answer}"
 
 
@@ -41,12 +41,9 @@ def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
     for call in _submits(history):
         if call.result == "ok" and not _there(history, call.answer["job_id"], created):
             yield f"job {call.answer['job_id']} was acknowledged and is nowhere"
-        if (
-            call.result == "refused"
-            and call.body.get("name") in names
-            and str(call.body["name"]).startswith("refused-")
-        ):
-            yield f"submit {call.body['name']} was refused and has happened"
+        name = str(call.body.get("name", ""))
+        if call.result == "refused" and name in names and name.startswith("refused-"):
+            yield f"submit {name} was refused and has happened"
     yield from _steering_is_kept(history)
     yield from _cancels_are_kept(history)
 

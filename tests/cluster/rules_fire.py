@@ -298,11 +298,9 @@ def _is_change(event: Event) -> bool:
 
 
 def _is_fire_of_a_change(history: History, event: Event) -> bool:
-    """A fire in the transaction that changes the job. A one-time job is then gone, and its change was refused."""
+    """A fire in the transaction that changes the job."""
     if event.table != "jobs" or event.process in history.nodes:
         return False
-    if _is_one_time_fire(event):
-        return True
     changes = (other for other in history.by_tx[event.tx] if _is_change(other))
     return _is_fire(event) and any(other.old["job_id"] == event.old["job_id"] for other in changes)
 

@@ -21,12 +21,15 @@ SMALL = Shape(schedulers=2, servers=2, workers=2)
 
 SELECTION: dict[str, list[tuple[str, ...]]] = {
     "killed": [("kill-scheduler", "kill-server", "kill-worker"), ("kill-all",)],
-    "stopped": [("pause-worker-with-child", "pause-scheduler-1.1"), ("pause-scheduler-0.9",)],
+    "stopped": [
+        ("pause-worker-with-child", "pause-scheduler-1.1", "stop-server-in-patch"),
+        ("pause-scheduler-0.9",),
+    ],
     "without its database": [("crash-postgres",), ("kill-backends",), ("postgresql-half-open-late",)],
     "cut off": [("postgresql-drop-the-answer", "server-drop-the-answer"), ("server-one-way", "postgresql-stranded")],
     "told to stop, or the wrong time": [
         ("drain-worker", "drain-server", "drain-scheduler"),
-        ("wrong-clock", "server-reset"),
+        ("wrong-clock", "server-reset", "stop-server-in-cancel"),
     ],
 }
 

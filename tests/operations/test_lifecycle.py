@@ -32,7 +32,14 @@ MAY_COMPLETE = ("operations/lifecycle/", "store/", "bench/")
 COMPLETING = {
     "runs": {"end", "report_successes", "requeue", "record_attempts", "request_cancel"},
     "dead_letters": {"discard"},
-    "fires": {"fire_one_time", "fire_recurring", "fire_locked_one_time", "fire_locked_recurring", "run_now"},
+    "fires": {
+        "fire_one_time",
+        "fire_recurring",
+        "fire_free",
+        "fire_locked_one_time",
+        "fire_locked_recurring",
+        "run_now",
+    },
 }
 
 

@@ -64,17 +64,6 @@ async def test_what_is_due_within_the_window_is_fired_without_another_scan(
     assert await runs_of(connection, "ticker") == [node.now + timedelta(seconds=number) for number in range(4)]
 
 
-async def test_a_job_that_changed_after_the_scan_is_left_to_the_next_scan(
-    connection: asyncpg.Connection, node: Node, lane_id: int
-) -> None:
-    await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
-    await node.loader.run_once()
-    await connection.execute("update mainspring.jobs set version = version + 1")
-    assert await node.fire() == 0
-    assert await live(connection) == []
-    assert await node.turn() == 1
-
-
 @pytest.mark.parametrize("gone", ["paused", "deleted"])
 async def test_a_job_that_is_paused_or_deleted_leaves_the_wheel_for_good(
     connection: asyncpg.Connection, node: Node, lane_id: int, gone: str

@@ -21,6 +21,7 @@ from mainspring.store import leases
 from mainspring.store.pool import HOT_SETTINGS
 from mainspring.store.queries import load
 
+from .fire_scene import LATE
 from .rows import BEGINNING
 
 pytestmark = pytest.mark.anyio
@@ -165,6 +166,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
+        Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros], 2 * BATCH),
         Statement("runs", "end_runs", ended, 2 * BATCH),
         Statement("workers", "note_starts", [US, some, fences, zeros], 3 * BATCH),
@@ -178,7 +180,10 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
         Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH), written], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
-        Statement("fire", "fire_recurring", [*lease, *seen(again), *fired], 4 * BATCH),
+        Statement("fire", "await_due", [*lease, *key(again), LATE, "500ms"], 2 * BATCH),
+        Statement("fire", "still_due", [*lease, *key(again), LATE], 2 * BATCH),
+        Statement("fire", "fire_recurring", [*lease, *seen(again), *fired, "10s"], 4 * BATCH),
+        Statement("fire", "fire_free", [*lease, *seen(again), *fired], 5 * BATCH),
     ]
 
 

@@ -59,7 +59,7 @@ class TokenRegistry:
     async def _look_up(self, digest: bytes) -> Principal | None:
         now = self._clock.monotonic()
         before = self._forgotten
-        async with self._store.reads.acquire() as connection:
+        async with self._store.for_short_reads().acquire() as connection:
             found = await tokens.find(connection, digest)
         if found is None:
             self._known.pop(digest, None)

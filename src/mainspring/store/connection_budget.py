@@ -20,7 +20,8 @@ from mainspring.store.pool import NoFreeConnection, Store
 
 log = get_logger("connections")
 
-OUTSIDE_POOLS = 4  # the pulse, the listener, the leases, and one for a moment (migration, token, new lanes)
+# The pulse, the listener, the leases, the heartbeats, and one for a moment (migration, token, new lanes).
+OUTSIDE_POOLS = 5
 LEAST = 2  # a pool with fewer connections than this would wait for itself
 _PATIENCE = 1.0  # seconds to wait for a connection of a busy pool that is to become smaller
 

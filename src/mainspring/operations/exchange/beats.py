@@ -1,7 +1,8 @@
 """Heartbeats: one appended row for all workers heard since the last row. They are acknowledged after its commit.
 
 A heartbeat younger than `beat_slack` is not recorded again. The worker counts its lease from the moment it sent the
-exchange, and the rescuer from the recorded heartbeat; `Timing` includes the slack in between.
+exchange, and the rescuer from the recorded heartbeat; `Timing` includes the slack in between. Heartbeats have a
+connection of their own, so they do not wait for others.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Beats:
             batch, self._pending = self._pending, {}
             started_at = self._clock.monotonic()
             try:
-                async with self._store.reads.acquire() as connection:
+                async with self._store.urgent.acquire() as connection:
                     await workers.beat(connection, self._table(), self._server_id, list(batch))
             except Exception as error:  # noqa: BLE001 - handed on to every waiting exchange
                 for future in batch.values():

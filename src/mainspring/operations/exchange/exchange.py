@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.exchange.patience import Patience
 from mainspring.operations.exchange.queue_shares import capacity_by_lane
 from mainspring.operations.exchange.waiter import Demand, Waiter
 from mainspring.operations.exchange.worker_registry import CachedWorker
@@ -21,6 +22,7 @@ class Exchange(msgspec.Struct, eq=False):
     An exchange that waits goes through several rounds; each round starts with an empty reply.
 
     deadline         when it replies, also with nothing
+    patience         how long it waits for what others hold
     committed        whether a transaction has taken its sequence number and its outcomes
     woken            whether the last wait ended because somebody woke it
     waited           whether it has waited at all
@@ -33,6 +35,7 @@ class Exchange(msgspec.Struct, eq=False):
     waiter: Waiter
     reply: ExchangeReply
     deadline: float
+    patience: Patience
     committed: bool = False
     woken: bool = False
     waited: bool = False
@@ -47,6 +50,7 @@ class Exchange(msgspec.Struct, eq=False):
     def start_next_round(self) -> None:
         """Begin again after a wait."""
         self.waiter.clear_wakeup()
+        self.patience.renew()
         self.reply = ExchangeReply(seq=self.request.seq)
 
     def update_demand(self, lanes: LaneRegistry) -> None:
@@ -62,5 +66,5 @@ class Exchange(msgspec.Struct, eq=False):
         self.waiter.set_demand(demand)
 
     def supersede(self) -> None:
-        """A newer exchange of the worker took over: reply without runs."""
+        """A newer exchange of the worker took over, or this one waited for too long: reply without runs."""
         self.reply = ExchangeReply(seq=self.request.seq, superseded=True)

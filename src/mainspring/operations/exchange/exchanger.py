@@ -18,6 +18,10 @@ One `Exchange` passes through these steps:
         wait                long_poll.py
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
+
+A row that another transaction holds, such as that of a server which is stopped, or a pool without a free connection
+does not delay the reply by more than a second (patience.py). The reply says then that the exchange was superseded. The
+worker keeps its lease, and sends its hello and its outcomes again.
 """
 
 from __future__ import annotations
@@ -37,10 +41,12 @@ from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.long_poll import LongPolls
+from mainspring.operations.exchange.patience import TOO_LONG, Patience
 from mainspring.operations.exchange.recall import recall_unstarted
+from mainspring.operations.exchange.starts import StartRecorder
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
-from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
+from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, WorkerRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -51,6 +57,8 @@ from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 
 log = get_logger("exchange")
+
+_FOR_PROGRESS = 0.2  # seconds
 
 
 class Exchanger:
@@ -76,6 +84,7 @@ class Exchanger:
         self._claimer = Claimer(lanes, clock, database_clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock)
         self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
+        self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
         self._active: set[Exchange] = set()
         self._lanes_revision = -1
@@ -91,15 +100,20 @@ class Exchanger:
     async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
         tenant = caller.tenant
         arrived_at = self._clock.monotonic()
-        worker = await self._registry.identify(tenant, request)
+        patience = Patience(self._clock)
+        try:
+            worker = await self._registry.identify(tenant, request, patience)
+        except HelloDelayed:
+            await self._beats.record(request.worker_id)
+            return ExchangeReply(seq=request.seq, superseded=True)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.
         if request.started:
-            await self._record_starts(request)
-        stale_progress = await self._record_progress(tenant, request) if request.progress else []
+            await self._starts.record(request, patience)
+        stale_progress = await self._record_progress(tenant, request, patience) if request.progress else []
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
-        exchange = Exchange(tenant, request, worker, waiter, ExchangeReply(seq=request.seq), deadline)
+        exchange = Exchange(tenant, request, worker, waiter, ExchangeReply(seq=request.seq), deadline, patience)
         self._active.add(exchange)
         try:
             heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
@@ -119,15 +133,19 @@ class Exchanger:
         request, worker, waiter = exchange.request, exchange.worker, exchange.waiter
         while True:
             exchange.update_demand(self._lanes)
-            if exchange.must_write or await self._may_claim(exchange):
-                try:
+            try:
+                if exchange.must_write or await self._may_claim(exchange):
                     await self._transaction.run(exchange)
-                except Conflict as error:
-                    # The worker has sent a newer exchange: to this server, or to another one while this one waited.
-                    if error.code == STALE and (exchange.waited or waiter.superseded):
-                        exchange.supersede()
-                        return
-                    raise
+            except Conflict as error:
+                # The worker has sent a newer exchange: to this server, or to another one while this one waited.
+                if error.code == STALE and (exchange.waited or waiter.superseded):
+                    exchange.supersede()
+                    return
+                raise
+            except TOO_LONG as error:
+                log.warning("an exchange waited for too long", worker=str(request.worker_id), error=repr(error))
+                exchange.supersede()
+                return
             if self._stop_check.is_due(exchange):
                 await self._stop_check.run(exchange)
             reply = exchange.reply
@@ -158,7 +176,7 @@ class Exchanger:
             return True
         if not demand.lanes:
             return False
-        async with self._store.hot.acquire() as connection:
+        async with exchange.patience.connection(self._store.hot) as connection:
             return bool(await self._claimer.ready_lanes(connection, demand.lanes))
 
     async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
@@ -169,22 +187,24 @@ class Exchanger:
             exchange.waited = True
             exchange.seconds_waited += self._clock.monotonic() - now
 
-    async def _record_starts(self, request: ExchangeRequest) -> None:
-        """Write that runs have started. Only views need it."""
-        async with self._store.hot.acquire() as connection:
-            await workers.note_starts(connection, request.worker_id, request.started)
-
-    async def _record_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
+    async def _record_progress(self, tenant: TenantId, request: ExchangeRequest, patience: Patience) -> list[UUID]:
         """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the
-        worker's any more."""
-        async with self._store.hot.acquire() as connection:
-            return await workers.note_progress(connection, tenant, request.worker_id, request.progress)
+        worker's any more. If somebody holds one of the runs, the next progress report has to do."""
+        try:
+            async with patience.connection(self._store.hot) as connection:
+                return await workers.note_progress(
+                    connection, tenant, request.worker_id, request.progress, patience.for_locks(_FOR_PROGRESS)
+                )
+        except TOO_LONG as error:
+            log.warning("progress not recorded", worker=str(request.worker_id), error=repr(error))
+            return []
 
     async def poll(self) -> int:
         """Look for ready runs on behalf of every waiting exchange, in case a hint was lost. Return how many lanes had
         some."""
         self._registry.evict_silent()
         await self._lanes.refresh()
+        await self._starts.try_again()
         self._update_demands()
         lanes = self._long_polls.wanted_lanes()
         if not lanes:

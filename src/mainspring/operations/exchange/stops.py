@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.patience import Busy
 from mainspring.operations.exchange.worker_registry import CHECK_INTERVAL
 from mainspring.store import runs, workers
 from mainspring.store.pool import Store
@@ -23,11 +26,16 @@ class StopCheck:
         return self._clock.monotonic() - exchange.worker.checked_at >= CHECK_INTERVAL
 
     async def run(self, exchange: Exchange) -> None:
+        """If no connection is free, the next exchange checks."""
+        with suppress(Busy):
+            await self._run(exchange)
+
+    async def _run(self, exchange: Exchange) -> None:
         """Put the runs to stop into the reply, and read the worker's state again if there was a hint."""
         worker, worker_id = exchange.worker, exchange.request.worker_id
-        hinted = exchange.waiter.take_stop_request()
-        now = worker.checked_at = self._clock.monotonic()
-        async with self._store.hot.acquire() as connection:
+        async with exchange.patience.connection(self._store.hot) as connection:
+            hinted = exchange.waiter.take_stop_request()
+            now = worker.checked_at = self._clock.monotonic()
             to_stop = await runs.to_stop(connection, worker_id)
             # A request to drain sends the same hint. Without a hint the row was read when the exchange arrived.
             row = await workers.look(connection, exchange.tenant, worker_id) if hinted else None

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import NoReturn
 from uuid import UUID
 
-from mainspring.domain.errors import Conflict, Fenced
+from mainspring.domain.errors import Conflict, Fenced, Unavailable
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import check_hello
+from mainspring.operations.exchange.patience import TOO_LONG, Patience
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -25,6 +26,10 @@ log = get_logger("exchange")
 STALE = "stale_exchange"
 CHECK_INTERVAL = 1.0  # seconds between checks of the database for what a lost hint may have hidden
 _SILENT = 60.0  # seconds without an exchange: the worker is lost, or uses another server
+
+
+class HelloDelayed(Exception):
+    """The hello of a worker that is registered and alive could not be recorded in time. The worker sends it again."""
 
 
 class CachedWorker:
@@ -81,9 +86,9 @@ class WorkerRegistry:
     def __len__(self) -> int:
         return len(self._workers)
 
-    async def identify(self, tenant: TenantId, request: ExchangeRequest) -> CachedWorker:
+    async def identify(self, tenant: TenantId, request: ExchangeRequest, patience: Patience) -> CachedWorker:
         """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered
-        or its incarnation has ended."""
+        or its incarnation has ended, or HelloDelayed."""
         worker = self._workers.get(request.worker_id)
         if worker is not None and worker.tenant != tenant:  # the id of a shared worker is public, but not a credential
             raise _unknown()
@@ -91,30 +96,45 @@ class WorkerRegistry:
             hello = request.hello
             check_hello(hello)
             schemas = await self._signatures.read(hello)
-            async with self._store.reads.acquire() as connection:
-                state = await workers.register(connection, tenant, request.worker_id, hello)
-                if state is None:
-                    raise _ended(WorkerState.LOST)
-                await self._signatures.declare(connection, tenant, hello, schemas)
-                if request.seq > 1 and hello.protocol >= TELLS_STARTS:
-                    # The first hello goes to a server of unknown protocol, and has no protocol in it.
-                    await workers.forget_assumed_starts(connection, request.worker_id)
+            try:
+                async with patience.connection(self._store.reads) as connection:
+                    async with patience.transaction(connection):
+                        state = await workers.register(connection, tenant, request.worker_id, hello)
+                    if state is None:
+                        raise _ended(WorkerState.LOST)
+                    async with patience.transaction(connection):
+                        news = await self._signatures.declare(connection, tenant, hello, schemas)
+                    if request.seq > 1 and hello.protocol >= TELLS_STARTS:
+                        # The first hello goes to a server of unknown protocol, and has no protocol in it.
+                        async with patience.transaction(connection):
+                            await workers.forget_assumed_starts(connection, request.worker_id)
+                    if news:
+                        await self._signatures.refresh(connection)
+            except TOO_LONG as error:
+                log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
+                await self._look(tenant, request.worker_id, hello=True)
+                raise HelloDelayed from error
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
-            async with self._store.reads.acquire() as connection:
-                row = await workers.look(connection, tenant, request.worker_id)
-            if row is None:
-                raise _unknown()
-            if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
-                self._workers.pop(request.worker_id, None)
-                raise _ended(WorkerState(row.state))
+            row = await self._look(tenant, request.worker_id)
             if worker is None:
                 worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
                 self._workers[request.worker_id] = worker
             worker.state = row.state
         return worker
+
+    async def _look(self, tenant: TenantId, worker_id: UUID, *, hello: bool = False) -> workers.Registration:
+        """The row of a worker that is alive. `hello`: the worker has said who it is, and may send it again."""
+        async with self._store.for_short_reads().acquire() as connection:
+            row = await workers.look(connection, tenant, worker_id)
+        if row is None:
+            raise Unavailable("the hello could not be recorded in time", hint="try again") if hello else _unknown()
+        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            self._workers.pop(worker_id, None)
+            raise _ended(WorkerState(row.state))
+        return row
 
     def evict(self, worker_id: UUID) -> None:
         self._workers.pop(worker_id, None)

@@ -72,11 +72,11 @@ class SignatureRegistry:
 
     async def declare(
         self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
-    ) -> None:
-        """Store what a worker declares in its hello (`schemas`, see `read`). It applies from now on."""
+    ) -> bool:
+        """Store what a worker declares in its hello (`schemas`, see `read`). Return whether anything changed. It
+        applies here after `refresh`."""
         untyped = sorted(task for task in hello.tasks if task not in schemas)
-        if await signatures.declare(connection, tenant, schemas, untyped):
-            await self._refresh(connection)
+        return await signatures.declare(connection, tenant, schemas, untyped)
 
     async def offered(self, caller: Caller) -> TaskList:
         """The tasks of live workers, with payload schemas and options."""
@@ -94,9 +94,9 @@ class SignatureRegistry:
 
     async def run_once(self) -> int:
         async with self._store.reads.acquire() as connection:
-            return await self._refresh(connection)
+            return await self.refresh(connection)
 
-    async def _refresh(self, connection: Connection) -> int:
+    async def refresh(self, connection: Connection) -> int:
         """Read the signatures that have changed. Return how many these are."""
         current = await signatures.versions(connection)
         gone = [key for key in self._versions if key not in current]

@@ -14,9 +14,14 @@ returning state
 -- name: advance
 -- Locks the worker's row and takes the sequence number. Of two copies of one exchange, only one gets the row.
 -- $4: the same exchange continues after a long poll, and its number must still be the newest.
+-- $5: how long this transaction waits for a lock, from this statement on.
 -- guard: the number must rise and the incarnation must be alive.
+with patience as materialized (
+    select set_config('lock_timeout', $5, true)
+)
 update mainspring.workers
 set last_seq = $3
+from patience
 where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in ({{WORKERS_ALIVE}})
 returning state
 
@@ -32,16 +37,35 @@ set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select cloc
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
 
+-- name: mark_lost
+-- Workers whose rows are locked, for example by an exchange, are left out.
+-- guard: only from a living state.
+with free as materialized (
+    select worker_id
+    from mainspring.workers
+    where worker_id = any ($1::uuid[]) and state in ({{WORKERS_ALIVE}})
+    order by worker_id
+    for no key update skip locked
+)
+update mainspring.workers w
+set state = {{WORKER_LOST}}, ended_at = (select clock_timestamp())
+from free
+where w.worker_id = free.worker_id and w.state in ({{WORKERS_ALIVE}})
+returning w.worker_id
+
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
 -- ($7: 0) can have any tenant.
 -- keeps: RUNNING
+-- It waits for $8 at most if another transaction has locked a run.
 -- guard: run, fence, worker incarnation, RUNNING and a higher number than the last one; the caller compares the
 -- returned runs with those that it sent. All runs that the worker still holds are returned, also those with older
 -- progress.
-with word as materialized (
+with patience as materialized (
+    select set_config('lock_timeout', $8, true)
+), word as materialized (
     select distinct on (w.run_id, w.fence) w.*
-    from unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
+    from patience, unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
         as w (run_id, fence, number, fraction, message)
     order by w.run_id, w.fence, w.number desc
 ), locked as materialized (
@@ -62,7 +86,7 @@ with word as materialized (
 select run_id from locked
 
 -- name: note_starts
--- Runs that have started, $4 milliseconds ago. The rows are locked in key order first. A repeated start changes nothing.
+-- Runs that have started, $4 milliseconds ago. A repeated start changes nothing. Rows that somebody holds are skipped.
 -- keeps: RUNNING
 -- guard: run, fence, worker incarnation, RUNNING and no start yet.
 with word as (
@@ -73,12 +97,13 @@ with word as (
     join word w on r.run_id = w.run_id and r.fence = w.fence
     where r.worker_id = $1 and r.state + 0 = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true
     order by r.run_id
-    for no key update of r
+    for no key update of r skip locked
 )
 update mainspring.runs r
 set started_at = greatest(r.claimed_at, (select clock_timestamp()) - l.ago * interval '1 millisecond')
 from locked l
 where r.run_id = l.run_id and r.fence = l.fence and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+returning r.run_id
 
 -- name: assume_started
 -- The claims of a worker that does not tell which of its runs have started. They count as started from the claim.
@@ -89,12 +114,13 @@ set started_at = r.claimed_at
 where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
 
 -- name: forget_assumed_starts
--- The worker has said hello again, and tells starts from now on.
+-- The worker has said hello again, and tells starts from now on. Rows that somebody holds are skipped.
 -- keeps: RUNNING
 -- guard: worker incarnation, RUNNING and a start that was only assumed.
 update mainspring.runs r
 set started_at = null
-where r.run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}}))
+where r.run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}}
+                            for no key update skip locked))
   and r.worker_id = $1 and r.state + 0 = {{RUNNING}} and r.started_at = r.claimed_at
 
 -- name: beat_0

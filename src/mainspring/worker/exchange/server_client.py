@@ -155,7 +155,7 @@ class ServerClient:
             raise
         finally:
             server.due.remove(due)
-        self._announced(server, request.hello, announced, reply.protocol)
+        self._announced(server, None if reply.superseded else request.hello, announced, reply.protocol)
         return reply
 
     async def ship(self, shipment: bytes) -> LogReceipt:
