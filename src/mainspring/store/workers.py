@@ -16,7 +16,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
-from mainspring.wire.exchange import Progress, WorkerHello
+from mainspring.wire.exchange import Progress, Start, WorkerHello
 
 _SQL = load("workers")
 
@@ -39,6 +39,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     registered_at: datetime
     last_beat_at: datetime | None
     running: int
+    holding: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -55,6 +56,7 @@ class Registration(msgspec.Struct, frozen=True):
     state: int
     last_seq: int
     notice_at: datetime | None
+    protocol: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -137,6 +139,7 @@ async def register(
         hash_secret(hello.secret) if hello.secret else None,
         rescue_after,
         exclusive_rescue_after,
+        hello.protocol,
     )
     return None if state is None else WorkerState(state)
 
@@ -199,6 +202,23 @@ async def note_progress(
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]
+
+
+async def note_starts(connection: Connection, worker_id: UUID, starts: Sequence[Start]) -> set[UUID]:
+    """Store that these runs have started, and return those that this has changed. Runs that somebody has locked are
+    left out, and those that the worker no longer holds."""
+    run_ids, fences, ago = zip(*starts, strict=True)
+    rows = await connection.fetch(_SQL["note_starts"], worker_id, run_ids, fences, ago)
+    return {row["run_id"] for row in rows}
+
+
+async def assume_started(connection: Connection, worker_id: UUID, run_ids: Sequence[UUID]) -> None:
+    """These runs were just claimed by a worker that does not tell starts."""
+    await connection.execute(_SQL["assume_started"], worker_id, run_ids)
+
+
+async def forget_assumed_starts(connection: Connection, worker_id: UUID) -> None:
+    await connection.execute(_SQL["forget_assumed_starts"], worker_id)
 
 
 async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: Sequence[UUID]) -> None:

@@ -21,7 +21,11 @@ BASE_PROTOCOL = 1  # of 0.2.0, and of a reply without a number
 NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("WorkerHello", "secret"): 2,
     ("WorkerHello", "lease"): 2,
+    ("ExchangeRequest", "started"): 2,
+    ("Outcome", "unstarted"): 2,
+    ("WorkerHello", "protocol"): 2,
 }
+TELLS_STARTS = 2  # a worker of this protocol tells which runs have started
 
 
 class WireProtocol:

@@ -73,6 +73,9 @@ class ExchangeTransaction:
                 await self._redeliver(connection, exchange)
             if state == _LIVE and not request.draining:
                 await self._claim(connection, exchange)
+            if exchange.reply.runs and not exchange.worker.tells_starts:
+                claimed = [order.run_id for order in exchange.reply.runs]
+                await workers.assume_started(connection, request.worker_id, claimed)
             stopped = request.stopped and not exchange.reply.superseded
             if first and (stopped or request.draining):
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING

@@ -21,6 +21,7 @@ from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeRequest, LeaseGrant
+from mainspring.wire.protocol import TELLS_STARTS
 
 log = get_logger("exchange")
 
@@ -42,17 +43,24 @@ class CachedWorker:
 
     __slots__ = (
         "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state", "stops_sent",
-        "tasks", "tenant",
+        "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
-        self, tenant: TenantId, queues: list[str], tasks: list[str], labels: Mapping[str, str], state: int
+        self,
+        tenant: TenantId,
+        queues: list[str],
+        tasks: list[str],
+        labels: Mapping[str, str],
+        state: int,
+        protocol: int,
     ) -> None:
         self.tenant = tenant
         self.queues = queues
         self.tasks = tasks
         self.labels = labels
         self.state = state
+        self.tells_starts = protocol >= TELLS_STARTS
         self.lanes_revision = -1
         self.lanes: list[Lane] = []
         self.lane_ids: frozenset[int] = frozenset()
@@ -104,19 +112,23 @@ class WorkerRegistry:
                         raise _ended(WorkerState.LOST)
                     async with patience.transaction(connection):
                         news = await self._signatures.declare(connection, tenant, hello, schemas)
+                    if request.seq > 1 and hello.protocol >= TELLS_STARTS:
+                        # The first hello goes to a server of unknown protocol, and has no protocol in it.
+                        async with patience.transaction(connection):
+                            await workers.forget_assumed_starts(connection, request.worker_id)
                     if news:
                         await self._signatures.refresh(connection)
             except TOO_LONG as error:
                 log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
                 await self._look(tenant, request.worker_id, hello=True)
                 raise HelloDelayed from error
-            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
+            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
         elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
             row = await self._look(tenant, request.worker_id)
             if worker is None:
-                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
+                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
                 self._workers[request.worker_id] = worker
             worker.state = row.state
         return worker

@@ -21,12 +21,17 @@ async def rescue(
 ) -> Effects:
     """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks.
 
-    `started`: the exclusive runs, with their fences, of which the worker's watchdog says that they had started. None if
-    nobody can say.
+    `started`: the exclusive runs (run, fence) that the watchdog of the worker saw start. An exclusive run that is not
+    among them has not started: it is requeued like one that was handed back. None means that nobody testifies; then
+    every run counts as started. Other runs always count as started.
     """
     changes, effects = Changes(), Effects()
     for run in held:
-        lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
-        decide(run, lost, random, changes, lost=True)
+        if started is not None and run.exclusive and (run.run_id, run.fence) not in started:
+            unstarted = Outcome(run.run_id, run.fence, "RETURNED", error="worker lost before it started the run")
+            decide(run, unstarted, random, changes)
+        else:
+            lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
+            decide(run, lost, random, changes, lost=True)
     await carry_out(connection, changes, effects)
     return effects

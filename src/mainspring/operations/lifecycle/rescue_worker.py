@@ -51,8 +51,11 @@ class WorkerRescue:
     def tell(self, effects: Effects) -> None:
         """Offer the runs to other workers."""
         created: dict[int, int] = {}
-        for lane_id, _ in effects.requeued:
-            created[lane_id] = created.get(lane_id, 0) + 1
+        for lane_id, delay in effects.requeued:
+            if delay:
+                self._signals.ready_later(lane_id, delay)
+            else:
+                created[lane_id] = created.get(lane_id, 0) + 1
         self._signals.ready(created)
 
     async def take_all(self, store: Store) -> int:

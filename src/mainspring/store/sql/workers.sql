@@ -6,11 +6,11 @@
 -- is never shortened: the worker relies on it. The first secret of an incarnation stays.
 insert into mainspring.workers
     (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash, rescue_after,
-     exclusive_rescue_after)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+     exclusive_rescue_after, protocol)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
-    version = excluded.version, slots = excluded.slots,
+    version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
     secret_hash = coalesce(workers.secret_hash, excluded.secret_hash),
     rescue_after = greatest(workers.rescue_after, excluded.rescue_after),
     exclusive_rescue_after = greatest(workers.exclusive_rescue_after, excluded.exclusive_rescue_after)
@@ -32,7 +32,7 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at
+select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 
@@ -82,12 +82,51 @@ with patience as materialized (
     for no key update of r
 ), told as (
     update mainspring.runs r
-    set progress = l.fraction, progress_text = l.message, progress_number = l.number
+    set progress = l.fraction, progress_text = l.message, progress_number = l.number,
+        started_at = coalesce({{started_at}}, (select clock_timestamp()))
     from locked l
     where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = {{RUNNING}}
       and l.number > coalesce(r.progress_number, 0)
 )
 select run_id from locked
+
+-- name: note_starts
+-- Runs that have started, $4 milliseconds ago. A repeated start changes nothing. Rows that somebody holds are skipped.
+-- keeps: RUNNING
+-- guard: run, fence, worker incarnation, RUNNING and no start yet.
+with word as (
+    select * from unnest($2::uuid[], $3::int[], $4::float8[]) as w (run_id, fence, ago)
+), locked as materialized (
+    select r.run_id, r.fence, w.ago
+    from mainspring.runs r
+    join word w on r.run_id = w.run_id and r.fence = w.fence
+    where r.worker_id = $1 and r.state + 0 = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true
+    order by r.run_id
+    for no key update of r skip locked
+)
+update mainspring.runs r
+set started_at = greatest(r.claimed_at, (select clock_timestamp()) - l.ago * interval '1 millisecond')
+from locked l
+where r.run_id = l.run_id and r.fence = l.fence and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+returning r.run_id
+
+-- name: assume_started
+-- The claims of a worker that does not tell which of its runs have started. They count as started from the claim.
+-- keeps: RUNNING
+-- guard: run, worker incarnation and RUNNING; the caller has claimed them in this transaction.
+update mainspring.runs r
+set started_at = r.claimed_at
+where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+
+-- name: forget_assumed_starts
+-- The worker has said hello again, and tells starts from now on. Rows that somebody holds are skipped.
+-- keeps: RUNNING
+-- guard: worker incarnation, RUNNING and a start that was only assumed.
+update mainspring.runs r
+set started_at = null
+where r.run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}}
+                            for no key update skip locked))
+  and r.worker_id = $1 and r.state + 0 = {{RUNNING}} and r.started_at = r.claimed_at
 
 -- name: beat_0
 -- unguarded: append-only.
@@ -199,9 +238,13 @@ with heard as materialized (
           select at, unnest(worker_ids) from mainspring.worker_beats_1) as b
     group by worker_id
 ), held as materialized (
-    select worker_id, count(*) as running from mainspring.runs where state = {{RUNNING}} group by worker_id
+    select worker_id, count(*) as holding, count(*) filter (where started_at >= claimed_at) as running
+    from mainspring.runs
+    where state = {{RUNNING}}
+    group by worker_id
 )
-select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running
+select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running,
+       coalesce(held.holding, 0) as holding
 from mainspring.workers w
 left join heard using (worker_id)
 left join held using (worker_id)
@@ -218,8 +261,13 @@ select {{worker_columns}},
                        union all
                        select at, worker_ids from mainspring.worker_beats_1) as b
                  where w.worker_id = any (b.worker_ids))) as last_beat_at,
-       (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}}) as running
+       held.running, held.holding
 from mainspring.workers w
+cross join lateral (
+    select count(*) as holding, count(*) filter (where r.started_at >= r.claimed_at) as running
+    from mainspring.runs r
+    where r.worker_id = w.worker_id and r.state = {{RUNNING}}
+) as held
 where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.worker_id = $2
 
 -- name: prune_workers
