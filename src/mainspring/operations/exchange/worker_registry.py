@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from mainspring.domain.errors import Conflict, Fenced
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.exchange.batched_reads import BatchedReads
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import check_hello
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -69,6 +70,7 @@ class WorkerRegistry:
         self._clock = clock
         self._workers: dict[UUID, CachedWorker] = {}
         self._evicted_at = clock.monotonic()
+        self._states = BatchedReads(self._read_states)
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -91,19 +93,32 @@ class WorkerRegistry:
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
-        elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+        elif worker is not None:
+            if self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+                worker.state = self._checked(request.worker_id, await self._states.get(request.worker_id))
+        else:
             async with self._store.reads.acquire() as connection:
                 row = await workers.look(connection, tenant, request.worker_id)
             if row is None:
                 raise _unknown()
-            if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
-                self._workers.pop(request.worker_id, None)
-                raise _ended(WorkerState(row.state))
-            if worker is None:
-                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state)
-                self._workers[request.worker_id] = worker
-            worker.state = row.state
+            worker = CachedWorker(
+                tenant, row.queues, row.tasks, row.labels, self._checked(request.worker_id, row.state)
+            )
+            self._workers[request.worker_id] = worker
         return worker
+
+    def _checked(self, worker_id: UUID, state: int | None) -> int:
+        """Raise if a worker with this state may not exchange."""
+        if state is None:
+            raise _unknown()
+        if state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            self._workers.pop(worker_id, None)
+            raise _ended(WorkerState(state))
+        return state
+
+    async def _read_states(self, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+        async with self._store.reads.acquire() as connection:
+            return await workers.states(connection, worker_ids)
 
     def evict(self, worker_id: UUID) -> None:
         self._workers.pop(worker_id, None)
