@@ -74,6 +74,7 @@ def test_one_stall_is_soon_forgotten_and_lasting_lag_is_overload() -> None:
         monitor.note(0.2, 1.0)
     assert monitor.overloaded
     monitor.note(60.0, 1.0)
+    assert monitor.overloaded
     rounds = 0
     while monitor.overloaded:
         monitor.note(0.0, 1.0)

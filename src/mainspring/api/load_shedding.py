@@ -23,8 +23,8 @@ from mainspring.store.pool import Store
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 MOST_OPEN = 1000  # submissions and reads under way
-MOST_OPEN_BUSY = 64  # the same once exchanges have to wait for the loop or for the database: each makes it worse
-BUSY = 0.01  # seconds of smoothed lag of the loop
+MOST_OPEN_BUSY = 100  # the same once exchanges have to wait for the loop or for the database: each makes it worse
+BUSY = 0.03  # seconds of smoothed lag of the loop
 LONGEST_WAIT = 0.1  # seconds for which an exchange waits for a connection to the database
 RETRY_AFTER = 1
 _WORKERS = "/v1/exchange"

@@ -23,6 +23,7 @@ TICK = 0.05
 STALL = 0.25
 OVERLOAD = 0.1  # seconds of smoothed lag
 BUSY_SHARE = 0.5  # of the time: below this, the lag comes from other processes
+_LASTING = 8  # measures in a row with that lag: more than a second
 _SHARE = 0.3  # of the newest measure in the smoothed one
 _MOST_COUNTED = 1.0  # one long stall shall not be felt for minutes
 _FRAMES = 30
@@ -35,6 +36,7 @@ class LoopMonitor:
     def __init__(self) -> None:
         self.lag = 0.0
         self.cpu_share = 0.0
+        self._late_in_a_row = 0
         self.last_stall_at = float("-inf")
         self._due = float("inf")
         self._stack_logged_for = 0.0
@@ -48,9 +50,9 @@ class LoopMonitor:
 
     @property
     def overloaded(self) -> bool:
-        """Whether the loop has more to do than it gets done. On a machine that is busy with other things the loop is
-        late too, but has little to do."""
-        return self.lag > OVERLOAD and self.cpu_share > BUSY_SHARE
+        """Whether the loop has more to do than it gets done, for more than a second. On a machine that is busy with
+        other things the loop is late too, but has little to do."""
+        return self._late_in_a_row >= _LASTING and self.cpu_share > BUSY_SHARE
 
     def start(self) -> None:
         """Begin to watch the running loop."""
@@ -74,6 +76,7 @@ class LoopMonitor:
     def note(self, late: float, cpu_share: float) -> None:
         """The loop woke this much too late, and its thread had a CPU for this part of the time."""
         self.lag += (min(late, _MOST_COUNTED) - self.lag) * _SHARE
+        self._late_in_a_row = self._late_in_a_row + 1 if self.lag > OVERLOAD else 0
         self.cpu_share += (cpu_share - self.cpu_share) * _SHARE
 
     # --- on the loop
