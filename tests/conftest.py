@@ -23,7 +23,7 @@ from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
-from mainspring.store.pool import HOT_SETTINGS, Store, open_store
+from mainspring.store.pool import SESSION_SETTINGS, Store, open_store
 
 # The same examples each time, so that a change fails for what it changed. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("mainspring", deadline=None, print_blob=True, derandomize=True)
@@ -31,7 +31,7 @@ settings.register_profile("search", deadline=None, print_blob=True, derandomize=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "mainspring"))
 
 # A machine that stands still must not end a test's transaction. In production two seconds are all that others can wait.
-HOT_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
+SESSION_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
 
 # Between its lease round and its fire a test may stand still for longer than the three seconds of a lease.
 LONG_LEASES = Timing(lease_ttl=600.0)

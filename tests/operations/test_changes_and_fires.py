@@ -155,18 +155,35 @@ async def test_the_time_of_a_change_is_read_when_the_lock_is_held(
     assert [moment for moment, _ in await runs_of(connection, job_id)] == [due]
 
 
-async def test_a_one_time_job_that_is_due_runs_and_cannot_be_changed_any_more(
-    api: httpx.AsyncClient, connection: asyncpg.Connection
+async def test_a_one_time_job_that_is_due_cannot_be_changed_any_more_and_the_scheduler_fires_it(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
+    """A change that is refused changes nothing. So it does not fire the job either."""
     for fields in ({}, {"job_id": "launch"}):
         job_id = await make(api, schedule={"at": "2099-01-01T00:00:00Z"}, payload={"n": 1}, **fields)
         due = await due_since(connection, job_id, 0.01)
-        for _ in range(2):
+        before = await connection.fetch("select * from mainspring.jobs")
+        for fired in (False, True):
             refused = await api.patch(f"/v1/jobs/{job_id}", json={"schedule": {"at": "2099-01-01T00:00:00Z"}})
             assert (refused.status_code, refused.json()["code"]) == (409, "already_fired")
+            if not fired:
+                assert await connection.fetch("select * from mainspring.jobs") == before
+                assert await live(connection, job_id) == []
+                assert await fire_due(assembly, connection) == 1
         [run] = await live(connection, job_id)
         assert (run["scheduled_for"], run["trigger"], run["payload"]) == (due, "at", '{"n":1}')
         assert (run["job_id"], str(run["run_id"]) == job_id) == (fields.get("job_id"), not fields)
+
+
+async def test_a_one_time_job_that_cannot_be_fired_can_be_changed(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    job_id = await make(api, schedule={"at": "2099-01-01T00:00:00Z"}, job_id="launch")
+    due = await due_since(connection, job_id, 1)
+    await connection.execute("alter table mainspring.runs add constraint no check (job_id is null) not valid")
+    changed = await api.patch(f"/v1/jobs/{job_id}", json={"schedule": {"at": "2099-01-01T00:00:00Z"}})
+    assert changed.status_code == 200, changed.text
+    assert await missed(api, job_id) == [(due, 1, "it could not be fired")]
 
 
 async def test_a_one_time_job_that_is_later_than_its_policy_allows_is_missed_and_changed(

@@ -55,6 +55,11 @@ class Node:
         return await self.fire()
 
     async def fire(self) -> int:
+        """Fire what is due, and wait for the jobs that somebody holds."""
+        return await self.fire_free() + await self.firer.held_jobs.wait()
+
+    async def fire_free(self) -> int:
+        """As in production: the jobs that somebody holds are fired later."""
         return await self.firer.fire(self.wheel.advance(self.database_clock.timestamp()))
 
 

@@ -40,6 +40,12 @@ class Scene:
     async def fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection | None = None) -> fires.Fired:
         return await fires.fire_one_time(on or self.connection, self.node, self.held, [due])
 
+    async def await_and_fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection) -> fires.Fired:
+        """Wait for the job's lock first, as the fire of a held job does."""
+        async with on.transaction():
+            await fires.await_due(on, self.node, self.held, [due], "60s")
+            return await self.fire_once(due, on=on)
+
     async def job(self, job_id: str = "nightly", *, overlap: Overlap = Overlap.SKIP, spec: Spec = DEFAULT_SPEC) -> None:
         schedule = every(60, self.moment)
         await a_job(self.connection, self.lane_id, job_id, schedule, self.moment, overlap=overlap, spec=spec)
@@ -53,7 +59,7 @@ async def fire_with_lock(
 ) -> fires.Fired:
     """Fire like jobs that skip overlapping runs: lock, then decide."""
     async with connection.transaction():
-        await fires.lock_due(connection, node, held, due)
+        await fires.await_due(connection, node, held, due, "60s")
         return await fires.fire_recurring(connection, node, held, due)
 
 

@@ -178,7 +178,7 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     await transaction.start()
     due = await scene.once("later", uuid7())
     assert (await scene.fire_once(due, on=first)).created == {scene.lane_id: 1}
-    late = asyncio.create_task(scene.fire_once(due, on=second))
+    late = asyncio.create_task(scene.await_and_fire_once(due, on=second))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
     assert await late == fires.Fired({}, [])

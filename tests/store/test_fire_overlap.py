@@ -131,7 +131,7 @@ async def test_a_cancelled_job_is_not_run_by_hand(scene: Scene) -> None:
 async def test_a_one_time_job_beside_a_live_run_of_it_is_skipped_with_the_reason(scene: Scene) -> None:
     await a_job(scene.connection, scene.lane_id, "launch", at(scene.moment), scene.moment)
     assert await run_now(scene.connection, "launch")
-    assert await scene.fire_once(await scene.once("launch", uuid7())) == fires.Fired({}, [])
+    assert await scene.fire_once(await scene.once("launch", uuid7())) == fires.Fired({}, [], gone=1)
     [by_hand] = await live(scene.connection, "launch")
     assert by_hand["trigger"].startswith("manual:")
     [skip] = await ended(scene.connection, "launch")
@@ -172,7 +172,7 @@ async def test_a_fire_prepared_before_a_run_by_hand_of_a_one_time_job_does_not_m
     await transaction.start()
     assert await run_now(by_hand, "launch")
     if waits:
-        fire = asyncio.create_task(scene.fire_once(due, on=firing))
+        fire = asyncio.create_task(scene.await_and_fire_once(due, on=firing))
         await until_blocked(scene.connection, firing.get_server_pid())
         await transaction.commit()
         assert await fire == fires.Fired({}, [])

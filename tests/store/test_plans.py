@@ -165,6 +165,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
+        Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing], 2 * BATCH),
         Statement("runs", "end_runs", ended, 2 * BATCH),
         Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),
@@ -175,7 +176,10 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
         Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH), written], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
-        Statement("fire", "fire_recurring", [*lease, *seen(again), *fired], 4 * BATCH),
+        Statement("fire", "await_due", [*lease, *key(again), "500ms"], 2 * BATCH),
+        Statement("fire", "still_due", [*seen(again), [0] * BATCH], 2 * BATCH),
+        Statement("fire", "fire_recurring", [*lease, *seen(again), *fired, "10s"], 4 * BATCH),
+        Statement("fire", "fire_free", [*lease, *seen(again), *fired], 5 * BATCH),
     ]
 
 

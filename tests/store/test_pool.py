@@ -1,16 +1,19 @@
-"""Connections that are dead without an error."""
+"""Connections that are dead without an error, and those of processes that are stopped."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import asyncpg
 import pytest
 
 from mainspring.operations.signals import Signals
-from mainspring.store.pool import AWAY, Store, open_store
+from mainspring.store.pool import AWAY, SESSION_SETTINGS, Store, connect, open_store
 from tests.cluster.proxy import Links, ProxyLink
 from tests.processes.cluster import eventually
 
@@ -89,3 +92,73 @@ async def test_a_cut_ends_the_listener_too_which_would_never_notice(store: Store
     async with asyncio.timeout(CUT):
         with pytest.raises(AWAY):  # the type depends on whether the reply to LISTEN has arrived
             await listening
+
+
+async def test_every_connection_ends_an_idle_transaction_and_notices_a_dead_peer(store: Store) -> None:
+    single = await connect(store.url, application="leases", settings={"lock_timeout": "1s"})
+    names = list(SESSION_SETTINGS)
+    query = "select name, reset_val from pg_settings where name = any ($1)"
+    expected = {
+        "idle_in_transaction_session_timeout": "60000",  # two seconds in production, see conftest.py
+        "tcp_keepalives_idle": "5",
+        "tcp_keepalives_interval": "2",
+        "tcp_keepalives_count": "3",
+        "tcp_user_timeout": "10000",
+    }
+    assert names == list(expected)
+    for database in (store.hot, store.reads, single):
+        assert dict(await database.fetch(query, names)) == expected
+    await single.close()
+
+
+async def test_this_end_of_a_connection_notices_a_dead_peer_too(store: Store) -> None:
+    single = await connect(store.url, application="leases")
+    async with store.hot.acquire(), store.reads.acquire():
+        for connection in (single, *store.connections):
+            opened = connection._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            options = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            found = [opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in options]
+            assert found == [5, 2, 3, 10_000]
+    assert len(store.connections) == 2
+    await single.close()
+
+
+@pytest.mark.parametrize("kind", ["hot", "reads", "single"])
+async def test_locks_of_a_process_that_is_stopped_inside_a_transaction_are_released(
+    database_url: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The test process does not send anything, as if it were stopped. PostgreSQL ends the transaction by itself."""
+    monkeypatch.setitem(SESSION_SETTINGS, "idle_in_transaction_session_timeout", "200ms")
+    store = await open_store(database_url)
+    single = await connect(database_url, application="stopped")
+    async with {"hot": store.hot, "reads": store.reads}.get(kind, store.hot).acquire() as pooled:
+        stopped = single if kind == "single" else pooled
+        with suppress(*AWAY):  # on a busy machine the transaction may be over before its answer is read
+            await stopped.execute("begin; lock table mainspring.tenants in access exclusive mode")
+        async with asyncio.timeout(CUT):
+            await connection.fetch("select from mainspring.tenants")
+        with pytest.raises(AWAY):
+            await stopped.fetchval("select 1")
+    async with asyncio.timeout(CUT):
+        assert await store.hot.fetchval("select 1") == await store.reads.fetchval("select 1") == 1
+    await store.close()
+    await single.close()
+
+
+async def test_changes_that_wait_leave_connections_for_heartbeats(
+    store: Store, database_url: str, connection: asyncpg.Connection
+) -> None:
+    async def change() -> None:
+        async with store.change() as changing:
+            await changing.execute("lock table mainspring.tenants")
+
+    async with connection.transaction():
+        await connection.execute("lock table mainspring.tenants")
+        changes = [asyncio.create_task(change()) for _ in range(20)]
+        async with asyncio.timeout(CUT):
+            query = "select count(*) from pg_locks where not granted"
+            while await connection.fetchval(query) < 3:
+                pass
+            assert await store.reads.fetchval("select 1") == 1
+    await asyncio.gather(*changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -265,3 +266,41 @@ async def test_two_rescuers_take_each_run_once(
     assert sorted([await watch.sweep(), await other.sweep()]) == [0, 20]
     assert {row["fence"] for row in await live(connection)} == {2}
     assert await connection.fetchval("select count(*) from mainspring.attempts") == 20
+
+
+async def test_runs_that_somebody_holds_are_rescued_when_they_are_free_and_the_others_now(
+    connection: asyncpg.Connection, database_url: str, watch: Watch, lane_id: int
+) -> None:
+    """A server is stopped in the middle of a cancel. There is no need to wait five seconds for the next look."""
+    worker_id = await a_worker_with(connection, lane_id, 3)
+    [first, *_] = await live(connection)
+    stopped = await asyncpg.connect(database_url)
+    await stopped.execute("begin")
+    await stopped.execute("select from mainspring.runs where run_id = $1 for no key update", first["run_id"])
+    async with asyncio.timeout(5):
+        assert await watch.sweep() == 2
+    assert await state_of(connection, worker_id) is WorkerState.LOST
+    assert await watch.sweep() == 0
+    await stopped.execute("rollback")
+    await stopped.close()
+    assert await watch.sweep() == 1
+    assert {row["state"] for row in await live(connection)} == {StoredState.QUEUED}
+
+
+async def test_a_held_worker_row_delays_neither_the_others_nor_its_own_rescue_for_long(
+    connection: asyncpg.Connection, database_url: str, watch: Watch, lane_id: int
+) -> None:
+    """A server is stopped in the middle of an exchange. The rescuer goes on judging."""
+    held = await a_worker_with(connection, lane_id)
+    other = await a_worker_with(connection, lane_id)
+    stopped = await asyncpg.connect(database_url)
+    await stopped.execute("begin")
+    await stopped.execute("select from mainspring.workers where worker_id = $1 for no key update", held)
+    async with asyncio.timeout(4):
+        assert await watch.sweep() == 1
+    assert await state_of(connection, held) is WorkerState.LIVE
+    assert await state_of(connection, other) is WorkerState.LOST
+    await stopped.execute("rollback")
+    await stopped.close()
+    assert await watch.sweep() == 1
+    assert await state_of(connection, held) is WorkerState.LOST

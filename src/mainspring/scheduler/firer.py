@@ -1,7 +1,8 @@
 """The firer: turns due jobs into runs, in batches, by compare-and-set under this node's leases.
 
 A job that makes its batch fail is found by bisection and set aside for a minute. So one bad job never blocks the others
-of its shard.
+of its shard. A job that another transaction has locked is left out of its batch. A separate task waits for the lock and
+then fires the job (held_jobs.py).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -23,6 +25,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.fire import fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
+from mainspring.scheduler.held_jobs import HeldJobs
 from mainspring.store import fires
 from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
@@ -33,7 +36,8 @@ log = get_logger("firer")
 BATCH = 500
 _MAX_BATCHES = 2  # in progress at once: one is prepared here while PostgreSQL executes the other
 _SET_ASIDE = 60.0
-Fire = Callable[[Sequence[DueJob]], Awaitable[int]]
+LOCK_TIMEOUT = "500ms"  # how long a fire waits for the lock of one job before the next one
+Fire = Callable[[Sequence[DueJob], list[DueJob]], Awaitable[int]]
 
 
 class Firer:
@@ -58,10 +62,11 @@ class Firer:
         self._look_ahead = look_ahead
         self._firing: set[JobKey] = set()
         self._aside: dict[JobKey, float] = {}
+        self.held_jobs = HeldJobs(self._fire_free, self._fire_waiting, BATCH)
 
     def in_flight(self, key: JobKey) -> bool:
-        """Whether the job is being fired, or was set aside after a failure."""
-        if key in self._firing:
+        """Whether the job is being fired, is locked by another transaction, or was set aside after a failure."""
+        if key in self._firing or key in self.held_jobs:
             return True
         until = self._aside.get(key)
         if until is None:
@@ -72,7 +77,7 @@ class Firer:
         return False
 
     async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire all jobs in `due`. Return how many runs were created."""
+        """Fire all jobs in `due` that no other transaction has locked. Return how many runs were created."""
         # All jobs are marked first, so that a concurrent due-scan does not load jobs that wait here for their batch.
         self._firing.update(job.key for job in due)
         try:
@@ -94,56 +99,83 @@ class Firer:
 
     async def _fire_batch(self, batch: Sequence[DueJob]) -> int:
         try:
-            created = await self._fire_split(batch)
+            created, held = await self._fire_free(batch)
+            self.held_jobs.add(held)  # before they are no longer in `_firing`
         finally:
             self._firing.difference_update(job.key for job in batch)
-        now = self._database_clock.timestamp()
-        for job in batch:
-            metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
-        metrics.fired.inc(created)
         return created
 
-    async def _fire_split(self, batch: Sequence[DueJob]) -> int:
+    async def _fire_free(self, batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
+        """Fire what nobody holds. Returns how many runs were created, and the jobs that somebody holds."""
         now = self._database_clock.now()
         once: list[DueJob] = []
         again: list[DueJob] = []
         for job in batch:
-            # A one-time job that is too late has no run and no next fire: it is missed and completed, as planned.
-            (once if job.one_time and not _too_late(job, now) else again).append(job)
-        created = 0
+            (once if _becomes_run(job, now) else again).append(job)
+        created, left = 0, list[DueJob]()
         if once:
-            created += await self._bisect(once, self._fire_once)
+            created += await self._bisect(once, self._fire_once, left)
         if again:
-            created += await self._bisect(again, self._fire_again)
+            created += await self._bisect(again, self._fire_again, left)
+        metrics.fired.inc(created)
+        if not left:
+            self._observe_lag(batch)
+            return created, []
+        # They have changed, are gone, are not ours any more, or somebody holds them. Only the last ones are as before.
+        async with self._store.hot.acquire() as connection:
+            held = await fires.still_due(connection, left)
+        keys = {job.key for job in held}
+        self._observe_lag([job for job in batch if job.key not in keys])
+        return created, held
+
+    async def _fire_waiting(self, job: DueJob) -> int:
+        """Fire one job, and wait for whoever holds it. Raises LockNotAvailableError when that takes too long."""
+        fire = self._fire_once if _becomes_run(job, self._database_clock.now()) else self._fire_again
+        created = await self._bisect([job], partial(fire, wait=True), [])
+        metrics.fired.inc(created)
+        self._observe_lag([job])
         return created
 
-    async def _bisect(self, batch: Sequence[DueJob], fire: Fire) -> int:
+    def _observe_lag(self, batch: Sequence[DueJob]) -> None:
+        now = self._database_clock.timestamp()
+        for job in batch:
+            metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
+
+    async def _bisect(self, batch: Sequence[DueJob], fire: Fire, left: list[DueJob]) -> int:
+        """Fire a batch, and add the jobs that did not fire to `left`."""
         try:
-            return await fire(batch)
-        except AWAY:
-            raise  # the database is unavailable; the next due-scan loads the jobs again
+            return await fire(batch, left)
+        except (*AWAY, asyncpg.LockNotAvailableError):
+            raise  # the database is unavailable, or a table is locked; the next due-scan loads the jobs again
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 self._set_aside(batch[0], error)
                 return 0
         middle = len(batch) // 2
-        return await self._bisect(batch[:middle], fire) + await self._bisect(batch[middle:], fire)
+        return await self._bisect(batch[:middle], fire, left) + await self._bisect(batch[middle:], fire, left)
 
-    async def _fire_once(self, batch: Sequence[DueJob]) -> int:
+    async def _fire_once(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
         leases = self._leases_for(batch)
+        ours = [job for job in batch if job.shard in leases]
         due = [
             fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by)
-            for job in batch
-            if job.shard in leases
+            for job in ours
         ]
         if not due:
             return 0
         async with self._store.hot.acquire() as connection:
-            fired = await fire_one_time(connection, self._node_id, leases, due)
+            if wait:
+                async with connection.transaction():
+                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
+                    fired = await fire_one_time(connection, self._node_id, leases, due)
+            else:
+                fired = await fire_one_time(connection, self._node_id, leases, due)
         self._signals.ready(fired.created)
+        if fired.gone < len(due):
+            left += ours  # those that have fired are gone, so `still_due` does not find them
         return sum(fired.created.values())
 
-    async def _fire_again(self, batch: Sequence[DueJob]) -> int:
+    async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob], *, wait: bool = False) -> int:
         leases = self._leases_for(batch)
         now = self._database_clock.now()
         planned = self._plan_each([job for job in batch if job.shard in leases], now)
@@ -152,10 +184,18 @@ class Firer:
         due = [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
+            if wait:
+                async with connection.transaction():
+                    await fires.await_due(connection, self._node_id, leases, due, LOCK_TIMEOUT)
+                    fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap, locked=True)
+            else:
+                fired = await fire_recurring(connection, self._node_id, leases, due, overlap=overlap)
         self._signals.ready(fired.created)
         for index in fired.moved:
             self._rearm(*planned[index], now)
+        if len(fired.moved) < len(due):
+            moved = set(fired.moved)
+            left += [job for index, (job, _) in enumerate(planned) if index not in moved]
         return sum(fired.created.values())
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> list[tuple[DueJob, FirePlan]]:
@@ -195,6 +235,12 @@ class Firer:
 def _run_id(job: DueJob) -> UUID:
     """The run of a one-time job with a generated id has the same id."""
     return (parse_uuid(job.job_id) if job.id_generated else None) or uuid7()
+
+
+def _becomes_run(job: DueJob, now: datetime) -> bool:
+    """Whether the job is a one-time job that becomes its run. One that is later than its misfire policy allows has no
+    run and no next fire: it is missed and completed, as planned."""
+    return job.one_time and not _too_late(job, now)
 
 
 def _too_late(job: DueJob, now: datetime) -> bool:

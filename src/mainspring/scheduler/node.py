@@ -44,6 +44,7 @@ class SchedulerNode:
         loops.start_task("fire_driver", self._drive)
 
     async def stop(self) -> None:
+        await self.firer.held_jobs.stop()
         await self._thread.stop()
 
     async def _drive(self) -> None:

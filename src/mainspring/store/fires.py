@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
-from mainspring.store.pool import Connection
+from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 from mainspring.store.runs import EndedRow
@@ -78,12 +79,13 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, and
-    the skipped runs that something follows."""
+    """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, the
+    skipped runs that something follows, and how many one-time jobs fired."""
 
     created: dict[int, int]
     moved: list[int]
     skipped: list[EndedRow] = []
+    gone: int = 0
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
@@ -98,25 +100,61 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
 ) -> Fired:
-    """Fire one-time jobs. A job that has changed is left alone."""
+    """Fire one-time jobs. A job that has changed, or that another transaction has locked, is left alone."""
     row = await connection.fetchrow(
         _SQL["fire_one_time"],
-        node_id,
-        list(leases),
-        list(leases.values()),
-        [job.tenant_id for job in due],
-        [job.job_id for job in due],
+        *_keys(node_id, leases, due),
         [job.version for job in due],
         [job.next_fire_at for job in due],
         [job.run_id for job in due],
         [job.written_by for job in due],
     )
-    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [])
+    return _gone(row)
 
 
-async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> None:
-    await connection.fetch(
-        _SQL["lock_due"],
+async def lock_due(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
+) -> list[int]:
+    """Lock the jobs that nobody holds and whose shards are still ours. Return their indexes in the batch."""
+    rows = await connection.fetch(_SQL["lock_due"], *_keys(node_id, leases, due))
+    return [position - 1 for (position,) in rows]
+
+
+async def await_due(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain], patience: str
+) -> None:
+    """Lock jobs, and wait for whoever holds them. Raises LockNotAvailableError after `patience`."""
+    await connection.fetch(_SQL["await_due"], *_keys(node_id, leases, due), patience)
+
+
+async def still_due(connection: Connection, jobs: Sequence[DueJob]) -> list[DueJob]:
+    """The jobs that have not changed since the due-scan saw them."""
+    rows = await connection.fetch(
+        _SQL["still_due"],
+        [job.tenant_id for job in jobs],
+        [job.job_id for job in jobs],
+        [job.version for job in jobs],
+        [job.next_fire_at for job in jobs],
+        [job.written_by for job in jobs],
+    )
+    return [jobs[row["position"] - 1] for row in rows]
+
+
+async def fire_recurring(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain], patience: str = "10s"
+) -> Fired:
+    """Fire recurring jobs as planned. A job that has changed does not fire. Raises LockNotAvailableError if another
+    transaction has locked one for longer than `patience`."""
+    return _moved(await connection.fetchrow(_SQL["fire_recurring"], *_plans(node_id, leases, due), patience))
+
+
+async def fire_free(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> Fired:
+    """Fire recurring jobs as planned. A job that has changed, or that is locked, does not fire."""
+    return _moved(await connection.fetchrow(_SQL["fire_free"], *_plans(node_id, leases, due)))
+
+
+def _keys(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce | DueAgain]) -> tuple[Any, ...]:
+    return (
         node_id,
         list(leases),
         list(leases.values()),
@@ -125,19 +163,11 @@ async def lock_due(connection: Connection, node_id: UUID, leases: Mapping[int, i
     )
 
 
-async def fire_recurring(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
-) -> Fired:
-    """Fire recurring jobs as planned. A job that has changed does not fire."""
+def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> tuple[Any, ...]:
     moments = [moment for job in due for moment in job.plan.runs]
     gaps = [gap for job in due for gap in job.plan.missed]
-    row = await connection.fetchrow(
-        _SQL["fire_recurring"],
-        node_id,
-        list(leases),
-        list(leases.values()),
-        [job.tenant_id for job in due],
-        [job.job_id for job in due],
+    return (
+        *_keys(node_id, leases, due),
         [job.version for job in due],
         [job.next_fire_at for job in due],
         [job.plan.through for job in due],
@@ -151,7 +181,6 @@ async def fire_recurring(
         [gap.count for gap in gaps],
         [gap.reason for gap in gaps],
     )
-    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
 
 
 async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
@@ -171,7 +200,7 @@ async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
         [gap.count for gap in due.plan.missed],
         [gap.reason for gap in due.plan.missed],
     )
-    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+    return _moved(row)
 
 
 async def fire_locked_one_time(
@@ -179,7 +208,15 @@ async def fire_locked_one_time(
 ) -> Fired:
     """Fire a one-time job. The caller holds the job's lock."""
     row = await connection.fetchrow(_SQL["fire_locked_one_time"], tenant, job_id, version, at, uuid7())
-    return Fired(_by_lane(row["lanes"]), [0] if row["gone"] else [], row["skipped"] or [])
+    return _gone(row)
+
+
+def _moved(row: Record) -> Fired:
+    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+
+
+def _gone(row: Record) -> Fired:
+    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"])
 
 
 def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:

@@ -26,6 +26,8 @@ from mainspring.store.routine_loader import load_routines
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 _HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
 _LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
+# A process that is stopped while it migrates holds the lock above and those of the tables. PostgreSQL ends its session.
+_SETTINGS = {"idle_in_transaction_session_timeout": "10s", "idle_session_timeout": "30s"}
 _HAS_STAGES = """
 select exists (select from pg_attribute
                where attrelid = 'mainspring.schema_migrations'::regclass and attname = 'breaking')
@@ -124,7 +126,7 @@ async def _migrate(
     choose: Callable[[list[Migration], bool], list[Migration]],
     patience: LockPatience,
 ) -> list[str]:
-    connection = await connect(database_url, application="migrate")
+    connection = await connect(database_url, application="migrate", settings=_SETTINGS)
     try:
         await connection.execute("select pg_advisory_lock($1)", _LOCK)
         applied = await _applied(connection)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
@@ -12,6 +16,27 @@ from mainspring.store.fair_queue import make_fair, queue_of
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Record = asyncpg.Record
+
+# Every connection has these settings.
+#
+# A process that is stopped inside a transaction holds its locks, and others wait for them. PostgreSQL ends such a
+# transaction after two seconds. A machine that has vanished does not close its connections: PostgreSQL notices by
+# keepalives, and after `tcp_user_timeout` when it has something to send. Sockets of the same machine ignore the latter.
+SESSION_SETTINGS = {
+    "idle_in_transaction_session_timeout": "2s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+# The same for this end of the connection.
+_SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 10_000),
+)
 
 # A table can be empty in one second and have 100,000 rows in the next, so the planner's statistics are useless. A
 # cached plan with a sequential scan turned 80,000 reports/s into 9,000. With these settings the planner only uses
@@ -25,11 +50,10 @@ HOT_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "30s",
     "lock_timeout": "10s",
-    # A process that is stopped between two statements holds its locks, including those of its leases. The timeout
-    # releases them soon enough for the other nodes to take over.
-    "idle_in_transaction_session_timeout": "2s",
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
+_READS = 6
+_CHANGES_AT_ONCE = _READS // 2
 
 # The errors that mean "PostgreSQL is unavailable or shutting down", as opposed to "this statement is wrong".
 AWAY = (
@@ -42,6 +66,7 @@ AWAY = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.QueryCanceledError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
 
@@ -54,9 +79,11 @@ class NoFreeConnection(asyncpg.TooManyConnectionsError):  # type: ignore[misc] #
 
 async def _open(*args: Any, **options: Any) -> asyncpg.Connection:
     try:
-        return await asyncpg.connect(*args, **options)
+        connection = await asyncpg.connect(*args, **options)
     except asyncpg.TooManyConnectionsError as error:
         raise NoFreeConnection(f"{NoFreeConnection.DETAIL}; {NoFreeConnection.FIX}") from error
+    _detect_dead_peers(connection)
+    return connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +94,14 @@ class Store:
     hot: asyncpg.Pool
     reads: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
+    changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
+
+    @asynccontextmanager
+    async def change(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+        """A transaction that may wait for rows which others hold. Only half of `reads` may wait in this way: heartbeats
+        and the checks of tokens use the same pool."""
+        async with self.changes, self.reads.acquire() as connection, connection.transaction():
+            yield connection
 
     @property
     def urgent_wait(self) -> float:
@@ -91,12 +126,11 @@ async def connect(
     url: str, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
 ) -> asyncpg.Connection:
     """One connection outside the pools, for leases, LISTEN and migrations."""
-    return await _open(
-        url, server_settings={"application_name": f"mainspring {application}", **(settings or {})}, timeout=timeout
-    )
+    server_settings = {"application_name": f"mainspring {application}", **SESSION_SETTINGS, **(settings or {})}
+    return await _open(url, server_settings=server_settings, timeout=timeout)
 
 
-async def open_store(url: str, *, application: str = "server", hot: int = 8, reads: int = 6) -> Store:
+async def open_store(url: str, *, application: str = "server", hot: int = 8, reads: int = _READS) -> Store:
     connections: WeakSet[asyncpg.Connection] = WeakSet()
 
     async def note(connection: asyncpg.Connection) -> None:
@@ -110,7 +144,7 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             max_inactive_connection_lifetime=0,
             timeout=5,
             command_timeout=35,
-            server_settings={"application_name": f"mainspring {application} {kind}", **settings},
+            server_settings={"application_name": f"mainspring {application} {kind}", **SESSION_SETTINGS, **settings},
             connect=_open,
             init=note,
             reset=_skip_reset,
@@ -122,3 +156,16 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
 
 async def _skip_reset(_connection: Any) -> None:
     """Run no reset query when a connection is released. Sessions are never changed, and it would cost a round trip."""
+
+
+def _detect_dead_peers(connection: asyncpg.Connection) -> None:
+    """Set the socket options of a TCP connection. asyncpg has no parameter for them."""
+    transport = getattr(connection, "_transport", None)
+    opened = None if transport is None else transport.get_extra_info("socket")
+    if opened is None or opened.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for level, name, value in _SOCKET_OPTIONS:
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            with suppress(OSError):
+                opened.setsockopt(level, option, value)

@@ -249,6 +249,11 @@ async def lock_reported(
     return await _lock_reported.fetch(connection, run_ids, fences, worker_id)
 
 
+async def free_to_report(connection: Connection, run_ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these runs nobody else holds. They are locked, if they are still there."""
+    return {row["run_id"] for row in await connection.fetch(_SQL["free_to_report"], run_ids)}
+
+
 async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[RequeuedRun]:
     """Put runs back into their lanes. Return those that matched."""
     ordered = sorted(items, key=lambda item: item.run_id)

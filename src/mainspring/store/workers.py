@@ -95,10 +95,13 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
     return None if state is None else WorkerState(state)
 
 
-async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool) -> int | None:
+async def advance(
+    connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool, patience: str = "10s"
+) -> int | None:
     """Lock the worker's row, take `seq` and return the worker's state. `again`: this exchange has taken it before. None
-    if the number is not newer or the incarnation has ended."""
-    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again)
+    if the number is not newer or the incarnation has ended. From here on the transaction waits for a lock for
+    `patience` at most, and then raises LockNotAvailableError."""
+    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again, patience)
     return state
 
 
@@ -119,11 +122,16 @@ async def set_state(connection: Connection, worker_id: UUID, state: WorkerState)
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
 
 
+async def mark_lost(connection: Connection, worker_ids: Sequence[UUID]) -> set[UUID]:
+    """Mark workers as lost, and return those that were alive and not locked."""
+    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], worker_ids)}
+
+
 async def note_progress(
-    connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress]
+    connection: Connection, tenant: TenantId, worker_id: UUID, words: Sequence[Progress], patience: str = "10s"
 ) -> list[UUID]:
     """Store the progress of these runs, unless newer progress is stored. Return the runs that this worker no longer
-    holds."""
+    holds. Raises LockNotAvailableError if another transaction has locked one for longer than `patience`."""
     rows = await connection.fetch(
         _SQL["note_progress"],
         worker_id,
@@ -133,6 +141,7 @@ async def note_progress(
         [word.fraction for word in words],
         [None if word.message is None else word.message.replace("\x00", "\ufffd") for word in words],
         tenant,
+        patience,
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]

@@ -14,7 +14,6 @@ from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.pool import Store
-from mainspring.store.workers import WorkerState
 
 log = get_logger("run_rescuer")
 
@@ -50,6 +49,8 @@ class RunRescuer:
             rescued = 0
             for worker_id in lost:
                 rescued += await self._rescue(worker_id)
+            if lost:
+                self._interrupted_checked_at = float("-inf")  # some runs may be locked: the next sweep checks again
             return rescued
         except Exception:
             self._writable_since = None
@@ -72,13 +73,15 @@ class RunRescuer:
         return now - self._writable_since >= self._silence
 
     async def _mark_lost(self) -> list[UUID]:
-        lost: list[UUID] = []
         async with self._store.reads.acquire() as connection:
-            for row in await workers.silent(connection, self._silence):
-                if await workers.set_state(connection, row.worker_id, WorkerState.LOST):
-                    log.warning("worker lost", worker=str(row.worker_id), name=row.name)
-                    lost.append(row.worker_id)
-        return lost
+            silent = await workers.silent(connection, self._silence)
+            if not silent:
+                return []
+            marked = await workers.mark_lost(connection, [row.worker_id for row in silent])
+        lost = [row for row in silent if row.worker_id in marked]
+        for row in lost:
+            log.warning("worker lost", worker=str(row.worker_id), name=row.name)
+        return [row.worker_id for row in lost]
 
     async def _rescue(self, worker_id: UUID) -> int:
         rescued = 0

@@ -130,8 +130,10 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced). fenced: runs whose
     outcome or progress is refused, because another worker has the run now. runs: runs to start. stop: runs to cancel.
-    superseded: a newer exchange replaced this one. recall: how many unstarted runs to give back, because other workers
-    are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server (protocol.py)."""
+    superseded: a newer exchange replaced this one, or another transaction has locked rows that it needs. The worker
+    then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
+    other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
+    (protocol.py)."""
 
     seq: int
     acked: int = 0

@@ -70,7 +70,7 @@ class AccessAdmin:
                 f"{shown(request.name)} cannot be the name of a tenant", field="name",
                 expected="letters, digits, and . _ -",
             )  # fmt: skip
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             await tokens.take_turn(connection)
             row = await tenants.insert(connection, request.name)
             if row is None:
@@ -107,7 +107,7 @@ class AccessAdmin:
         """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant
         cannot be revoked, because nobody could create another one."""
         asker = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             await tokens.take_turn(connection)
             row = await _token(connection, asker, token_id)
             tenant = row.tenant_id

@@ -2,7 +2,8 @@
 
 Each change locks the job's row first, so it cannot interleave with a fire. It also raises the version, so a fire that
 was prepared before the change fails. What is due when the lock is held is not lost. An update deals with it by the old
-definition (operations/lifecycle/fire_locked.py). Pause and delete record it as missed.
+definition (operations/lifecycle/fire_locked.py); a one-time job that is due is not updated any more. Pause and delete
+record it as missed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Amender:
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         tenant = caller.tenant
         await compile_paths([patch])
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
             status = StoredJobStatus(row.status)
@@ -62,11 +63,10 @@ class Amender:
             stored = await self._definition(connection, row)
             changed = amended(stored, patch, row.now, self._signatures.known(tenant))
             fired = await fire_locked(connection, row, stored)
-            if not fired.gone:
-                await self._redefine(connection, fired.row, stored, changed)
+            if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
+                raise _already_fired(job_id, "changed", "is due now")
+            await self._redefine(connection, fired.row, stored, changed)
         self._tell(fired)
-        if fired.gone:
-            raise _already_fired(job_id, "changed")
         self._signals.due()
 
     async def _redefine(
@@ -94,7 +94,7 @@ class Amender:
     async def pause(self, caller: Caller, job_id: str) -> None:
         """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "paused")
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.PAUSED:
@@ -110,7 +110,7 @@ class Amender:
     async def resume(self, caller: Caller, job_id: str) -> None:
         """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "resumed")
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.SCHEDULED:
@@ -129,7 +129,7 @@ class Amender:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
         already and has not fired is missed."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await jobs.lock(connection, tenant, job_id)
             if row is not None and row.status != StoredJobStatus.CANCELLED:
                 definition = await self._definition(connection, row)
@@ -148,7 +148,7 @@ class Amender:
 
     async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await runs.lock_run(connection, tenant, run_id)
             if row is None:
                 ended = await history.ended_run(connection, tenant, run_id)
@@ -165,7 +165,7 @@ class Amender:
     async def run_now(self, caller: Caller, job_id: str) -> RanNow:
         tenant = caller.tenant
         run_id = uuid7()
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "run again")
             if row.status == StoredJobStatus.CANCELLED:
                 raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
@@ -244,9 +244,9 @@ class Amender:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
-def _already_fired(job_id: str, what: str) -> Conflict:
+def _already_fired(job_id: str, what: str, why: str = "has fired") -> Conflict:
     return Conflict(
-        f"job {job_id!r} was to run once and has fired; it cannot be {what}",
+        f"job {job_id!r} was to run once and {why}; it cannot be {what}",
         code="already_fired",
         hint="submit a new job",
     )

@@ -36,7 +36,7 @@ class Drainer:
     async def drain(self, caller: Caller, worker_id: UUID) -> WorkerView:
         """Give the worker no new runs from now on. A second call changes nothing."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection:
+        async with self._store.change() as connection:
             before = await _row(connection, tenant, worker_id)
             if before.tenant_id == EVERY_TENANT and tenant != DEFAULT_TENANT:
                 raise Forbidden(

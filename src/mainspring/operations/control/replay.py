@@ -78,7 +78,7 @@ class Replayer:
     async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat one dead letter, with another payload if one is given. Return the id of the new run."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection, connection.transaction():
+        async with self._store.change() as connection:
             letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
             if not letters:
                 raise await _gone(connection, tenant, run_id)
@@ -111,7 +111,7 @@ class Replayer:
         at_a_time = _BATCH_CHANGED if changed else _BATCH
         while (room := most - len(total.replayed)) > 0:
             batch = _Batch()
-            async with self._store.reads.acquire() as connection, connection.transaction():
+            async with self._store.change() as connection:
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(at_a_time, room))
                 if not run_ids:
                     break

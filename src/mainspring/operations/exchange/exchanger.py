@@ -18,6 +18,9 @@ One `Exchange` passes through these steps:
         wait                long_poll.py
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
+
+A row that another transaction holds, such as that of a server which is stopped, does not delay the reply by more than a
+second. The reply says then that the exchange was superseded: the worker keeps its lease, and sends its outcomes again.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from uuid import UUID
+
+import asyncpg
 
 from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
@@ -51,6 +56,8 @@ from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 
 log = get_logger("exchange")
+
+_PROGRESS_PATIENCE = "200ms"
 
 
 class Exchanger:
@@ -126,6 +133,10 @@ class Exchanger:
                         exchange.supersede()
                         return
                     raise
+                except asyncpg.LockNotAvailableError:
+                    log.warning("the worker's row is held by another transaction", worker=str(request.worker_id))
+                    exchange.supersede()
+                    return
             if self._stop_check.is_due(exchange):
                 await self._stop_check.run(exchange)
             reply = exchange.reply
@@ -169,9 +180,15 @@ class Exchanger:
 
     async def _record_progress(self, tenant: TenantId, request: ExchangeRequest) -> list[UUID]:
         """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the
-        worker's any more."""
-        async with self._store.hot.acquire() as connection:
-            return await workers.note_progress(connection, tenant, request.worker_id, request.progress)
+        worker's any more. If somebody holds one of the runs, the next progress report has to do."""
+        try:
+            async with self._store.hot.acquire() as connection:
+                return await workers.note_progress(
+                    connection, tenant, request.worker_id, request.progress, _PROGRESS_PATIENCE
+                )
+        except asyncpg.LockNotAvailableError:
+            log.warning("progress not recorded: another transaction holds the run", worker=str(request.worker_id))
+            return []
 
     async def poll(self) -> int:
         """Look for ready runs on behalf of every waiting exchange, in case a hint was lost. Return how many lanes had

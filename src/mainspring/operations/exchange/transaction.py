@@ -1,12 +1,18 @@
 """The transaction of an exchange: it takes the sequence number, settles outcomes, and claims runs.
 
 The worker's row is locked first. Everything after that is written for the newest exchange of the worker only.
+
+Where another transaction holds a row, this one waits for half a second. Then it is repeated without the outcomes whose
+rows are held. It does not acknowledge these, and the worker sends all of them again: what was recorded before is not
+recorded twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+
+import asyncpg
 
 from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
@@ -22,12 +28,14 @@ from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import Outcome
+from mainspring.wire.exchange import ExchangeReply, Outcome
 
 log = get_logger("exchange")
 
 _LIVE = int(WorkerState.LIVE)
 _MAX_REDELIVERED = 10_000
+_PATIENCE = "500ms"  # how long a transaction waits for a row that another one holds
+_SHORT_PATIENCE = "100ms"  # when it has waited once
 
 
 class ExchangeTransaction:
@@ -41,48 +49,76 @@ class ExchangeTransaction:
         self._random = random
 
     async def run(self, exchange: Exchange) -> None:
-        """Write what the worker reports and claim runs for it. Outcomes and recovery belong to the first transaction of
-        an exchange; one that was woken later only claims."""
+        """Write what the worker reports and claim runs for it. Raises LockNotAvailableError if another transaction
+        holds the worker's row."""
+        try:
+            await self._run(exchange, _PATIENCE)
+        except asyncpg.LockNotAvailableError:
+            exchange.reply = ExchangeReply(seq=exchange.request.seq)
+            await self._run(exchange, _SHORT_PATIENCE, skip_held=True)
+
+    async def _run(self, exchange: Exchange, patience: str, *, skip_held: bool = False) -> None:
+        """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only
+        claims."""
         request = exchange.request
         first = not exchange.committed
         effects: Effects | None = None
         async with self._store.hot.acquire() as connection, connection.transaction():
-            state = await self._advance(connection, exchange)
+            state = await self._advance(connection, exchange, patience)
             if first and request.outcomes:
-                effects = await self._settle(connection, exchange)
+                outcomes = request.outcomes
+                if skip_held:
+                    outcomes = await self._not_held(connection, exchange)
+                effects = await self._settle(connection, exchange, outcomes)
             if first and request.recover:
                 await self._redeliver(connection, exchange)
             if state == _LIVE and not request.draining:
                 await self._claim(connection, exchange)
-            if first and (request.stopped or request.draining):
-                ending = WorkerState.STOPPED if request.stopped else WorkerState.DRAINING
+            stopped = request.stopped and not exchange.reply.superseded
+            if first and (stopped or request.draining):
+                ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.committed = True
         if effects is not None:
             for lane_id, delay in effects.requeued:
                 self._signals.ready_later(lane_id, delay)
-        if request.stopped:
+        if stopped:
             self._registry.evict(request.worker_id)
 
-    async def _advance(self, connection: Connection, exchange: Exchange) -> int:
+    async def _advance(self, connection: Connection, exchange: Exchange, patience: str) -> int:
         """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was
         here, or if the incarnation has ended."""
         tenant, request = exchange.tenant, exchange.request
         if exchange.waiter.superseded:  # while it waited for a connection
             raise Conflict("a newer exchange of this worker is here", code=STALE, field="seq")
-        state = await workers.advance(connection, tenant, request.worker_id, request.seq, again=exchange.committed)
+        state = await workers.advance(
+            connection, tenant, request.worker_id, request.seq, again=exchange.committed, patience=patience
+        )
         if state is None:
             await self._registry.refuse(connection, tenant, request)
         exchange.worker.state = state
         return state
 
-    async def _settle(self, connection: Connection, exchange: Exchange) -> Effects:
+    async def _not_held(self, connection: Connection, exchange: Exchange) -> list[Outcome]:
+        """The outcomes of runs that no other transaction holds. These are locked."""
+        outcomes = exchange.request.outcomes
+        free = await runs.free_to_report(connection, [outcome.run_id for outcome in outcomes])
+        chosen = [outcome for outcome in outcomes if outcome.run_id in free]
+        if len(chosen) < len(outcomes):
+            exchange.reply.superseded = True
+            log.warning(
+                "outcomes not recorded yet: another transaction holds their runs",
+                worker=str(exchange.request.worker_id), held=len(outcomes) - len(chosen), recorded=len(chosen),
+            )  # fmt: skip
+        return chosen
+
+    async def _settle(self, connection: Connection, exchange: Exchange, outcomes: Sequence[Outcome]) -> Effects:
         request, reply = exchange.request, exchange.reply
-        effects = await settle(connection, request.worker_id, request.outcomes, self._random)
-        reply.acked = len(request.outcomes)
+        effects = await settle(connection, request.worker_id, outcomes, self._random)
+        reply.acked = len(outcomes)
         reply.fenced = effects.fenced
         metrics.fenced.inc(len(effects.fenced))
-        _count_outcomes(request.outcomes)
+        _count_outcomes(outcomes)
         return effects
 
     async def _redeliver(self, connection: Connection, exchange: Exchange) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from mainspring.kernel.ids import TenantId
@@ -12,26 +13,46 @@ from mainspring.operations.lifecycle.effects import Effects, after_end
 from mainspring.store import fires
 from mainspring.store.pool import Connection
 
+_PATIENCE = "50ms"  # how long a batch waits for a job that another transaction has locked
+
 
 class Fired(Effects):
-    """How many runs each lane got, and which jobs fired, by their index in the batch."""
+    """How many runs each lane got, which recurring jobs fired, by their index in the batch, and how many one-time jobs
+    fired."""
 
     created: dict[int, int] = msgspec.field(default_factory=dict)
     moved: list[int] = msgspec.field(default_factory=list)
+    gone: int = 0
 
 
 async def fire_recurring(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueAgain], *, overlap: bool
+    connection: Connection,
+    node_id: UUID,
+    leases: Mapping[int, int],
+    due: Sequence[fires.DueAgain],
+    *,
+    overlap: bool,
+    locked: bool = False,
 ) -> Fired:
     """Fire recurring jobs as planned. `overlap`: some of them skip a fire while a run is alive. These are locked first,
-    so that the fire sees every run that was created before."""
-    if overlap:
+    so that the fire sees every run that was created before. `locked`: the caller has locked the jobs in an earlier
+    statement of its transaction. A job that another transaction has locked does not fire, and is not in `moved`."""
+    if overlap and not locked:
         async with connection.transaction():
-            await fires.lock_due(connection, node_id, leases, due)
-            done = await fires.fire_recurring(connection, node_id, leases, due)
+            free = await fires.lock_due(connection, node_id, leases, due)
+            if not free:
+                return Fired()
+            done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
+            moved = [free[index] for index in done.moved]
     else:
-        done = await fires.fire_recurring(connection, node_id, leases, due)
-    fired = Fired(created=done.created, moved=done.moved)
+        try:
+            done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
+        except asyncpg.LockNotAvailableError:
+            if locked:
+                raise
+            done = await fires.fire_free(connection, node_id, leases, due)
+        moved = done.moved
+    fired = Fired(created=done.created, moved=moved)
     after_end(done.skipped, fired)
     return fired
 
@@ -39,8 +60,9 @@ async def fire_recurring(
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueOnce]
 ) -> Fired:
+    """Fire one-time jobs. A job that another transaction has locked does not fire."""
     done = await fires.fire_one_time(connection, node_id, leases, due)
-    fired = Fired(created=done.created)
+    fired = Fired(created=done.created, gone=done.gone)
     after_end(done.skipped, fired)
     return fired
 

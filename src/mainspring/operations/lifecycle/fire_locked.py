@@ -35,7 +35,6 @@ class FiredLocked(Fired, kw_only=True):
     """What was fired, and the job's row after it. `gone`: a one-time job became its run and has no row any more."""
 
     row: LockedJob
-    gone: bool = False
 
 
 async def fire_locked(connection: Connection, row: LockedJob, definition: JobDefinition) -> FiredLocked:
@@ -63,7 +62,7 @@ async def miss_due(connection: Connection, row: LockedJob, definition: JobDefini
         return
     missed = [Missed(first, first, 1, reason)]
     if definition.schedule.recurring:
-        # In a thread: three days of a one-second cron take 4 s to count, and workers must be heard meanwhile.
+        # In a thread, because a rare cron takes some milliseconds to count.
         missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
     for one in missed:
         await jobs.record_missed(connection, row.tenant_id, row.job_id, one)
@@ -77,11 +76,11 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     )
     if definition.schedule.one_time and plan.runs:
         done = await fires.fire_locked_one_time(connection, row.tenant_id, row.job_id, row.version, row.next_fire_at)
-        fired.gone = True
+        fired.gone = done.gone
     else:
         due = fires.DueAgain(row.tenant_id, row.job_id, row.version, row.next_fire_at, plan)
         done = await fires.fire_locked_recurring(connection, due)
-    if not done.moved:
+    if not (done.moved or done.gone):
         raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
     fired.row = msgspec.structs.replace(
         row, next_fire_at=plan.next_fire, last_fired_for=plan.through, status=int(_status_before(plan.next_fire))

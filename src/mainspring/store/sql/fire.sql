@@ -23,7 +23,8 @@ cross join lateral (
 -- name: fire_one_time
 -- A one-time job becomes its run: the jobs row is deleted into runs, or into the history if a run of the job is alive
 -- and the job skips. The overlap rule needs no lock before this statement: who creates another run of a one-time job
--- writes its row (touch_one_time), and a row that was written since the due-scan read it does not match.
+-- writes its row (touch_one_time), and a row that was written since the due-scan read it does not match. Locked jobs are
+-- left out.
 -- creates: QUEUED, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; the row as the due-scan read it.
 with lease as materialized (
@@ -40,7 +41,7 @@ with lease as materialized (
       and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
       and j.shard + 0 = any (array(select shard from lease))
     order by j.tenant_id, j.job_id
-    for update of j
+    for update of j skip locked
 ), gone as (
     delete from mainspring.jobs j
     using locked
@@ -49,30 +50,75 @@ with lease as materialized (
 ), {{runs_of_gone($1)}}
 
 -- name: lock_due
--- For jobs that skip overlapping runs: lock first, and decide in the next statement, whose snapshot is newer.
+-- For jobs that skip overlapping runs: lock first, and decide in the next statement, whose snapshot is newer. Jobs that
+-- another transaction has locked are left out. Returns the positions of the others.
 with lease as materialized (
     {{lease}}
 )
-select j.job_id
-from unnest($4::int[], $5::text[]) as d (tenant_id, job_id)
+select d.position
+from {{due_keys}}
+join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
+where j.shard + 0 = any (array(select shard from lease))
+order by j.tenant_id, j.job_id
+for no key update of j skip locked
+
+-- name: await_due
+-- The same for jobs that were left out. It waits for each lock, for $6 at most.
+with patience as materialized (
+    select set_config('lock_timeout', $6, true)
+), lease as materialized (
+    {{lease}}
+)
+select d.position
+from patience
+cross join {{due_keys}}
 join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
 where j.shard + 0 = any (array(select shard from lease))
 order by j.tenant_id, j.job_id
 for no key update of j
 
+-- name: still_due
+-- Which of these jobs are as the due-scan saw them. One-time jobs are compared with their last write, as at the fire.
+select d.position
+from unnest($1::int[], $2::text[], $3::int[], $4::timestamptz[], $5::xid[])
+         with ordinality as d (tenant_id, job_id, version, next_fire_at, written_by, position)
+join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
+where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+  and (not j.one_time or j.xmin = d.written_by)
+
 -- name: fire_recurring
--- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows.
+-- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
+-- $20 at most if another transaction has locked a job.
 -- creates: QUEUED, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; last_fired_for only rises.
-with lease as materialized (
+with patience as materialized (
+    select set_config('lock_timeout', $20, true)
+), lease as materialized (
     {{lease}}
 ), due as (
-    select * from unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
-                         $10::int[], $11::int[], $12::int[], $13::int[])
-        with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
-                              first_run, last_run, first_gap, last_gap, position)
+    select d.* from patience, {{due_fires}}
 ), moved as (
-    {{move_on}}
+    {{move_on(due)}}
+      and j.shard + 0 = any (array(select shard from lease))
+    returning {{moved_job}}
+), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
+
+-- name: fire_free
+-- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
+-- locks the jobs first.
+-- creates: QUEUED, SKIPPED
+-- guard: as above.
+with lease as materialized (
+    {{lease}}
+), free as materialized (
+    select d.*
+    from {{due_fires}}
+    join mainspring.jobs j on j.tenant_id = d.tenant_id and j.job_id = d.job_id
+    where j.shard + 0 = any (array(select shard from lease))
+    order by j.tenant_id, j.job_id
+    for no key update of j skip locked
+), moved as (
+    {{move_on(free)}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
 ), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
@@ -87,7 +133,7 @@ with due as (
            cardinality($7::uuid[]) as last_run, 1 as first_gap, cardinality($9::timestamptz[]) as last_gap,
            1 as position
 ), moved as (
-    {{move_on}}
+    {{move_on(due)}}
     returning {{moved_job}}
 ), {{runs_of_moved(null, $7, $8, $9, $10, $11, $12)}}
 

@@ -135,6 +135,15 @@ where l.owner = $1
 order by l.shard
 for key share of l
 
+-- fragment: due_keys
+unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
+
+-- fragment: due_fires
+unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
+       $10::int[], $11::int[], $12::int[], $13::int[])
+    with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
+                          first_run, last_run, first_gap, last_gap, position)
+
 -- fragment: has_live_run(job)
 -- "offset 0" keeps the planner from reading all runs into a hash table.
 exists (select from mainspring.runs r
@@ -168,12 +177,12 @@ select (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone
 
--- fragment: move_on
--- Advances the jobs of `due` past what is handled.
+-- fragment: move_on(due)
+-- Advances the jobs of {{due}} past what is handled.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
     status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
-from due d
+from {{due}} d
 where j.tenant_id = d.tenant_id and j.job_id = d.job_id
   and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
   and (j.last_fired_for is null or j.last_fired_for < d.through)

@@ -149,6 +149,21 @@ where r.worker_id = $3 and r.state + 0 = {{RUNNING}}
 order by r.run_id
 for no key update of r
 
+-- name: free_to_report
+-- After a lock timeout: locks those of these runs that no other transaction has locked, and returns them. Runs that are
+-- no longer in the table are returned too.
+with locked as materialized (
+    select r.run_id
+    from mainspring.runs r
+    where r.run_id = any ($1::uuid[])
+    order by r.run_id
+    for no key update skip locked
+)
+select o.run_id
+from unnest($1::uuid[]) as o (run_id)
+where exists (select from locked l where l.run_id = o.run_id)
+   or not exists (select from mainspring.runs r where r.run_id = o.run_id)
+
 -- name: requeue
 -- A failed run with attempts left, or a run that was returned unstarted ($4: the attempt that it gives back).
 -- moves: RUNNING -> QUEUED
@@ -248,11 +263,13 @@ where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requeste
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: the runs of a lost worker in batches, each locked in key order. The batches are in no order, because
--- an order over all runs makes the planner scan the primary key (120,000 rows for a batch of 100).
+-- For the rescuer: the runs of a lost worker in batches. The batches are in no order, because an order over all runs
+-- makes the planner scan the primary key (120,000 rows for a batch of 100). Runs that another transaction has locked are
+-- left out. The outer lock never waits. It reads the newest version of each row.
 select {{held_run}}
 from mainspring.runs r
-where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2))
+where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2
+                          for no key update skip locked))
   and worker_id = $1 and state + 0 = {{RUNNING}}
 order by run_id
 for no key update

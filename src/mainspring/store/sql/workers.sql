@@ -14,9 +14,14 @@ returning state
 -- name: advance
 -- Locks the worker's row and takes the sequence number. Of two copies of one exchange, only one gets the row.
 -- $4: the same exchange continues after a long poll, and its number must still be the newest.
+-- $5: how long this transaction waits for a lock, from this statement on.
 -- guard: the number must rise and the incarnation must be alive.
+with patience as materialized (
+    select set_config('lock_timeout', $5, true)
+)
 update mainspring.workers
 set last_seq = $3
+from patience
 where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in ({{WORKERS_ALIVE}})
 returning state
 
@@ -35,16 +40,35 @@ set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select cloc
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
 
+-- name: mark_lost
+-- Workers whose rows are locked, for example by an exchange, are left out.
+-- guard: only from a living state.
+with free as materialized (
+    select worker_id
+    from mainspring.workers
+    where worker_id = any ($1::uuid[]) and state in ({{WORKERS_ALIVE}})
+    order by worker_id
+    for no key update skip locked
+)
+update mainspring.workers w
+set state = {{WORKER_LOST}}, ended_at = (select clock_timestamp())
+from free
+where w.worker_id = free.worker_id and w.state in ({{WORKERS_ALIVE}})
+returning w.worker_id
+
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
 -- ($7: 0) can have any tenant.
 -- keeps: RUNNING
+-- It waits for $8 at most if another transaction has locked a run.
 -- guard: run, fence, worker incarnation, RUNNING and a higher number than the last one; the caller compares the
 -- returned runs with those that it sent. All runs that the worker still holds are returned, also those with older
 -- progress.
-with word as materialized (
+with patience as materialized (
+    select set_config('lock_timeout', $8, true)
+), word as materialized (
     select distinct on (w.run_id, w.fence) w.*
-    from unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
+    from patience, unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
         as w (run_id, fence, number, fraction, message)
     order by w.run_id, w.fence, w.number desc
 ), locked as materialized (
