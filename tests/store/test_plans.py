@@ -175,7 +175,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),
         Statement("runs", "runs_held_by", [US, BATCH, False], 3 * BATCH),
         Statement("runs", "runs_held_by", [US, BATCH, True], 3 * BATCH),
-        Statement("runs", "to_stop", [US], 2 * len(ours)),
+        Statement("runs", "to_stop", [[US]], 2 * len(ours)),
         Statement("runs", "overdue", [BATCH], 3 * BATCH),
         Statement("logs", "standings", [[1] * BATCH, some], 2 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),

@@ -12,6 +12,7 @@ from litestar.typing import FieldDefinition
 from mainspring.api.large_batch import AT_ONCE, UNREADABLE, JobBatch, RawBatch, Undecoded, is_large, too_many_jobs
 from mainspring.api.large_exchange import check_counts, too_many
 from mainspring.api.wording import in_words
+from mainspring.domain.errors import PayloadTooLarge
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.death_notice import DeathNotice
@@ -22,7 +23,8 @@ from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
 
-_MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter exchange cannot be over a bound
+_MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter body cannot be over a bound
+_MOST_PARTS = 256 * 1024  # arrays and objects: 40 ms at worst. No payload has more.
 _MOST_CHUNKS = 4000
 
 _decode_job = msgspec.json.Decoder(JobRequest).decode
@@ -100,6 +102,11 @@ def decode_batch(body: bytes) -> JobBatch | Undecoded:
 
 
 def _decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Struct]) -> T:
+    if len(body) > _MAY_HAVE_MANY and body.count(b"[") + body.count(b"{") > _MOST_PARTS:
+        raise PayloadTooLarge(
+            "the body has too many arrays and objects", field="$", expected=f"at most {_MOST_PARTS}",
+            hint="store it elsewhere and send a reference",
+        )  # fmt: skip
     try:
         return decode(body)
     except UNREADABLE as error:

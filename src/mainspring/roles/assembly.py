@@ -65,7 +65,7 @@ class Assembly:
 
     def front(self) -> LoadShedder:
         """The app as it is served: with too much to do it refuses what can wait."""
-        return LoadShedder(self.app, self.monitor)
+        return LoadShedder(self.app, self.monitor, self.store)
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""

@@ -321,8 +321,12 @@ async def reported_before(
     return {row["run_id"] for row in rows}
 
 
-async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
-    return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
+async def to_stop(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """The runs that each of these workers has to stop; without workers that have none."""
+    found: dict[UUID, list[UUID]] = {}
+    for row in await connection.fetch(_SQL["to_stop"], worker_ids):
+        found.setdefault(row["worker_id"], []).append(row["run_id"])
+    return found
 
 
 async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LockedRun | None:

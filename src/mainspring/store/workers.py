@@ -175,6 +175,10 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Reg
     return await _look.first(connection, worker_id, tenant)
 
 
+async def states(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+    return {row["worker_id"]: row["state"] for row in await connection.fetch(_SQL["states"], worker_ids)}
+
+
 async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow | None:
     """One worker as in `list_workers`, even if it ended long ago."""
     return await _view_worker.first(connection, tenant, worker_id)

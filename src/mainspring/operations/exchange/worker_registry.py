@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.exchange.batched_reads import BatchedReads
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import check_hello
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
@@ -24,6 +25,8 @@ from mainspring.wire.exchange import ExchangeRequest, LeaseGrant
 from mainspring.wire.protocol import TELLS_STARTS
 
 log = get_logger("exchange")
+
+_ALIVE = (WorkerState.LIVE, WorkerState.DRAINING)
 
 STALE = "stale_exchange"
 CHECK_INTERVAL = 1.0  # seconds between checks of the database for what a lost hint may have hidden
@@ -85,6 +88,7 @@ class WorkerRegistry:
         self._clock = clock
         self._workers: dict[UUID, CachedWorker] = {}
         self._evicted_at = clock.monotonic()
+        self._states = BatchedReads(self._read_states)
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -125,12 +129,13 @@ class WorkerRegistry:
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
-        elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+        elif worker is None:
             row = await self._look(tenant, request.worker_id)
-            if worker is None:
-                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
-                self._workers[request.worker_id] = worker
-            worker.state = row.state
+            worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
+            self._workers[request.worker_id] = worker
+        elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+            known = await self._states.get(request.worker_id) or WorkerState.LOST
+            worker.state = known if known in _ALIVE else (await self._look(tenant, request.worker_id)).state
         return worker
 
     async def _look(self, tenant: TenantId, worker_id: UUID, *, hello: bool = False) -> workers.Registration:
@@ -139,11 +144,15 @@ class WorkerRegistry:
             row = await workers.look(connection, tenant, worker_id)
         if row is None:
             raise Unavailable("the hello could not be recorded in time", hint="try again") if hello else _unknown()
-        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+        if row.state not in _ALIVE:
             self._workers.pop(worker_id, None)
             _count_if_noticed(worker_id, row)
             raise _ended(WorkerState(row.state))
         return row
+
+    async def _read_states(self, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+        async with self._store.for_short_reads().acquire() as connection:
+            return await workers.states(connection, worker_ids)
 
     def evict(self, worker_id: UUID) -> None:
         self._workers.pop(worker_id, None)

@@ -239,8 +239,10 @@ where exists (select from mainspring.run_history h
                 and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
--- Runs of this worker for which a cancel was requested.
-select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
+-- Runs of these workers for which a cancel was requested.
+select worker_id, run_id
+from mainspring.runs
+where worker_id = any ($1::uuid[]) and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
 select {{locked_run}}

@@ -36,6 +36,9 @@ select queues, tasks, labels::text as labels_text, slots, state, last_seq, notic
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 
+-- name: states
+select worker_id, state from mainspring.workers where worker_id = any ($1::uuid[])
+
 -- name: set_state
 -- guard: only from a live state.
 update mainspring.workers
