@@ -22,6 +22,7 @@ from mainspring.operations.exchange.long_poll import LongPolls, divide
 from mainspring.operations.exchange.waiter import Demand, Waiter
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
+from mainspring.wire.protocol import PROTOCOL
 from tests.operations.firing import fire_due, let_backoff_pass
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
@@ -294,7 +295,10 @@ async def test_a_waiting_exchange_whose_worker_went_to_another_server_claims_not
         await submit(api)
         # This is not an error: it is common with two servers, and the worker sends its next exchange at once.
         ended = await waiting
-        assert (ended.status_code, ended.json()) == (200, {"seq": old.seq, "superseded": True})
+        assert (ended.status_code, ended.json()) == (
+            200,
+            {"seq": old.seq, "superseded": True, "protocol": PROTOCOL.number},
+        )
     worker.api = api
     assert len(await worker.claim()) == 1
 
