@@ -55,6 +55,7 @@ def _jobs(count: int, one: Callable[[int], dict[str, object]]) -> bytes:
 
 
 HELD = b'["%s",1]' % str(uuid4()).encode()
+STARTED = b'["%s",1,0.5]' % str(uuid4()).encode()
 OUTCOME = b'{"run_id":"%s","fence":1}' % str(uuid4()).encode()
 FAILED = b'{"run_id":"%s","fence":1,"status":"FAILED","error":"it"}' % str(uuid4()).encode()
 CHUNK = b'{"run_id":"%s","fence":1,"attempt":1,"offset":0,"data":""}' % str(uuid4()).encode()
@@ -115,6 +116,7 @@ EXCHANGES: dict[str, tuple[Callable[[], bytes], int]] = {
     "10,000 outcomes": (lambda: WORKER + b'"outcomes":[' + b",".join([OUTCOME] * 10_000) + b"]}", 409),
     "room": (lambda: WORKER + b'"room":{' + b",".join(b'"%d":1' % i for i in range(700_000)) + b"}}", 413),
     "shares": (lambda: _filled(WORKER + b'"shares":[', b'{"most":1,"queue":""}', b"]}", MAX_EXCHANGE_BYTES), 413),
+    "started": (lambda: _filled(WORKER + b'"started":[', STARTED, b"]}", MAX_EXCHANGE_BYTES), 413),
     "progress": (lambda: _filled(WORKER + b'"progress":[', b'{"a":1}', b"]}", MAX_EXCHANGE_BYTES), 422),
     "a hello of 34 MB": (lambda: _hello(tasks=[f"t{n}" for n in range(150)], signatures=_signatures(150, 4500)), 413),
     "signatures": (lambda: _hello(tasks=[f"t{n}" for n in range(150)], signatures=_signatures(150, 1000)), 413),

@@ -21,27 +21,16 @@ T = TypeVar("T")
 MOST_OUTCOMES = 10_000
 MOST_HELD = 100_000
 MOST_PROGRESS = 10_000
-_MOST_BYTES = {"hello": MAX_HELLO_BYTES, "shares": AT_ONCE, "room": AT_ONCE}
+_MOST_BYTES = {"hello": MAX_HELLO_BYTES, "shares": AT_ONCE, "room": AT_ONCE, "started": AT_ONCE}
 _NOTHING = msgspec.Raw()
 
 
-class _Parts(msgspec.Struct, forbid_unknown_fields=True):
-    """An exchange whose parts are left as they came. The fields are those of ExchangeRequest."""
-
-    worker_id: msgspec.Raw = _NOTHING
-    seq: msgspec.Raw = _NOTHING
-    free: msgspec.Raw = _NOTHING
-    wait_ms: msgspec.Raw = _NOTHING
-    outcomes: msgspec.Raw = _NOTHING
-    inventory: msgspec.Raw = _NOTHING
-    recover: msgspec.Raw = _NOTHING
-    draining: msgspec.Raw = _NOTHING
-    stopped: msgspec.Raw = _NOTHING
-    hello: msgspec.Raw = _NOTHING
-    progress: msgspec.Raw = _NOTHING
-    shares: msgspec.Raw = _NOTHING
-    room: msgspec.Raw = _NOTHING
-    unstarted: msgspec.Raw = _NOTHING
+# An exchange whose parts are left as they came.
+_Parts = msgspec.defstruct(
+    "_Parts",
+    [(field, msgspec.Raw, _NOTHING) for field in ExchangeRequest.__struct_fields__],
+    forbid_unknown_fields=True,
+)
 
 
 _LISTS: dict[str, tuple[Callable[[bytes], Any], type[msgspec.Struct], int]] = {
@@ -73,7 +62,7 @@ async def read_exchange(body: bytes) -> ExchangeRequest:
     return request
 
 
-async def _without_lists(parts: _Parts, slices: TimeSlices) -> ExchangeRequest:
+async def _without_lists(parts: Any, slices: TimeSlices) -> ExchangeRequest:
     """All that is small, decoded together: the decoder's own words about it stay as they are. Then the hello."""
     small = [
         b'"%b":%b' % (field.encode(), bytes(raw))
