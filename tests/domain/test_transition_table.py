@@ -107,10 +107,15 @@ def test_nothing_follows_itself() -> None:
 )
 def test_a_queued_run_that_backs_off_is_called_scheduled(ready_in: int | None, shown: RunState) -> None:
     ready_at = None if ready_in is None else NOW + timedelta(seconds=ready_in)
-    assert shown_state(StoredState.QUEUED, ready_at, NOW) is shown
+    assert shown_state(StoredState.QUEUED, ready_at, None, NOW) is shown
 
 
 def test_every_other_state_is_shown_by_its_own_name() -> None:
     later = NOW + timedelta(days=1)
     for state in set(StoredState) - {StoredState.QUEUED}:
-        assert shown_state(int(state), later, NOW).value == state.name
+        assert shown_state(int(state), later, NOW, NOW).value == state.name
+
+
+def test_a_claimed_run_is_called_queued_until_it_has_started() -> None:
+    assert shown_state(StoredState.RUNNING, NOW, None, NOW) is RunState.QUEUED
+    assert shown_state(StoredState.RUNNING, NOW, NOW, NOW) is RunState.RUNNING

@@ -158,6 +158,7 @@ async def test_a_run_with_bits_is_told_when_it_ends_and_keeps_them_in_the_histor
         await connection.execute("update mainspring.runs set deadline = clock_timestamp()")
         effects = await expire(connection, await runs.overdue(connection, 10))
     elif how == "rescue":
+        await connection.execute("update mainspring.runs set losses = 3")
         effects = await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)
     else:
         effects, _ = await report(connection, worker_id, [marked, plain], "SUCCESS" if how == "success" else "FAILED")

@@ -295,10 +295,8 @@ async def test_a_waiting_exchange_whose_worker_went_to_another_server_claims_not
         await submit(api)
         # This is not an error: it is common with two servers, and the worker sends its next exchange at once.
         ended = await waiting
-        assert (ended.status_code, ended.json()) == (
-            200,
-            {"seq": old.seq, "superseded": True, "protocol": PROTOCOL.number},
-        )
+        expected = {"seq": old.seq, "superseded": True, "protocol": PROTOCOL.number}
+        assert (ended.status_code, ended.json()) == (200, expected)
     worker.api = api
     assert len(await worker.claim()) == 1
 

@@ -240,7 +240,7 @@ async def test_a_lost_workers_runs_are_tried_again_at_once_unless_they_may_not_b
 ) -> None:
     worker = HandWorker(api)
     for job_id, fields in (
-        ("again", {}), ("once", {"delivery": "at_most_once"}), ("cancelled", {}), ("spent", {"max_retries": 0}),
+        ("again", {}), ("once", {"delivery": "at_most_once"}), ("cancelled", {}), ("spent", {"max_losses": 0}),
     ):  # fmt: skip
         await api.post("/v1/jobs", json={"job_id": job_id, "task": "noop", **fields})
     orders = {order.job_id: order for order in await worker.claim(4)}
@@ -255,6 +255,7 @@ async def test_a_lost_workers_runs_are_tried_again_at_once_unless_they_may_not_b
         "cancelled": ("CANCELLED", "worker lost"),
     }  # fmt: skip
     assert ends["once"]["reason"] == "worker lost, and the job is at most once"
+    assert ends["spent"]["reason"].startswith("lost once, max_losses is 0")
     [tried] = await connection.fetch("select * from mainspring.attempts")
     assert (tried["run_id"], tried["outcome"]) == (orders["again"].run_id, "LOST")
     other = HandWorker(api)

@@ -63,12 +63,12 @@ async def test_every_try_is_told_with_its_end_its_error_and_the_wait_after_it(
     await other.report(outcome(order, "FAILED", error="second"))
     entries = await timeline(api, order.run_id)
     assert states(entries) == [
-        ("SUBMITTED", None), ("QUEUED", None), ("RUNNING", 1), ("RETURNED", 1), ("QUEUED", None), ("RUNNING", 1),
+        ("SUBMITTED", None), ("QUEUED", None), ("RETURNED", 1), ("QUEUED", None), ("RUNNING", 1),
         ("FAILED", 1), ("SCHEDULED", 1), ("QUEUED", None), ("RUNNING", 2), ("FAILED", 2),
     ]  # fmt: skip
     assert [entry["error"] for entry in entries if entry["error"]] == ["first\ntraceback", "second"]
-    assert entries[3]["reason"] == "handed back unstarted"
-    assert entries[6]["duration"] > 0
+    assert entries[2]["reason"] == "handed back unstarted"
+    assert entries[5]["duration"] > 0
     assert entries[-1]["reason"] == "failed 2 time(s), no tries left"
     assert entries[-1]["worker_id"] == str(other.worker_id)
 

@@ -55,6 +55,20 @@ def process_is_alive(pid: int) -> bool:
     return state not in DEAD
 
 
+def worker_process(launcher: int) -> int:
+    """The process that runs the tasks. `launcher` is the pid of `mainspring worker`. Between the two is the parent
+    watchdog, which also becomes the parent of orphans."""
+    return _first_child(parent_watchdog(launcher))
+
+
+def parent_watchdog(launcher: int) -> int:
+    return _first_child(launcher)
+
+
+def _first_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 class Cluster:
     """Servers and workers on one database. It ends every process that it starts."""
 

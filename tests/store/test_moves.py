@@ -124,8 +124,21 @@ async def note_progress(connection: asyncpg.Connection, run_id: UUID, _: int) ->
     return await workers.note_progress(connection, DEFAULT_TENANT, WORKER, [Progress(run_id, 1, 1, 0.5, "half")])
 
 
+async def note_starts(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await workers.note_starts(connection, WORKER, [(run_id, 1, 250.0)])
+
+
+async def assume_started(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await workers.assume_started(connection, WORKER, [run_id])
+
+
+async def forget_assumed_starts(connection: asyncpg.Connection, _: UUID, __: int) -> object:
+    return await workers.forget_assumed_starts(connection, WORKER)
+
+
 ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, report_successes, requeue, request_cancel, note_progress,
+    note_starts, assume_started, forget_assumed_starts,
 ]  # fmt: skip
 
 
@@ -166,6 +179,8 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
 ) -> None:
     said = BY_NAME[act.__name__]
     run_id, lane_id = await a_run(connection, state)
+    if act is forget_assumed_starts:
+        await connection.execute("update mainspring.runs set started_at = claimed_at")
     before = await live(connection)
     await act(connection, run_id, lane_id)
     expected = [after for origin, after in said.moves if origin is state]

@@ -157,7 +157,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     positions = list(range(1, BATCH + 1))
     no_gaps = [[1] * BATCH, zeros]
     fired = [moments, following, positions, positions, *no_gaps, uuid7_batch(BATCH), moments, [], [], [], []]
-    ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros]
+    ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
     return [
         Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
@@ -167,12 +167,15 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
         Statement("runs", "free_to_report", [some], 4 * BATCH),
-        Statement("runs", "requeue", [some, fences, zeros, zeros, nothing], 2 * BATCH),
+        Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros], 2 * BATCH),
         Statement("runs", "end_runs", ended, 2 * BATCH),
+        Statement("workers", "note_starts", [US, some, fences, zeros], 3 * BATCH),
+        Statement("workers", "assume_started", [US, some], 2 * BATCH),
+        Statement("workers", "forget_assumed_starts", [US], 3 * len(ours)),
         Statement("runs", "redeliver", [US, 2, ours[BATCH:], BATCH], 2 * len(ours)),
         Statement("runs", "runs_held_by", [US, BATCH, False], 3 * BATCH),
         Statement("runs", "runs_held_by", [US, BATCH, True], 3 * BATCH),
-        Statement("runs", "to_stop", [US], 2 * len(ours)),
+        Statement("runs", "to_stop", [[US]], 2 * len(ours)),
         Statement("runs", "overdue", [BATCH], 3 * BATCH),
         Statement("logs", "standings", [[1] * BATCH, some], 2 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),

@@ -97,12 +97,15 @@ async def test_the_silent_are_those_without_a_beat_in_either_table(connection: a
 async def test_the_list_says_what_each_holds_and_when_it_was_heard(connection: asyncpg.Connection) -> None:
     busy, idle = await a_worker(connection, "busy"), await a_worker(connection, "idle")
     lane_id = await a_lane(connection)
-    await queued(connection, lane_id, 3)
-    await claim(connection, [lane_id], 2, busy)
+    await queued(connection, lane_id, 4)
+    one, two, _ = await claim(connection, [lane_id], 3, busy)
+    await workers.note_starts(connection, busy, [(one.run_id, one.fence, 300.0), (two.run_id, two.fence, 0.0)])
     for ago, table in ((60.0, 0), (5.0, 1)):
         await beat(connection, busy, ago=ago, table=table)
     rows = {row.worker_id: row for row in await workers.list_workers(connection, DEFAULT_TENANT)}
-    assert (rows[busy].running, rows[idle].running) == (2, 0)
+    assert [(row.running, row.holding) for row in (rows[busy], rows[idle])] == [(2, 3), (0, 0)]
+    alone = await workers.view(connection, DEFAULT_TENANT, busy)
+    assert alone is not None and (alone.running, alone.holding) == (2, 3)
     assert rows[idle].last_beat_at is None
     newest = await connection.fetchval("select max(at) from mainspring.worker_beats_1")
     assert rows[busy].last_beat_at == newest

@@ -94,10 +94,12 @@ async def test_the_lost_try_is_recorded_and_the_next_worker_has_the_next_attempt
 ) -> None:
     worker_id = await a_worker_with(connection, lane_id)
     [before] = await live(connection)
+    await workers.note_starts(connection, worker_id, [(before["run_id"], before["fence"], 0.0)])
+    [started] = await live(connection)
     await watch.sweep()
     [attempt] = await history.attempts_of(connection, before["run_id"])
     assert (attempt.attempt, attempt.fence, attempt.outcome) == (1, 1, "LOST")
-    assert (attempt.worker_id, attempt.started_at) == (worker_id, before["claimed_at"])
+    assert (attempt.worker_id, attempt.started_at) == (worker_id, started["started_at"])
     [again] = await claim(connection, [lane_id], 1, uuid7())
     assert (again.run_id, again.attempt, again.fence) == (before["run_id"], 2, 3)
 
@@ -127,13 +129,25 @@ async def test_a_run_that_is_at_most_once_fails_and_is_a_dead_letter(
     assert watch.ready == []
 
 
-async def test_a_run_without_tries_left_fails_and_is_a_dead_letter(
+async def test_a_run_of_one_attempt_is_run_again_until_it_was_lost_too_often(
     connection: asyncpg.Connection, watch: Watch, lane_id: int
 ) -> None:
     await a_worker_with(connection, lane_id, max_attempts=1)
+    for losses in (1, 2, 3):
+        assert await watch.sweep() == 1
+        [row] = await live(connection)
+        assert (row["state"], row["losses"], row["attempt"]) == (StoredState.QUEUED, losses, losses)
+        assert row["max_attempts"] - row["losses"] == 1 and row["started_at"] is None
+        waits = await connection.fetchval(
+            "select extract(epoch from ready_at - clock_timestamp()) from mainspring.runs"
+        )
+        assert waits <= 0 if losses == 1 else 0 < waits <= 30
+        await connection.execute("update mainspring.runs set ready_at = clock_timestamp()")
+        assert len(await claim(connection, [lane_id], 1, await a_worker(connection))) == 1
     await watch.sweep()
     [row] = await ended(connection)
-    assert row["state"] == StoredState.FAILED
+    assert (row["state"], row["losses"], row["started_at"]) == (StoredState.FAILED, 4, None)
+    assert row["reason"].startswith("lost 4 times, max_losses is 3")
     assert len(await dead_letters.page(connection, DEFAULT_TENANT, DeadLetterFilter(), None, 10)) == 1
 
 

@@ -41,6 +41,7 @@ class OtherLanguage:
     """An executor that ends runs as a worker in another language might, all of them together."""
 
     killable = True
+    isolates = True
 
     def __init__(self, note_progress: NoteProgress) -> None:
         self.begun = 0

@@ -20,6 +20,7 @@ class Stage:
     """An executor whose runs end when the test says so."""
 
     killable = True
+    isolates = True
 
     def __init__(self) -> None:
         self.running: dict[Attempt, asyncio.Event] = {}

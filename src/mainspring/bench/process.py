@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from mainspring.domain.errors import Unavailable
+from mainspring.worker.processes.watchdog.tree import descendants
 
 _GRACE = 10.0
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
@@ -41,12 +42,14 @@ class Process:
             raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} during the benchmark")
 
     def peak_mb(self) -> float | None:
-        """The peak memory of the process. None on systems without /proc."""
-        try:
-            found = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
-        except FileNotFoundError:
-            return None
-        return int(found[1]) / 1024 if found else None
+        """The peak memory of the process, or of the largest one below it: a worker has other processes beside the one
+        that runs the tasks. None on systems without /proc."""
+        peaks = []
+        for pid in (self.pid, *descendants(self.pid)):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if found := _PEAK.search(Path(f"/proc/{pid}/status").read_text()):
+                    peaks.append(int(found[1]) / 1024)
+        return max(peaks, default=None)
 
     def kill(self) -> None:
         """kill -9: the process cannot sign off."""

@@ -28,7 +28,7 @@ def command(
     if as_json:
         show_json(view)
     else:
-        runs = f"; {view.running} run(s) to finish" if view.running else ""
+        runs = f"; {view.holding} run(s) to finish" if view.holding else ""
         show_line(f"worker {view.name} ({view.worker_id}) is {view.state}{runs}")
 
 

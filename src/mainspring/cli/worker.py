@@ -97,6 +97,9 @@ def command(
     wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
+    from mainspring.worker.processes.launch import launch
+
+    launched = launch()
     # These imports are only for the worker itself. The process that waits for file changes does not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
 
@@ -115,6 +118,7 @@ def command(
         log_level=checked_log_level(log_level),
         http_allow=http_allow,
         sandbox=confined,
+        launched=launched,
         lease=wanted_lease,
     )
     raise typer.Exit(serve_worker(options))

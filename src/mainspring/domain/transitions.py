@@ -5,7 +5,8 @@ may make from here. Every other statement that writes runs declares its transiti
 them with this table, and with what the statement does to a run in each state. `job_may_follow` checks changes of jobs.
 
 A run that waits for its next attempt is stored as QUEUED with a `ready_at` in the future. It is shown as SCHEDULED
-until then. No statement has to change its state at that time.
+until then. No statement has to change its state at that time. A claimed run is stored as RUNNING. It is shown as QUEUED
+until its worker tells that it has started, which it does for runs that last longer than a moment.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     _S.RUNNING: {
         _S.QUEUED: "failed with tries left, rescued from a lost worker, or handed back unstarted",
         _S.SUCCESS: "reported",
-        _S.FAILED: "reported without tries left, or lost under at-most-once",
+        _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",
     },
 }
@@ -110,10 +111,13 @@ def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
     return after in JOB_TRANSITIONS[before]
 
 
-def shown_state(state: int, ready_at: datetime | None, now: datetime) -> RunState:
-    """The state as users see it."""
+def shown_state(state: int, ready_at: datetime | None, started_at: datetime | None, now: datetime) -> RunState:
+    """The state as users see it. A claimed run is shown as QUEUED until it is known to have started. The fragment
+    shown_state in store/sql/fragments.sql says the same in SQL."""
     if state == StoredState.QUEUED and ready_at is not None and ready_at > now:
         return RunState.SCHEDULED
+    if state == StoredState.RUNNING and started_at is None:
+        return RunState.QUEUED
     return RunState(StoredState(state).name)
 
 

@@ -23,6 +23,7 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
+from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.lifecycle.decide import Random
@@ -64,7 +65,7 @@ class Assembly:
 
     def front(self) -> LoadShedder:
         """The app as it is served: with too much to do it refuses what can wait."""
-        return LoadShedder(self.app, self.monitor)
+        return LoadShedder(self.app, self.monitor, self.store)
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
@@ -138,6 +139,7 @@ async def assemble(
         standing_reader=StandingReader(store, queue_reader),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
+        death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
         logs=LogService(store, log_files, log_watch, log_merger),
         signatures=signatures,

@@ -37,13 +37,16 @@ class RunRow(PageRow, frozen=True):
     name: str | None
     payload_text: str | None
     spec_text: str | None
+    losses: int
 
 
 class LiveRun(RunRow, frozen=True):
-    """A run that has not ended. `now` is the database's time at which the row was read."""
+    """A run that has not ended. `started_at`: when its present attempt began, if that is known. `now` is the database's
+    time at which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
+    started_at: datetime | None
     deadline: datetime | None
     last_error: str | None
     progress: float | None

@@ -36,7 +36,8 @@ class NewRuns:
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
-    """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout."""
+    """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout. `losses`: how many
+    attempts were lost with their worker."""
 
     run_id: UUID
     fence: int
@@ -51,10 +52,12 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     payload_text: str | None
     spec_text: str | None
     time_left: float | None
+    losses: int
 
 
 class HeldRun(msgspec.Struct, frozen=True):
-    """A locked RUNNING run, with the columns that decide what follows its attempt."""
+    """A locked RUNNING run, with the columns that decide what follows its attempt. `started_at`: when the attempt
+    began, if its worker has told so."""
 
     run_id: UUID
     fence: int
@@ -65,6 +68,9 @@ class HeldRun(msgspec.Struct, frozen=True):
     worker_id: UUID
     spec_text: str | None
     time_left: float | None
+    losses: int = 0
+    exclusive: bool = False
+    started_at: datetime | None = None
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -105,7 +111,8 @@ _requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """An end that is not SUCCESS. `before` is the state that the caller saw under its lock."""
+    """An end that is not SUCCESS. `before` is the state that the caller saw under its lock. `held_ms`: None if the
+    worker has not reported when the attempt began. `lost` is 1 if the attempt was lost with its worker."""
 
     run_id: UUID
     fence: int
@@ -114,18 +121,21 @@ class Ending(msgspec.Struct, frozen=True):
     error: str | None
     before: int
     ran_ms: float | None = None
-    held_ms: float = 0.0
+    held_ms: float | None = None
     attempt: int = 0
+    lost: int = 0
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used."""
+    """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used. `lost` is 1
+    if the attempt was lost with its worker; the run then gets another attempt for it."""
 
     run_id: UUID
     fence: int
     delay: float
     given_back: int = 0
     error: str | None = None
+    lost: int = 0
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
@@ -264,6 +274,7 @@ async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Requ
         [item.delay for item in ordered],
         [item.given_back for item in ordered],
         [item.error for item in ordered],
+        [item.lost for item in ordered],
     )
 
 
@@ -280,6 +291,7 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRo
         [item.ran_ms for item in ordered],
         [item.before for item in ordered],
         [item.held_ms for item in ordered],
+        [item.lost for item in ordered],
     )
     return rows
 
@@ -309,8 +321,12 @@ async def reported_before(
     return {row["run_id"] for row in rows}
 
 
-async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
-    return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
+async def to_stop(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """The runs that each of these workers has to stop; without workers that have none."""
+    found: dict[UUID, list[UUID]] = {}
+    for row in await connection.fetch(_SQL["to_stop"], worker_ids):
+        found.setdefault(row["worker_id"], []).append(row["run_id"])
+    return found
 
 
 async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LockedRun | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from uuid import UUID
 
 import msgspec
@@ -14,7 +16,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
-from mainspring.wire.exchange import Progress, WorkerHello
+from mainspring.wire.exchange import Progress, Start, WorkerHello
 
 _SQL = load("workers")
 
@@ -37,6 +39,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     registered_at: datetime
     last_beat_at: datetime | None
     running: int
+    holding: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -52,6 +55,8 @@ class Registration(msgspec.Struct, frozen=True):
     slots: int
     state: int
     last_seq: int
+    notice_at: datetime | None
+    protocol: int
 
     @property
     def labels(self) -> dict[str, str]:
@@ -131,10 +136,29 @@ async def register(
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
+        hash_secret(hello.secret) if hello.secret else None,
         rescue_after,
         exclusive_rescue_after,
+        hello.protocol,
     )
     return None if state is None else WorkerState(state)
+
+
+def hash_secret(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+async def knows_secret(connection: Connection, worker_id: UUID, secret: str) -> bool:
+    """Whether this is the secret of the incarnation. It locks nothing."""
+    stored: bytes | None = await connection.fetchval(_SQL["secret_of"], worker_id)
+    return stored is not None and hmac.compare_digest(stored, hash_secret(secret))
+
+
+async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> str | None:
+    """End an incarnation because its watchdog says that nothing of it is left. Returns its name, or None if the secret
+    is wrong."""
+    name: str | None = await connection.fetchval(_SQL["take_notice"], worker_id, hash_secret(secret))
+    return name
 
 
 async def advance(
@@ -149,6 +173,10 @@ async def advance(
 
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
     return await _look.first(connection, worker_id, tenant)
+
+
+async def states(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+    return {row["worker_id"]: row["state"] for row in await connection.fetch(_SQL["states"], worker_ids)}
 
 
 async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow | None:
@@ -178,6 +206,23 @@ async def note_progress(
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]
+
+
+async def note_starts(connection: Connection, worker_id: UUID, starts: Sequence[Start]) -> set[UUID]:
+    """Store that these runs have started, and return those that this has changed. Runs that somebody has locked are
+    left out, and those that the worker no longer holds."""
+    run_ids, fences, ago = zip(*starts, strict=True)
+    rows = await connection.fetch(_SQL["note_starts"], worker_id, run_ids, fences, ago)
+    return {row["run_id"] for row in rows}
+
+
+async def assume_started(connection: Connection, worker_id: UUID, run_ids: Sequence[UUID]) -> None:
+    """These runs were just claimed by a worker that does not tell starts."""
+    await connection.execute(_SQL["assume_started"], worker_id, run_ids)
+
+
+async def forget_assumed_starts(connection: Connection, worker_id: UUID) -> None:
+    await connection.execute(_SQL["forget_assumed_starts"], worker_id)
 
 
 async def beat(connection: Connection, table: int, server_id: UUID, worker_ids: Sequence[UUID]) -> None:
@@ -225,6 +270,10 @@ def _columns(judged: Sequence[StillSilent]) -> tuple[list[UUID], list[int], list
 
 async def ended_with_runs(connection: Connection) -> list[UUID]:
     return [row["worker_id"] for row in await connection.fetch(_SQL["ended_with_runs"])]
+
+
+async def holds_runs(connection: Connection, worker_id: UUID) -> bool:
+    return bool(await connection.fetchval(_SQL["holds_runs"], worker_id))
 
 
 async def truncate_beats(connection: Connection, table: int) -> bool:

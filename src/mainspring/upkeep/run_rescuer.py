@@ -12,17 +12,15 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
-from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.rescue import rescue
+from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
-from mainspring.store import runs, workers
+from mainspring.store import workers
 from mainspring.store.pool import Store
 from mainspring.store.workers import StillSilent
 from mainspring.upkeep.silence_judge import SilenceJudge
 
 log = get_logger("run_rescuer")
 
-_BATCH = 500
 _INTERRUPTED_INTERVAL = 5.0  # seconds between checks for interrupted rescues
 
 
@@ -105,44 +103,25 @@ class RunRescuer:
 
     async def _rescue(self, worker_id: UUID) -> int:
         """Take all runs of a worker that has ended."""
-        rescued = 0
-        while True:
-            async with self._store.hot.acquire() as connection, connection.transaction():
-                held = await runs.held_by(connection, worker_id, _BATCH)
-                if not held:
-                    break
-                effects = await rescue(connection, held, self._random)
-            rescued += self._count(effects, len(held))
-        if rescued:
-            log.info("runs rescued", worker=str(worker_id), runs=rescued)
-        return rescued
+        return await WorkerRescue(self._signals, self._random, worker_id).take_all(self._store)
 
     async def _rescue_ordinary(self, silent: StillSilent) -> int:
         """Take the ordinary runs of a silent worker that holds exclusive ones. It stays alive. Its row is locked, so it
         cannot claim runs meanwhile."""
-        rescued = 0
+        worker = WorkerRescue(self._signals, self._random, silent.worker_id, ordinary_only=True)
         while True:
             async with self._store.hot.acquire() as connection, connection.transaction():
                 if not await workers.lock_silent(connection, silent):
                     break
-                held = await runs.held_by(connection, silent.worker_id, _BATCH, ordinary_only=True)
-                if not held:
+                effects = await worker.take_batch(connection)
+                if effects is None:
                     break
-                effects = await rescue(connection, held, self._random)
-            rescued += self._count(effects, len(held))
-        if rescued:
+            worker.tell(effects)
+        if worker.rescued:
+            metrics.rescued.inc(worker.rescued)
             metrics.partly_rescued.inc()
             log.warning(
                 "ordinary runs rescued; the worker is silent, and its exclusive runs have a longer lease",
-                worker=str(silent.worker_id), silent_for=round(silent.seconds, 1), runs=rescued,
+                worker=str(silent.worker_id), silent_for=round(silent.seconds, 1), runs=worker.rescued,
             )  # fmt: skip
-        return rescued
-
-    def _count(self, effects: Effects, taken: int) -> int:
-        """After the commit: wake workers for the runs that were queued again."""
-        created: dict[int, int] = {}
-        for lane_id, _ in effects.requeued:
-            created[lane_id] = created.get(lane_id, 0) + 1
-        self._signals.ready(created)
-        metrics.rescued.inc(taken)
-        return taken
+        return worker.rescued

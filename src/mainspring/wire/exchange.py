@@ -23,9 +23,11 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
+    secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
-    ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7.
+    ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
+    protocol of the worker. From 2 on it tells which runs have started.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -35,11 +37,14 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
+    secret: Annotated[str, Meta(max_length=100)] = ""
     lease: Annotated[float, Meta(gt=0)] | None = None
+    protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt."""
+    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt.
+    unstarted: the attempt never began."""
 
     run_id: UUID
     fence: int
@@ -51,6 +56,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     retry_after: float | None = None
     result: msgspec.Raw = msgspec.Raw(b"")
     cause: Cause | None = None
+    unstarted: bool = False
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -80,6 +86,9 @@ class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     keep_for: list[str] = []
 
 
+Start = tuple[UUID, int, Annotated[float, Meta(ge=0, le=1e12)]]
+
+
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker sends its outcomes, its held runs and its free slots, and asks which runs to start and to stop.
 
@@ -87,7 +96,8 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     runs that the worker holds. It is required with recover: claimed runs that are not in it are sent again.
     shares: divide `free` between queues that have weights. The server fills them in the given order, and sends no run
     of other queues. room: how many more runs the worker takes of each task with a limit. unstarted: how many of the
-    held runs wait for a slot. These can be recalled.
+    held runs wait for a slot. These can be recalled. started: runs that have begun and last longer than a moment, as
+    run, fence, and the milliseconds since they began. Each is told once.
     """
 
     worker_id: UUID
@@ -104,6 +114,7 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     shares: Annotated[list[QueueShare], Meta(max_length=10_000)] = []
     room: dict[str, Annotated[int, Meta(ge=0)]] = {}
     unstarted: Annotated[int, Meta(ge=0)] = 0
+    started: Annotated[list[Start], Meta(max_length=10_000)] = []
 
 
 class RunOrder(msgspec.Struct, omit_defaults=True):
@@ -111,6 +122,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
 
     exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
     has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
+    losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
+    process, and the worker runs it apart from others.
     """
 
     run_id: UUID
@@ -127,6 +140,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     exclusive: bool = False
     queue: str = DEFAULT_QUEUE
     setup: RunSetup | None = None
+    losses: int = 0
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

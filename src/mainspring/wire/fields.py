@@ -140,6 +140,9 @@ FIELDS = (
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
     plain_field(
+        "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
+    ),
+    plain_field(
         "run_timeout", DURATION, least=0.001, most=LONGEST_TIMEOUT, help="Time limit for all attempts together: 2h."
     ),
     plain_field(
@@ -174,6 +177,7 @@ class PlainValues:
 
     __slots__ = ()
 
+    max_losses: int | None
     run_timeout: float | None
     expires_in: float | None
 
@@ -181,6 +185,7 @@ class PlainValues:
 class PlainKeywords(TypedDict, total=False):
     """The plain fields as Python code gives them."""
 
+    max_losses: int | None
     run_timeout: Duration | None
     expires_in: Duration | None
 

@@ -16,7 +16,8 @@ class ProgressView(msgspec.Struct):
 
 
 class RunView(msgspec.Struct):
-    """A run as clients see it. Durations are in seconds."""
+    """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
+    Each loss raises max_attempts by one."""
 
     run_id: str
     job_id: str
@@ -43,6 +44,7 @@ class RunView(msgspec.Struct):
     payload: Any = None
     progress: ProgressView | None = None
     replay_of: str | None = None
+    losses: int = 0
 
 
 class RunList(msgspec.Struct):
@@ -99,7 +101,8 @@ class QueueList(msgspec.Struct):
 
 
 class WorkerView(msgspec.Struct):
-    """A worker. shared: it takes runs of every tenant, and `running` counts the runs of all tenants."""
+    """A worker. running: how many runs it has started. holding: how many runs it holds in all, including those. shared:
+    it takes runs of every tenant, and both numbers count the runs of all tenants."""
 
     worker_id: str
     name: str
@@ -113,6 +116,7 @@ class WorkerView(msgspec.Struct):
     registered_at: datetime
     last_beat_at: datetime | None
     shared: bool = False
+    holding: int = 0
 
 
 class WorkerList(msgspec.Struct):

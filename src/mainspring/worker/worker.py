@@ -22,6 +22,7 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
+from mainspring.wire.protocol import PROTOCOL, TELLS_STARTS
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming
@@ -31,10 +32,12 @@ from mainspring.worker.exchange.preferred_server import PreferredServer
 from mainspring.worker.exchange.prefetch import WINDOW
 from mainspring.worker.exchange.queue_weights import QueueWeights
 from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient, StoreDown
+from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _HOUSEKEEPING_EVERY = 0.25
@@ -42,6 +45,7 @@ _HOUSEKEEPING_EVERY = 0.25
 _LONGEST_WAIT = 0.5
 _FAREWELL = 2.0
 _WAIT_MARGIN_MS = 200
+_ANY_NUMBER = 10_000
 
 log = get_logger("worker")
 
@@ -62,29 +66,34 @@ class Worker:
         progress: ProgressReports | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
+        death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
         lease: float | None = None,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
-        time. `lease`: ask the server for another lease than that of the timing."""
+        time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
+        lease than that of the timing."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
         self._preferred_server = PreferredServer(server_client, timing, chance, clock)
         self._watchdog = watchdog
+        self._death_record = death_record
         self._timing = timing
         self._task_limits = dict(task_limits or {})
         self._queue_weights = None if weights is None else QueueWeights(slots, weights)
         self._progress = progress or ProgressReports()
+        self._starts = StartReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            task_limits=self._task_limits, clock=clock,
+            tell_start=None if death_record is None else self._tell_start, task_limits=self._task_limits, clock=clock,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
             labels=dict(labels or {}), signatures=dict(signatures or {}), lease=lease or timing.rescue,
+            protocol=PROTOCOL.number,
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
@@ -145,6 +154,8 @@ class Worker:
         now = self._now()
         if (reason := self._lease.enforce(now)) is not None:
             self._fence_off(reason)
+        if self._runner.solitude.waiting is not None:
+            self._clear_the_way(now)
         at = self._next_start(now)
         if at <= now:
             self._start_exchange(now)
@@ -152,7 +163,8 @@ class Worker:
         self._timer.set(min(at, self._lease.next_look), now)
 
     def _next_start(self, now: float) -> float:
-        wants_runs, news = self._draining is None, self._progress.due()
+        wants_runs = self._draining is None and not self._runner.solitude.wanted
+        news = now if self._tells_starts else self._progress.due()
         if self._forecasting:
             covered = self._runner.unstarted
             news = min(news, self._held_runs.forecast.ask_at(self._runner.active, now, covered))
@@ -165,7 +177,21 @@ class Worker:
     def _forecasting(self) -> bool:
         """Slots that are divided by weight are not overbooked, and an exchange in flight that asks for runs is
         enough."""
-        return self._draining is None and self._queue_weights is None and not self._held_runs.asked
+        quiet = self._draining is None and not self._runner.solitude.wanted
+        return quiet and self._queue_weights is None and not self._held_runs.asked
+
+    @property
+    def _tells_starts(self) -> bool:
+        """There are starts to tell, and the server takes them."""
+        return bool(self._starts) and self._server_client.protocol >= TELLS_STARTS
+
+    def _clear_the_way(self, now: float) -> None:
+        """A run waits to run alone. Start it if nothing else is left; end a long poll that could bring more."""
+        lone = self._runner.solitude.waiting
+        if lone is not None and self._held_runs.holds_only(lone):
+            self._runner.start_lone()
+        elif len(self._held_runs.flights) == 1 and self._held_runs.asked:
+            self._exchange_timing.hurry(now)
 
     def _consider_soon(self) -> None:
         """Call `_consider` once for everything that happens in this turn of the loop."""
@@ -190,17 +216,30 @@ class Worker:
             draining=self._draining is not None,
             # A worker that reports itself stopped holds no exclusive run.
             stopping=self._leaving and not self._runner.holds_exclusive(),
+            most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._death_record is not None and not self._held_runs.known:
+            flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
+        if not flight.trial and self._tells_starts:
+            flight.request.started = self._starts.take(now)
         self._exchange_timing.started(now)
         exchange = asyncio.create_task(self._exchange(self._held_runs, flight))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
+
+    @property
+    def _most_wanted(self) -> int:
+        """How many runs to ask for at most."""
+        solitude = self._runner.solitude
+        if solitude.wanted:
+            return 0
+        return 1 if solitude.careful else _ANY_NUMBER
 
     async def _exchange(self, held_runs: HeldRuns, flight: Flight) -> None:
         try:
@@ -223,6 +262,7 @@ class Worker:
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
         now = self._now()
+        self._starts.put_back(flight.request.started, self._held_runs.held)
         if isinstance(error, Refused) and error.contents:
             if self._find_rejected(flight, error, now):
                 return
@@ -276,6 +316,7 @@ class Worker:
             # The process was suspended for so long that the runs of this answer may belong to others by now.
             self._held_runs.lost(flight, now)
             self._put_progress_back(() if flight.trial else flight.request.progress)
+            self._starts.put_back(flight.request.started, self._held_runs.held)
             return
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
@@ -290,6 +331,8 @@ class Worker:
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
             log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
+        if flight.request.free and self._runner.solitude.careful and not any(a.order.losses for a in landing.taken):
+            self._runner.solitude.over()
         self._take(landing.taken)
         for attempt in landing.stop:
             self._runner.stop(attempt, Stop.CANCEL)
@@ -299,6 +342,8 @@ class Worker:
             log.info("told to drain")
             self.stop()
         if flight.request.stopped and not reply.superseded:
+            if self._death_record is not None:
+                self._death_record.tell_stopped()
             self._left.set()
 
     def _take(self, attempts: list[Attempt]) -> None:
@@ -328,6 +373,8 @@ class Worker:
     def _report(self, attempt: Attempt, ending: Ending) -> None:
         if attempt.progress is not None:
             self._progress.forget(attempt)
+        if attempt.start_told:
+            self._starts.forget(attempt)
         if attempt.fenced:
             return
         self._held_runs.record(attempt, ending, self._now())
@@ -339,12 +386,21 @@ class Worker:
                 error=error,
             )  # fmt: skip
 
+    def _tell_start(self, attempt: Attempt) -> None:
+        """The parent watchdog must know of an exclusive run before it starts."""
+        if self._death_record is not None:
+            self._death_record.tell_start(attempt.key, self._held_runs.held)
+
     # -- the lease
 
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = self._now()
+        worker_id = uuid7()
+        if self._death_record is not None:
+            secret = self._death_record.begin_incarnation(worker_id)
+            self._hello = msgspec.structs.replace(self._hello, secret=secret)
         held_runs = HeldRuns(
-            uuid7(), self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
+            worker_id, self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
         )
         return held_runs, ExchangeTiming(self._timing.beat, now)
 
@@ -366,12 +422,16 @@ class Worker:
         while True:
             await self._clock.sleep(_HOUSEKEEPING_EVERY)
             now = self._now()
+            if self._starts.look(self._runner.active, now, self._server_client.server):
+                self._consider_soon()
             if self._runner.longest_wait(now) > _LONGEST_WAIT:
                 self._held_runs.observe_rate(now)
                 returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)
                 if returned:
                     log.info("returned runs that waited for a slot", runs=returned)
             self._lease.guard()
+            if self._death_record is not None:
+                self._death_record.keep_only(self._held_runs.held)
 
     # -- leaving
 

@@ -182,6 +182,8 @@ class Claimer:
             None,
             row.exclusive,
             lane.queue,
+            None,
+            row.losses,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)

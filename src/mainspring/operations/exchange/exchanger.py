@@ -9,7 +9,7 @@ acknowledged again.
 One `Exchange` passes through these steps:
 
     identify the worker     worker_registry.py
-    record progress         before the exchange can be superseded
+    record starts, progress before the exchange can be superseded
     in rounds, until there is something to reply:
         update the demand   what the exchange would take
         transaction         transaction.py: sequence number, outcomes, redelivery, claim
@@ -43,6 +43,7 @@ from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
 from mainspring.operations.exchange.recall import recall_unstarted
+from mainspring.operations.exchange.starts import StartRecorder
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, WorkerRegistry
@@ -83,6 +84,7 @@ class Exchanger:
         self._claimer = Claimer(lanes, clock, database_clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock, timing)
         self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
+        self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
         self._active: set[Exchange] = set()
         self._lanes_revision = -1
@@ -95,6 +97,11 @@ class Exchanger:
         """How many workers are cached here."""
         return len(self._registry)
 
+    def forget(self, worker_id: UUID) -> None:
+        """The incarnation has ended: drop what is cached of it, and offer no runs to an exchange that still waits."""
+        self._registry.evict(worker_id)
+        self._long_polls.disconnect_worker(worker_id)
+
     async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
         tenant = caller.tenant
         arrived_at = self._clock.monotonic()
@@ -105,6 +112,8 @@ class Exchanger:
             await self._beats.record(request.worker_id)
             return ExchangeReply(seq=request.seq, superseded=True)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.
+        if request.started:
+            await self._starts.record(request, patience)
         stale_progress = await self._record_progress(tenant, request, patience) if request.progress else []
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
@@ -201,6 +210,7 @@ class Exchanger:
         some."""
         self._registry.evict_silent()
         await self._lanes.refresh()
+        await self._starts.try_again()
         self._update_demands()
         lanes = self._long_polls.wanted_lanes()
         if not lanes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.job import Delivery, Spec, spec_from_text
+from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.texts import storable_text
@@ -21,18 +23,22 @@ Random = Callable[[], float]
 def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
     """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing."""
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
+    loss = int(lost)
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
-        ran_ms = None if lost else outcome.ran_ms  # the end of a lost attempt is unknown
+        # The end of a lost attempt is unknown. Its beginning is known if the worker has told it meanwhile.
+        known = not lost and not outcome.unstarted
+        ran_ms, held_ms = (outcome.ran_ms, outcome.held_ms) if known else (None, None)
         changes.endings.append(
-            Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, outcome.held_ms, run.attempt)
+            Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, held_ms, run.attempt, loss)
         )
 
     def again(how: str, delay: float, given_back: int = 0) -> None:
-        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error))
+        started_at = None if given_back else _began(run, outcome, lost=lost)
+        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss))
         changes.attempts.append(
-            PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, run.claimed_at, how, error, delay)
+            PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay)
         )
 
     if run.cancel_requested_at is not None:
@@ -49,31 +55,40 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
             again("LOST" if lost else "FAILED", verdict.delay)
 
 
+def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:
+    """When the attempt began, as far as its worker has told."""
+    if lost or run.claimed_at is None:
+        return run.started_at
+    return None if outcome.unstarted else run.claimed_at + timedelta(milliseconds=outcome.held_ms)
+
+
 def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool) -> Verdict:
-    """Whether another attempt follows a failed or lost one, by delivery, retry policy and run_timeout."""
+    """Whether another attempt follows a failed or lost one, by delivery, retry policy, losses and run_timeout."""
     at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
     if lost and at_most_once:
         return Verdict(None, "worker lost, and the job is at most once")
     time_left = run.time_left
     if time_left is not None and time_left <= 0:
         return Verdict(None, out_of_time(spec))
-    verdict = after_failure(
-        spec.retry,
-        run.attempt,
-        run.max_attempts,
-        random,
-        cause=outcome.cause,
-        wanted=outcome.retry,
-        retry_after=outcome.retry_after,
-    )
+    if lost:
+        verdict = after_loss(run.losses + 1, spec.max_losses, random)
+    else:
+        verdict = after_failure(
+            spec.retry,
+            run.attempt - run.losses,
+            run.max_attempts - run.losses,
+            random,
+            cause=outcome.cause,
+            wanted=outcome.retry,
+            retry_after=outcome.retry_after,
+        )
     if verdict.delay is None:
         return verdict
     if at_most_once:  # regardless of the row; intake gives such a job one attempt
         return Verdict(None, "failed, and the job is at most once")
-    delay = 0.0 if lost else verdict.delay
-    if time_left is not None and delay >= time_left:
+    if time_left is not None and verdict.delay >= time_left:
         return Verdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
-    return Verdict(delay)
+    return verdict
 
 
 def out_of_time(spec: Spec) -> str:

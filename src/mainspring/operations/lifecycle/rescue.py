@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from uuid import UUID
 
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
@@ -11,11 +12,26 @@ from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
 
 
-async def rescue(connection: Connection, held: Sequence[HeldRun], random: Random) -> Effects:
-    """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks."""
+async def rescue(
+    connection: Connection,
+    held: Sequence[HeldRun],
+    random: Random,
+    *,
+    started: Collection[tuple[UUID, int]] | None = None,
+) -> Effects:
+    """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks.
+
+    `started`: the exclusive runs (run, fence) that the watchdog of the worker saw start. An exclusive run that is not
+    among them has not started: it is requeued like one that was handed back. None means that nobody testifies; then
+    every run counts as started. Other runs always count as started.
+    """
     changes, effects = Changes(), Effects()
     for run in held:
-        lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
-        decide(run, lost, random, changes, lost=True)
+        if started is not None and run.exclusive and (run.run_id, run.fence) not in started:
+            unstarted = Outcome(run.run_id, run.fence, "RETURNED", error="worker lost before it started the run")
+            decide(run, unstarted, random, changes)
+        else:
+            lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
+            decide(run, lost, random, changes, lost=True)
     await carry_out(connection, changes, effects)
     return effects

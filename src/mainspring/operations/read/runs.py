@@ -83,7 +83,7 @@ class RunReader:
             if not isinstance(run, LiveRun):
                 return Why(view.run_id, view.status, sentence(view, 0, None))
             ahead = 0
-            if view.status == RunState.QUEUED:
+            if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)
         return Why(view.run_id, view.status, sentence(view, ahead, run.deadline))
 

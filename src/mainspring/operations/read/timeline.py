@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.operations.read.views import uuid7_time
+from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
 from mainspring.wire.runs import AttemptView, TimelineEntry
 
@@ -87,7 +88,7 @@ def _trigger_in_words(run: Run) -> str:
 
 
 def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Iterator[TimelineEntry]:
-    """An attempt that was followed by another one: its claim, its end, and the wait after it."""
+    """An attempt that was followed by another one: its start, its end, and the wait after it."""
     attempt, started_at, ended_at, ready_at = one.attempt, one.started_at, one.ended_at, one.ready_at
     worker, name = _worker(one.worker_id, names)
     if started_at is not None:
@@ -106,7 +107,11 @@ def _present(run: LiveRun, names: Names) -> Iterator[TimelineEntry]:
     if run.state != StoredState.RUNNING:
         return
     assert run.claimed_at is not None  # a claim sets both
-    yield TimelineEntry(run.claimed_at, RunState.RUNNING, run.attempt, *_worker(run.worker_id, names))
+    worker, name = _worker(run.worker_id, names)
+    if run.started_at is None:
+        yield TimelineEntry(run.claimed_at, RunState.QUEUED, run.attempt, worker, name, reason=ASSIGNED)
+    else:
+        yield TimelineEntry(run.started_at, RunState.RUNNING, run.attempt, worker, name)
     yield from _cancel(run)
 
 

@@ -14,7 +14,7 @@ from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
-from mainspring.operations.read.why import FOR_A_SLOT
+from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT
 from mainspring.store.dead_letters import DeadLetterRow
 from mainspring.store.history import EndedRun, LiveRun, Run
 from mainspring.store.jobs import JobRow, definition_of
@@ -59,7 +59,7 @@ def fired_job_view(row: Run, lane: Lane) -> JobView:
     else:
         # The run is being stopped, so the job will not run again.
         status = JobStatus.SCHEDULED if row.cancel_requested_at is None else JobStatus.CANCELLED
-        updated_at = row.claimed_at or row.ready_at
+        updated_at = row.started_at or row.claimed_at or row.ready_at
     definition = JobDefinition(
         task=lane.task,
         name=row.name,
@@ -87,8 +87,8 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
     """A run, live or ended. `lacking`: why no live worker can take a queued run."""
     if isinstance(row, EndedRun):
         return _ended_run_view(row, lane)
-    state = shown_state(row.state, row.ready_at, row.now)
-    started = row.claimed_at if state is RunState.RUNNING else None
+    state = shown_state(row.state, row.ready_at, row.started_at, row.now)
+    started = row.started_at if state is RunState.RUNNING else None
     return RunView(
         run_id=str(row.run_id),
         job_id=job_id_of(row),
@@ -104,7 +104,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         start_time=started,
         end_time=None,
         duration=(row.now - started).total_seconds() if started else None,
-        modified_time=row.claimed_at or row.ready_at,
+        modified_time=row.started_at or row.claimed_at or row.ready_at,
         executor_id=str(row.worker_id) if row.worker_id else None,
         attempt_number=row.attempt,
         max_attempts=row.max_attempts,
@@ -115,6 +115,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         payload=raw(row.payload_text),
         progress=_progress(row),
         replay_of=_replay_of(row),
+        losses=row.losses,
     )
 
 
@@ -145,6 +146,7 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         result=raw(row.result_text),
         payload=raw(row.payload_text),
         replay_of=_replay_of(row),
+        losses=row.losses,
     )
 
 
@@ -152,8 +154,11 @@ def _why_waiting(row: LiveRun, state: RunState, lacking: str | None) -> str | No
     if row.cancel_requested_at is not None:
         return "cancel requested; waiting for its processes to end"
     if state is RunState.SCHEDULED:
-        return f"backing off after attempt {row.attempt} of {row.max_attempts}"
-    return (lacking or FOR_A_SLOT) if state is RunState.QUEUED else None
+        lost = f", {row.losses} of them lost" if row.losses else ""
+        return f"backing off after attempt {row.attempt} of {row.max_attempts}{lost}"
+    if state is RunState.QUEUED:
+        return ASSIGNED if row.state == StoredState.RUNNING else lacking or FOR_A_SLOT
+    return None
 
 
 def worker_view(row: WorkerRow) -> WorkerView:
@@ -165,6 +170,7 @@ def worker_view(row: WorkerRow) -> WorkerView:
         tasks=row.tasks,
         slots=row.slots,
         running=row.running,
+        holding=row.holding,
         labels=row.labels,
         version=row.version,
         registered_at=row.registered_at,

@@ -13,6 +13,7 @@ from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
+ASSIGNED = "assigned to a worker, not started yet"
 A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 
 
@@ -67,6 +68,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
             words = f"It is queued: {view.reason}."
             if ahead and view.reason == FOR_A_SLOT:
                 words = f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
+            elif view.reason == ASSIGNED:
+                words = f"It is queued: assigned to worker {view.executor_id}, not started yet."
             return words + _until(deadline)
         case RunState.SCHEDULED:
             assert view.ready_at is not None

@@ -21,11 +21,11 @@ where r.tenant_id = $1
   and ($2::uuid is null or r.run_id < $2)
   and ($3::text is null or r.job_id = $3)
   and ($4::int[] is null or r.lane_id = any ($4))
-  and ($5::smallint[] is null or r.state = any ($5))
+  and ($5::smallint[] is null or {{shown_state}} = any ($5))
   and ($6::text is null or r.last_error ilike $6)
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
-  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or r.state <> {{QUEUED}})
+  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
 order by r.run_id desc
 limit $11
@@ -60,15 +60,14 @@ order by h.run_id desc
 limit $4
 
 -- name: queue_depths
--- Waiting and running runs, by lane.
+-- Waiting and running runs, by lane, as they are shown.
 select lane_id,
        count(*) filter (where state = {{QUEUED}} and ready_at <= (select clock_timestamp())) as depth,
        count(*) filter (where state = {{QUEUED}} and ready_at > (select clock_timestamp())) as scheduled,
        count(*) filter (where state = {{RUNNING}}) as running,
        extract(epoch from (select clock_timestamp()) - min(ready_at) filter (
            where state = {{QUEUED}} and ready_at <= (select clock_timestamp())))::float8 as oldest
-from mainspring.runs
-where tenant_id = $1
+from (select r.lane_id, r.ready_at, {{shown_state}} as state from mainspring.runs r where r.tenant_id = $1) as shown
 group by lane_id
 
 -- name: ended_last_minute

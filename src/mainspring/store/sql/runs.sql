@@ -135,7 +135,7 @@ with outcome as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, null::json as payload, spec, node_id, fired_at,
-           null::timestamptz as cancel_requested_at, follows
+           null::timestamptz as cancel_requested_at, follows, losses
     from gone
 )
 {{enter_history}}
@@ -165,16 +165,18 @@ where exists (select from locked l where l.run_id = o.run_id)
    or not exists (select from mainspring.runs r where r.run_id = o.run_id)
 
 -- name: requeue
--- A failed run with attempts left, or a run that was returned unstarted ($4: the attempt that it gives back).
+-- A failed run with attempts left, a run that was returned unstarted ($4: the attempt that it gives back), or a run that
+-- was lost ($6: the loss). A loss grants another attempt.
 -- moves: RUNNING -> QUEUED
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
 set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
-    claimed_at = null, last_error = coalesce(o.error, r.last_error),
+    claimed_at = null, started_at = null, losses = r.losses + o.lost, max_attempts = r.max_attempts + o.lost,
+    last_error = coalesce(o.error, r.last_error),
     progress = null, progress_text = null, progress_number = null,
     ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
-from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[])
-         as o (run_id, fence, delay, given_back, error)
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[])
+         as o (run_id, fence, delay, given_back, error, lost)
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id
 
@@ -185,30 +187,32 @@ returning r.run_id, r.lane_id
 -- moves: WAITING -> SKIPPED, CANCELLED
 -- moves: HELD -> CANCELLED
 -- guard: fence, the state that the caller saw ($7), and the transition; ended runs are no longer in this table.
+-- $8: null if the worker has not reported when the attempt began.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[], $5::text[], $6::real[], $7::smallint[],
-                         $8::real[])
-        as o (run_id, fence, state, reason, error, ran_ms, before, held_ms)
+                         $8::real[], $9::smallint[])
+        as o (run_id, fence, state, reason, error, ran_ms, before, held_ms, lost)
 ), gone as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = o.before
       and (o.before, o.state) in ({{ENDS}})
-    returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms,
+    returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms, o.lost,
               case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
 ), dead_lettered as (
     insert into mainspring.dead_letters
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
          max_attempts, reason)
     select run_id, tenant_id, lane_id, job_id, name, attempt, error, scheduled_for,
-           (select clock_timestamp()), payload, spec, trigger, max_attempts, reason
+           (select clock_timestamp()), payload, spec, trigger, max_attempts - losses, reason
     from gone
     where end_state = {{FAILED}}
 ), ended_run as (
-    select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts, fence, scheduled_for,
-           claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
-           reason, error, null::json as result, payload, spec, node_id, fired_at, cancel_requested_at, follows
-    from gone
+    select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
+           scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
+           worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
+           cancel_requested_at, follows, losses + lost as losses
+    from gone r
 )
 {{enter_history}}
 
@@ -235,8 +239,10 @@ where exists (select from mainspring.run_history h
                 and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
--- Runs of this worker for which a cancel was requested.
-select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
+-- Runs of these workers for which a cancel was requested.
+select worker_id, run_id
+from mainspring.runs
+where worker_id = any ($1::uuid[]) and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
 select {{locked_run}}

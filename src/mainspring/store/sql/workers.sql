@@ -3,13 +3,15 @@
 
 -- name: register
 -- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers. A lease that was granted
--- is never shortened: the worker relies on it.
+-- is never shortened: the worker relies on it. The first secret of an incarnation stays.
 insert into mainspring.workers
-    (worker_id, tenant_id, name, queues, tasks, labels, version, slots, rescue_after, exclusive_rescue_after)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash, rescue_after,
+     exclusive_rescue_after, protocol)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
-    version = excluded.version, slots = excluded.slots,
+    version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
+    secret_hash = coalesce(workers.secret_hash, excluded.secret_hash),
     rescue_after = greatest(workers.rescue_after, excluded.rescue_after),
     exclusive_rescue_after = greatest(workers.exclusive_rescue_after, excluded.exclusive_rescue_after)
 where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
@@ -30,9 +32,12 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select queues, tasks, labels::text as labels_text, slots, state, last_seq
+select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
+
+-- name: states
+select worker_id, state from mainspring.workers where worker_id = any ($1::uuid[])
 
 -- name: set_state
 -- guard: only from a live state.
@@ -41,6 +46,20 @@ set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select cloc
     lost_because = case when $2 = {{WORKER_LOST}} then 'it ended' end
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
+
+-- name: secret_of
+select secret_hash from mainspring.workers where worker_id = $1
+
+-- name: take_notice
+-- Locks the worker's row, so an exchange in flight is written first, and none after this.
+-- guard: the secret. A repeated notice changes nothing; an incarnation that has stopped stays STOPPED.
+update mainspring.workers
+set state = case when state in ({{WORKERS_ALIVE}}) then {{WORKER_LOST}} else state end,
+    lost_because = case when state in ({{WORKERS_ALIVE}}) then 'death notice' else lost_because end,
+    ended_at = coalesce(ended_at, (select clock_timestamp())),
+    notice_at = coalesce(notice_at, (select clock_timestamp()))
+where worker_id = $1 and secret_hash = $2
+returning name
 
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
@@ -66,12 +85,51 @@ with patience as materialized (
     for no key update of r
 ), told as (
     update mainspring.runs r
-    set progress = l.fraction, progress_text = l.message, progress_number = l.number
+    set progress = l.fraction, progress_text = l.message, progress_number = l.number,
+        started_at = coalesce({{started_at}}, (select clock_timestamp()))
     from locked l
     where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = {{RUNNING}}
       and l.number > coalesce(r.progress_number, 0)
 )
 select run_id from locked
+
+-- name: note_starts
+-- Runs that have started, $4 milliseconds ago. A repeated start changes nothing. Rows that somebody holds are skipped.
+-- keeps: RUNNING
+-- guard: run, fence, worker incarnation, RUNNING and no start yet.
+with word as (
+    select * from unnest($2::uuid[], $3::int[], $4::float8[]) as w (run_id, fence, ago)
+), locked as materialized (
+    select r.run_id, r.fence, w.ago
+    from mainspring.runs r
+    join word w on r.run_id = w.run_id and r.fence = w.fence
+    where r.worker_id = $1 and r.state + 0 = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true
+    order by r.run_id
+    for no key update of r skip locked
+)
+update mainspring.runs r
+set started_at = greatest(r.claimed_at, (select clock_timestamp()) - l.ago * interval '1 millisecond')
+from locked l
+where r.run_id = l.run_id and r.fence = l.fence and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+returning r.run_id
+
+-- name: assume_started
+-- The claims of a worker that does not tell which of its runs have started. They count as started from the claim.
+-- keeps: RUNNING
+-- guard: run, worker incarnation and RUNNING; the caller has claimed them in this transaction.
+update mainspring.runs r
+set started_at = r.claimed_at
+where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+
+-- name: forget_assumed_starts
+-- The worker has said hello again, and tells starts from now on. Rows that somebody holds are skipped.
+-- keeps: RUNNING
+-- guard: worker incarnation, RUNNING and a start that was only assumed.
+update mainspring.runs r
+set started_at = null
+where r.run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}}
+                            for no key update skip locked))
+  and r.worker_id = $1 and r.state + 0 = {{RUNNING}} and r.started_at = r.claimed_at
 
 -- name: beat_0
 -- unguarded: append-only.
@@ -162,6 +220,9 @@ where w.state in ({{WORKERS_ENDED}})
 order by w.worker_id
 limit 100
 
+-- name: holds_runs
+select exists (select from mainspring.runs where worker_id = $1 and state = {{RUNNING}})
+
 -- name: quiet_0
 select not exists (select from mainspring.worker_beats_0
                    where at > (select clock_timestamp()) - interval '30 seconds')
@@ -180,9 +241,13 @@ with heard as materialized (
           select at, unnest(worker_ids) from mainspring.worker_beats_1) as b
     group by worker_id
 ), held as materialized (
-    select worker_id, count(*) as running from mainspring.runs where state = {{RUNNING}} group by worker_id
+    select worker_id, count(*) as holding, count(*) filter (where started_at >= claimed_at) as running
+    from mainspring.runs
+    where state = {{RUNNING}}
+    group by worker_id
 )
-select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running
+select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running,
+       coalesce(held.holding, 0) as holding
 from mainspring.workers w
 left join heard using (worker_id)
 left join held using (worker_id)
@@ -199,8 +264,13 @@ select {{worker_columns}},
                        union all
                        select at, worker_ids from mainspring.worker_beats_1) as b
                  where w.worker_id = any (b.worker_ids))) as last_beat_at,
-       (select count(*) from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}}) as running
+       held.running, held.holding
 from mainspring.workers w
+cross join lateral (
+    select count(*) as holding, count(*) filter (where r.started_at >= r.claimed_at) as running
+    from mainspring.runs r
+    where r.worker_id = w.worker_id and r.state = {{RUNNING}}
+) as held
 where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.worker_id = $2
 
 -- name: prune_workers

@@ -110,6 +110,8 @@ class HeldRuns:
             ending.error,
             ending.retry,
         )
+        if not attempt.started:
+            outcome.unstarted = True
         if ending.result is not None:
             outcome.result = ending.result
         if ending.cause is not None:
@@ -121,6 +123,13 @@ class HeldRuns:
         self.pending.append(outcome)
         if ending.error is not None or ending.result is not None:
             self._pending_bytes += _size(outcome)
+
+    def holds_only(self, lone: Attempt) -> bool:
+        """Whether nothing but this run would be lost with the worker: no other run, no outcome that is not
+        acknowledged, and no run that an exchange in flight may bring."""
+        if self.asked or self.unreported:
+            return False
+        return all(attempt is lone or attempt.reported for attempt in self.held.values())
 
     def observe_rate(self, now: float) -> None:
         if self.prefetch.observe(now, self._completed, self._busy):
@@ -137,8 +146,9 @@ class HeldRuns:
         wait_ms: int = 0,
         draining: bool = False,
         stopping: bool = False,
+        most: int = _MAX_FREE,
     ) -> Flight:
-        """Compose the next exchange. `attempts` are the runs held, queued or active.
+        """Compose the next exchange. `attempts` are the runs held, queued or active. It asks for `most` runs at most.
 
         It is a long poll only if it has no outcome to report. `stopped` is sent with the last outcome, and not while
         another exchange in flight carries one, which would arrive too late. An exchange that recovers asks for no new
@@ -152,7 +162,7 @@ class HeldRuns:
         request = ExchangeRequest(
             worker_id=self.worker_id,
             seq=self._seq,
-            free=0 if draining or self.recovering else self.free(holding, soon),
+            free=0 if draining or self.recovering else min(most, self.free(holding, soon)),
             wait_ms=0 if outcomes or trial is not None or not self.known or self.recovering else wait_ms,
             outcomes=outcomes,
             draining=draining,

@@ -113,6 +113,11 @@ class ServerClient:
         return self._rota.current
 
     @property
+    def protocol(self) -> int:
+        """What the server in use has announced."""
+        return self._servers[self._rota.current].protocol
+
+    @property
     def servers(self) -> int:
         """The number of servers."""
         return len(self._servers)

@@ -86,7 +86,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     on_stop: asks its executor to stop it. kill: ends it at once, where that is possible. stops_by: what else is needed
     to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
-    sent. fenced: the run belongs to another worker; the attempt is not reported, however it ends.
+    sent. start_told: the server is told that it has started. fenced: the run belongs to another worker; the attempt is
+    not reported, however it ends.
     """
 
     order: RunOrder
@@ -105,6 +106,7 @@ class Attempt(msgspec.Struct, eq=False):
     progress: Progressed | None = None
     progress_sent: int = 0
     interruption: Interruption | None = None
+    start_told: bool = False
 
 
 OpenLog = Callable[[Attempt], LogSink]
@@ -122,6 +124,10 @@ class Executor(Protocol):
 
     killable: bool
     """True if `kill_all` ends attempts for certain; False if only the end of the process does."""
+
+    @property
+    def isolates(self) -> bool:
+        """True if an attempt of a run that was lost before cannot end the worker's process."""
 
     def offers(self) -> dict[str, Execute]:
         """The tasks it runs. `Execute` returns when the attempt is gone, also after a request to stop."""

@@ -33,6 +33,7 @@ from mainspring.worker.execution.attempt import (
     Stop,
     failed,
 )
+from mainspring.worker.execution.solitude import Solitude
 from mainspring.worker.execution.stopping import Stopping
 from mainspring.worker.execution.task_concurrency import TaskConcurrency
 
@@ -49,6 +50,7 @@ log = get_logger("runner")
 
 class Runner:
     """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
+    `tell_start` is called before an exclusive run starts.
     `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
     others."""
 
@@ -60,6 +62,7 @@ class Runner:
         kill_grace: float,
         report: Report,
         tell: Callable[[], None],
+        tell_start: Callable[[Attempt], None] | None = None,
         task_limits: Mapping[str, int] = _NO_LIMITS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
@@ -70,15 +73,19 @@ class Runner:
         self._executors = tuple(executors)
         self._offers: dict[str, Execute] = {}
         self._unkillable: set[str] = set()
+        self._executor_of: dict[str, Executor] = {}
+        self.solitude = Solitude(lambda task: task in self._executor_of and not self._executor_of[task].isolates)
         for executor in self._executors:
             offers = executor.offers()
             self._offers.update(offers)
+            self._executor_of.update(dict.fromkeys(offers, executor))
             if not executor.killable:
                 self._unkillable.update(offers)
         self._limits = TaskConcurrency(task_limits)
         self._limited = self._limits.any
         self._report = report
         self._tell = tell
+        self._tell_start = tell_start
         self._carrying = False
         self._context = contextvars.copy_context()
         self._stopping = Stopping(
@@ -101,12 +108,14 @@ class Runner:
 
     @property
     def unstarted(self) -> int:
-        """How many runs wait for a slot or for the limit of their task."""
-        return len(self.queue) + len(self._limits) if self._limited else len(self.queue)
+        """How many runs wait for a slot, for the limit of their task, or for the end of the others."""
+        waiting = len(self.queue) + len(self._limits) if self._limited else len(self.queue)
+        return waiting if self.solitude.waiting is None else waiting + 1
 
     def held(self) -> Iterator[Attempt]:
         """All attempts, queued or active."""
-        return itertools.chain(self.active, self.queue, self._limits)
+        lone = self.solitude.waiting
+        return itertools.chain(self.active, self.queue, self._limits, () if lone is None else (lone,))
 
     def longest_wait(self, now: float) -> float:
         """How long the first run of the queue has waited for a slot. While a slot is free the answer is 0: the run
@@ -124,6 +133,13 @@ class Runner:
     def take(self, attempts: Iterable[Attempt]) -> None:
         """Queue runs, and start as many as there are free slots."""
         self.queue.extend(attempts)
+        if self.solitude.wanted:  # claimed by an exchange from before
+            self._return_queue(0)
+        self._carry_on()
+
+    def start_lone(self) -> None:
+        """Start the run that waits for the end of the others: there are none left."""
+        self.queue.append(self.solitude.release())
         self._carry_on()
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
@@ -132,7 +148,10 @@ class Runner:
             self._stopping.ask(attempt, why)
             return
         self._collect_set_aside()
-        if attempt in self.queue:
+        if attempt is self.solitude.waiting:
+            self._finish(attempt, CANCELLED)
+            self._tell()
+        elif attempt in self.queue:
             self.queue.remove(attempt)
             self._finish(attempt, CANCELLED)
             self._tell()
@@ -145,11 +164,18 @@ class Runner:
     def return_unstarted(self, keep: int = 0) -> int:
         """Return queued runs to the server, the last received first, until `keep` are left. Gives their number."""
         self._collect_set_aside()
+        returned = self._return_queue(keep)
+        if not keep and (lone := self.solitude.waiting) is not None:
+            self._finish(lone, RETURNED)
+            returned += 1
+        if returned:
+            self._tell()
+        return returned
+
+    def _return_queue(self, keep: int) -> int:
         surplus = max(0, len(self.queue) - keep)
         for _ in range(surplus):
             self._finish(self.queue.pop(), RETURNED)
-        if surplus:
-            self._tell()
         return surplus
 
     def kill_all(self) -> None:
@@ -170,6 +196,7 @@ class Runner:
         for attempt in (*self.queue, *self.active):
             attempt.fenced = True
         self.queue.clear()
+        self.solitude.over()
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
     def stop_kind(self, *, exclusive: bool) -> int:
@@ -213,6 +240,7 @@ class Runner:
     def _forget_queue(self) -> None:
         """In a process that a task has forked: the queued runs belong to the parent."""
         self.queue.clear()
+        self.solitude.over()
 
     def _carrier_ended(self, carrier: asyncio.Task[None]) -> None:
         if os.getpid() != self._pid:  # a task forked, and this is the child process
@@ -226,7 +254,7 @@ class Runner:
     async def _carry(self) -> None:
         """Run queued runs until one suspends, the queue is empty, or the event loop must have its turn."""
         queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
-        fresh_context, limited = self._context.copy, self._limited
+        fresh_context, limited, tell_start = self._context.copy, self._limited, self._tell_start
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
@@ -237,6 +265,9 @@ class Runner:
             attempt = queue.popleft()
             if limited and self._limits.set_aside(attempt):
                 continue
+            if attempt.order.losses and self.solitude.set_apart(attempt):
+                self._make_way(attempt)
+                break
             attempt.started = started = monotonic()
             if started - began > _SLICE_SECONDS:
                 queue.appendleft(attempt)
@@ -246,6 +277,8 @@ class Runner:
             if execute is None:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
                 continue
+            if tell_start is not None and attempt.order.exclusive:
+                tell_start(attempt)
             context = fresh_context()
             try:
                 coroutine = execute(attempt)
@@ -300,6 +333,13 @@ class Runner:
         if blocked > _BLOCKED_SECONDS:
             log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
         self._tell()
+
+    def _make_way(self, attempt: Attempt) -> None:
+        """The attempt must run without neighbours. It waits, and what has not started goes back to the server."""
+        if attempt is not self.solitude.waiting:
+            self.queue.append(attempt)
+        self._collect_set_aside()
+        self._return_queue(0)
 
     def _collect_set_aside(self) -> None:
         """Move the runs that wait for their task to the end of the queue. Those that must wait are set aside again."""

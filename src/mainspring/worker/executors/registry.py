@@ -39,27 +39,28 @@ def build_executors(
     """
     folders = WorkFolders()
     folders.sweep_aside()
-    processes = {name: task for name, task in tasks.items() if task.kind == "process"}
+    processes = ProcessExecutor(
+        {name: task for name, task in tasks.items() if task.kind == "process"},
+        slots,
+        app=app,
+        watchdog=watchdog,
+        kill_grace=kill_grace,
+        server=server,
+        token=token,
+        note_progress=note_progress,
+        open_log=open_log,
+        folders=folders,
+        clock=clock,
+    )
     return [
         PythonExecutor(
             {name: task for name, task in tasks.items() if task.kind != "process"},
             slots,
             open_log=open_log,
             note_progress=note_progress,
+            apart=None if app is None else processes.execute_apart,
         ),
-        ProcessExecutor(
-            processes,
-            slots,
-            app=app,
-            watchdog=watchdog,
-            kill_grace=kill_grace,
-            server=server,
-            token=token,
-            note_progress=note_progress,
-            open_log=open_log,
-            folders=folders,
-            clock=clock,
-        ),
+        processes,
         ShellExecutor(
             watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox, clock=clock
         ),

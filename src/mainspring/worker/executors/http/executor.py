@@ -32,6 +32,7 @@ class HttpExecutor:
     called service has already received cannot be taken back."""
 
     killable = True
+    isolates = True
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class HttpExecutor:
                 min(_CONNECT_SECONDS, order.timeout),
                 # A server may close an idle connection while the request is written. A run with one attempt avoids
                 # that.
-                fresh=order.max_attempts == 1,
+                fresh=order.max_attempts - order.losses == 1,
             )
             try:
                 received = await connection.ask(

@@ -18,6 +18,7 @@ class HttpOnDemand:
     """Saves a worker the import of httpx and h11, 0.1 s of CPU time, until the first http run."""
 
     killable = True
+    isolates = True
 
     def __init__(
         self, guard: AddressGuard, *, open_log: OpenLog | None = None, clock: LoopClock = SYSTEM_CLOCK

@@ -48,6 +48,7 @@ class ProcessExecutor:
     with `token`."""
 
     killable = True
+    isolates = True
 
     def __init__(
         self,
@@ -85,7 +86,10 @@ class ProcessExecutor:
             clock,
         )
         warm = min(slots, os.cpu_count() or 1)
-        self._pool = ProcessPool(partial(start_child, origin), most=slots, warm=warm, runs_each=runs_each, clock=clock)
+        start = partial(start_child, origin)
+        self._pool = ProcessPool(start, most=slots, warm=warm, runs_each=runs_each, clock=clock)
+        # For runs of other tasks that were lost before: each has a child of its own.
+        self._apart = ProcessPool(start, most=slots, warm=0, runs_each=1, clock=clock)
 
     def offers(self) -> dict[str, Execute]:
         return dict.fromkeys(self._tasks, self.execute)
@@ -98,40 +102,50 @@ class ProcessExecutor:
 
     def kill_all(self) -> None:
         self._pool.kill_busy()
+        self._apart.kill_busy()
 
     def close(self) -> None:
         """At the end of the worker."""
         self._pool.close()
+        self._apart.close()
 
     async def execute(self, attempt: Attempt) -> Ending:
+        try:
+            return await self._execute(attempt, self._pool)
+        except Unfit as error:
+            return failed(str(error))
+
+    async def execute_apart(self, attempt: Attempt) -> Ending:
+        """Run an async or thread task in a child of its own. Raises Unfit if no child can load the application."""
+        return await self._execute(attempt, self._apart)
+
+    async def _execute(self, attempt: Attempt, pool: ProcessPool) -> Ending:
         attempt.stops_by = StopSupport.REQUEST
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot run in a sandbox", retry=False)
         ending = None
         for _ in range(_MOST_CHILDREN):
-            child = self._pool.take_idle()
+            child = pool.take_idle()
             if child is None:
-                waiting = self._pool.wait_for_one()
+                waiting = pool.wait_for_one()
                 attempt.on_stop = partial(_give_up, waiting)
                 try:
                     child = await waiting
-                except Unfit as error:
-                    return failed(str(error))
                 except asyncio.CancelledError:
                     if attempt.stopping is None:
                         raise
                     return ending_after_stop(attempt)
             if attempt.stopping is not None or attempt.fenced:
-                self._pool.give_back(child, fit=True)
+                pool.give_back(child, fit=True)
                 return ending_after_stop(attempt)
-            if (ending := await self._run_in(child, attempt)) is not None:
+            if (ending := await self._run_in(child, attempt, pool)) is not None:
                 break
         if attempt.log is not None:
             await attempt.log.finish()
         return RETURNED if ending is None else ending
 
-    async def _run_in(self, child: WarmChild, attempt: Attempt) -> Ending | None:
+    async def _run_in(self, child: WarmChild, attempt: Attempt, pool: ProcessPool) -> Ending | None:
         """None if the child died before it had read the run; then the run has not started."""
         order = attempt.order
         begin = _begin(order, child)
@@ -154,7 +168,7 @@ class ProcessExecutor:
             stopping.over()
             attempt.kill = attempt.on_stop = None  # from here on the child belongs to another run
             child.end_run()
-            self._pool.give_back(child, fit=fit)
+            pool.give_back(child, fit=fit)
         if ended is None and child.unread and attempt.stopping is None:
             log.warning("a child process was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
             return None

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.task import Task
 from mainspring.worker.execution.attempt import (
+    RETURNED,
     SUCCEEDED,
     Attempt,
     Ending,
@@ -24,17 +26,21 @@ from mainspring.worker.execution.attempt import (
 )
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Interruption
+from mainspring.worker.executors.process.child import Unfit
 from mainspring.worker.executors.python.threads import ThreadPool
 from mainspring.worker.output.capture import LogWriter, current, shielded
 
 _INTERRUPTED = failed("the task was interrupted by its worker")
 _set_current = current.set
 
+log = get_logger("worker")
+
 
 class PythonExecutor:
     """Neither a coroutine nor a thread can be ended for certain: when the lease is lost, the process must end.
 
-    Without `open_log` the output of tasks is not kept, and without `note_progress` their progress.
+    Without `open_log` the output of tasks is not kept, and without `note_progress` their progress. `apart` runs an
+    attempt in a child process. It is used for runs that were lost before, which may have ended their worker's process.
     """
 
     killable = False
@@ -46,12 +52,18 @@ class PythonExecutor:
         *,
         open_log: OpenLog | None = None,
         note_progress: NoteProgress | None = None,
+        apart: Execute | None = None,
     ) -> None:
         self._tasks = tasks
+        self._apart = apart
         self._threads: ThreadPool[Ending] = ThreadPool(slots)
         self._open_log = open_log
         self._note_progress = note_progress
         self._log_writer: LogWriter | None = None
+
+    @property
+    def isolates(self) -> bool:
+        return self._apart is not None
 
     def offers(self) -> dict[str, Execute]:
         return {
@@ -67,8 +79,11 @@ class PythonExecutor:
         bind = task.bind_json
 
         async def execute(attempt: Attempt) -> Ending:
-            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+            order = attempt.order
+            if order.setup is not None and (refusal := _without_effect(attempt)):
                 return refusal
+            if order.losses and self._apart is not None:
+                return await self._run_apart(attempt, self._apart)
             _set_current(attempt)
             context = None
             if wants_context:
@@ -95,8 +110,11 @@ class PythonExecutor:
 
     def _in_a_thread(self, task: Task[Any, Any]) -> Execute:
         async def execute(attempt: Attempt) -> Ending:
-            if attempt.order.setup is not None and (refusal := _without_effect(attempt)):
+            order = attempt.order
+            if order.setup is not None and (refusal := _without_effect(attempt)):
                 return refusal
+            if order.losses and self._apart is not None:
+                return await self._run_apart(attempt, self._apart)
             _set_current(attempt)
             context = self._context(attempt)
             try:
@@ -116,6 +134,16 @@ class PythonExecutor:
             return ending
 
         return execute
+
+    async def _run_apart(self, attempt: Attempt, apart: Execute) -> Ending:
+        """Run it in a child process. If children cannot load the application, the run goes back to the server, and the
+        next one of its kind runs here without neighbours."""
+        try:
+            return await apart(attempt)
+        except Unfit as error:
+            self._apart = None
+            log.warning("runs that were lost before cannot run in a child process", error=str(error))
+            return RETURNED
 
     def _context(self, attempt: Attempt) -> Context:
         order = attempt.order

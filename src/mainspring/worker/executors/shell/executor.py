@@ -47,6 +47,7 @@ log = get_logger("shell")
 
 class ShellExecutor:
     killable = True
+    isolates = True
 
     def __init__(
         self,

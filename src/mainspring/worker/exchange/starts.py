@@ -1,0 +1,55 @@
+"""Tells the server which runs have started. Only runs that last longer than a moment are told, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mainspring.wire.exchange import Start
+from mainspring.worker.execution.attempt import Attempt, Key
+
+MOMENT = 0.25
+_MOST_AT_A_TIME = 10_000
+
+
+class StartReports:
+    def __init__(self) -> None:
+        self._fresh: dict[Key, Attempt] = {}
+        self._server: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._fresh)
+
+    def look(self, active: Iterable[Attempt], now: float, server: str) -> bool:
+        """Find the active runs that are to be told; True if there are new ones. After a change of the server all are
+        told again, because the other one may not have taken them."""
+        if server != self._server:
+            self._server = server
+            for attempt in active:
+                attempt.start_told = False
+        before = len(self._fresh)
+        for attempt in active:
+            if not attempt.start_told and now - attempt.started >= MOMENT and not attempt.reported:
+                attempt.start_told = True
+                self._fresh[attempt.key] = attempt
+        return len(self._fresh) > before
+
+    def take(self, now: float) -> list[Start]:
+        """What the next exchange carries."""
+        keys = list(self._fresh)[:_MOST_AT_A_TIME]
+        taken = [self._fresh.pop(key) for key in keys]
+        return [
+            (attempt.order.run_id, attempt.order.fence, round((now - attempt.started) * 1000.0, 3))
+            for attempt in taken
+            if not attempt.reported
+        ]
+
+    def put_back(self, starts: Iterable[Start], held: Mapping[Key, Attempt]) -> None:
+        """The exchange with these failed."""
+        for run_id, fence, _ in starts:
+            attempt = held.get((run_id.int, fence))
+            if attempt is not None and not attempt.reported:
+                self._fresh[attempt.key] = attempt
+
+    def forget(self, attempt: Attempt) -> None:
+        """The attempt has ended."""
+        self._fresh.pop(attempt.key, None)

@@ -1,0 +1,115 @@
+"""A task that ends its worker's process, beside innocent neighbours, with real processes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes.cluster import SLOW, Cluster, eventually
+
+pytestmark = pytest.mark.anyio
+
+NEIGHBOURS = 10
+# The neighbours of the first attempt have all started when the poison acts. Later attempts end at once.
+APP = """
+import asyncio, os, signal, threading, time
+from pathlib import Path
+from mainspring import Context, Mainspring
+
+{before}
+app = Mainspring()
+here = Path(__file__).parent
+
+def started(ctx):
+    (here / f"started-{{ctx.run_id}}-{{ctx.attempt}}").touch()
+
+def others(ctx):
+    return len(list(here.glob(f"started-*-{{ctx.attempt}}"))) >= {neighbours}
+
+@app.task
+async def neighbour(ctx: Context) -> int:
+    started(ctx)
+    while ctx.attempt == 1:
+        await asyncio.sleep(0.05)
+    return ctx.attempt
+
+@app.task
+def thread_neighbour(ctx: Context) -> int:
+    started(ctx)
+    while ctx.attempt == 1:
+        time.sleep(0.05)
+    return ctx.attempt
+
+@app.task
+async def poison(ctx: Context) -> None:
+    while ctx.attempt == 1 and not others(ctx):
+        await asyncio.sleep(0.05)
+    os._exit(9)
+
+@app.task
+def thread_poison(ctx: Context) -> None:
+    while ctx.attempt == 1 and not others(ctx):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+# Children start with a clean environment, so they cannot load an application that needs a variable.
+ONLY_IN_THE_WORKER = 'os.environ["ONLY_IN_THE_WORKER"]'
+
+
+async def poisoned(cluster: Cluster, folder: Path, kind: str, poison: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Run the poison beside its neighbours. A worker that ends is replaced, as a service manager does. Return the ended
+    runs, by job."""
+    await cluster.server()
+    workers: list[subprocess.Popen[bytes]] = []
+
+    async def a_worker() -> None:
+        workers.append(await cluster.worker(app="poison_app:app", slots=NEIGHBOURS + 5, folder=folder))
+
+    await a_worker()
+    jobs = [{"job_id": "poison", "task": f"{kind}poison", **poison}]
+    jobs += [{"job_id": f"n{number}", "task": f"{kind}neighbour"} for number in range(NEIGHBOURS)]
+    names = await cluster.submit_all(jobs)
+
+    async def all_ended() -> bool:
+        if workers[-1].poll() is not None:
+            await a_worker()
+        runs = [await cluster.latest_run(name) for name in names]
+        return all(run.get("end_time") for run in runs)
+
+    await eventually(all_ended, 4 * SLOW, "every run has ended")
+    return {name: await cluster.latest_run(name) for name in names}
+
+
+def check_neighbours(runs: dict[str, dict[str, Any]]) -> None:
+    found = {name: (run["status"], run["losses"], run["result"]) for name, run in runs.items() if name != "poison"}
+    assert found == dict.fromkeys(found, ("SUCCESS", 1, 2))
+    assert len(found) == NEIGHBOURS
+
+
+@pytest.mark.parametrize("kind", ["", "thread_"], ids=["async", "thread"])
+async def test_a_lost_run_has_a_process_of_its_own_and_ends_only_that(
+    cluster: Cluster, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "poison_app.py").write_text(APP.format(before="", neighbours=NEIGHBOURS))
+    runs = await poisoned(cluster, tmp_path, kind, {"retry": {"max_attempts": 2, "base": "100ms"}})
+    check_neighbours(runs)
+    end = runs["poison"]
+    assert (end["status"], end["losses"], end["attempt_number"], end["max_attempts"]) == ("FAILED", 1, 3, 3)
+    assert end["reason"] == "failed 2 time(s), no tries left"
+    assert end["error_message"].startswith("the task's process ended with")
+
+
+@pytest.mark.parametrize("kind", ["", "thread_"], ids=["async", "thread"])
+async def test_where_no_child_can_load_the_application_a_lost_run_runs_without_neighbours(
+    cluster: Cluster, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONLY_IN_THE_WORKER", "1")
+    (tmp_path / "poison_app.py").write_text(APP.format(before=ONLY_IN_THE_WORKER, neighbours=NEIGHBOURS))
+    runs = await poisoned(cluster, tmp_path, kind, {"max_losses": 1, "retry": {"max_attempts": 1}})
+    check_neighbours(runs)
+    end = runs["poison"]
+    assert (end["status"], end["losses"]) == ("FAILED", 2)
+    assert end["reason"].startswith("lost 2 times, max_losses is 1")
