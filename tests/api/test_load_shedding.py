@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -16,19 +17,22 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.permissions import PERMISSIONS
 from mainspring.operations.access.urgency import URGENT
 from mainspring.roles.assembly import Assembly
+from mainspring.store.fair_queue import queue_of
 from tests.conftest import TOKEN
 
 pytestmark = pytest.mark.anyio
 
 NEVER_REFUSED = {
-    "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "jobs.cancel", "jobs.pause", "runs.cancel",
+    "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "worker.gone", "jobs.cancel", "jobs.pause",
+    "runs.cancel",
 }  # fmt: skip
 
 
 @pytest.fixture
 def lagging() -> LoopMonitor:
     monitor = LoopMonitor()
-    monitor.lag = 1.0
+    for _ in range(100):
+        monitor.note(1.0, 1.0)
     return monitor
 
 
@@ -43,7 +47,7 @@ def test_only_operations_that_exist_are_urgent() -> None:
 
 async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: LoopMonitor) -> None:
     seen = set()
-    async with client(LoadShedder(assembly.app, lagging)) as api:
+    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
         for route in assembly.app.routes:
             for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
                 for verb in [f":{verb}" for verb in handler.opt.get("verbs", {})] or [""]:
@@ -69,7 +73,7 @@ async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Ass
         "type": "http", "method": "POST", "path": "/v1/jobs:batch", "headers": [(b"content-length", b"60000000")],
         "query_string": b"",
     }  # fmt: skip
-    await LoadShedder(assembly.app, lagging)(scope, unread, send)
+    await LoadShedder(assembly.app, lagging, assembly.store)(scope, unread, send)
     start, body = sent
     headers = dict(start["headers"])
     assert (start["status"], headers[b"retry-after"]) == (429, b"1")
@@ -78,10 +82,11 @@ async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Ass
 
 
 async def test_all_is_served_again_when_the_loop_keeps_up(assembly: Assembly, lagging: LoopMonitor) -> None:
-    async with client(LoadShedder(assembly.app, lagging)) as api:
+    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
         body = {"task": "x"}
         assert (await api.post("/v1/jobs", json=body)).status_code == 429
-        lagging.lag = 0.0
+        for _ in range(100):
+            lagging.note(0.0, 1.0)
         assert (await api.post("/v1/jobs", json=body)).status_code == 201
 
 
@@ -90,7 +95,10 @@ async def test_more_at_once_than_the_database_gets_done_is_refused_too(
 ) -> None:
     monkeypatch.setattr(load_shedding, "MOST_OPEN", 1)
     monkeypatch.setattr(load_shedding, "MOST_OPEN_BUSY", 1)
-    async with client(LoadShedder(assembly.app, LoopMonitor())) as api, assembly.store.hot.acquire() as held:
+    async with (
+        client(LoadShedder(assembly.app, LoopMonitor(), assembly.store)) as api,
+        assembly.store.hot.acquire() as held,
+    ):
         await held.execute("begin; lock table mainspring.runs")
         both = [asyncio.create_task(api.post("/v1/jobs", json={"task": "x"})) for _ in range(2)]
         [refused], [waiting] = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -98,4 +106,32 @@ async def test_more_at_once_than_the_database_gets_done_is_refused_too(
         assert (await api.get("/healthz")).status_code == 200
         await held.execute("rollback")
         assert (await waiting).status_code == 201
+        assert (await api.get("/v1/jobs")).status_code == 200
+
+
+async def test_one_client_is_served_on_a_machine_that_is_busy_with_other_things(
+    assembly: Assembly, lagging: LoopMonitor
+) -> None:
+    lagging.cpu_share = 0.1
+    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
+        assert (await api.post("/v1/jobs", json={"task": "x"})).status_code == 201
+        assert (await api.get("/v1/jobs")).status_code == 200
+
+
+async def test_many_at_once_are_refused_while_exchanges_wait_for_the_database(
+    assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_shedding, "MOST_OPEN_BUSY", 1)
+    monkeypatch.setattr(load_shedding, "LONGEST_WAIT", 0.0)
+    pool = assembly.store.reads
+    async with client(LoadShedder(assembly.app, LoopMonitor(), assembly.store)) as api, AsyncExitStack() as all_held:
+        for _ in range(pool.get_max_size()):
+            await all_held.enter_async_context(pool.acquire())
+        exchange = asyncio.create_task(pool.fetchval("select 1"))
+        reading = asyncio.create_task(api.get("/v1/queues"))
+        while not queue_of(pool)._others:
+            await asyncio.sleep(0)
+        assert (await api.get("/v1/jobs")).status_code == 429
+        await all_held.aclose()
+        assert (await exchange, (await reading).status_code) == (1, 200)
         assert (await api.get("/v1/jobs")).status_code == 200

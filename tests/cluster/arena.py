@@ -20,7 +20,7 @@ from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
-from tests.cluster.history import Exit, Injection
+from tests.cluster.history import RESCUE, Exit, Injection
 from tests.cluster.proxy import Links, ProxyLink
 from tests.cluster.tasks import LEDGER_VARIABLE
 from tests.processes.cluster import eventually, free_port
@@ -159,7 +159,7 @@ class Arena:
             arguments = [
                 "worker", "--server", f"http://127.0.0.1:{self.balancer(seat.name).port}",
                 "--token-file", str(self.folder / "token"), "--app", APP,
-                "--slots", str(self.shape.slots), "--name", label,
+                "--slots", str(self.shape.slots), "--name", label, "--lease", f"{RESCUE:g}s",
             ]  # fmt: skip
         else:
             environment["MAINSPRING_DATABASE_URL"] = self._database_url(seat, label)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 from tests.cluster.children import ROLES, SCHEDULER, SERVER, WORKER
-from tests.cluster.history import TTL
+from tests.cluster.history import KILL, RESCUE, TTL
 from tests.cluster.injector import Fault, Injector
 from tests.cluster.proxy import ProxyLink, Way
 from tests.cluster.stopped_changes import stop_server_in
 from tests.cluster.tasks import shell_command
-from tests.processes.cluster import eventually
+from tests.processes.cluster import eventually, parent_watchdog, worker_process
 
-KILL, RESCUE = (
-    5.0,
-    7.0,
-)  # seconds without contact after which a worker kills its runs, and after which the rescuer takes them
 _AN_HOUR = 3661.0  # and a minute, so that it is the other beat table's turn
 
 
@@ -26,6 +24,23 @@ def kill(role: str) -> Fault:
             child.kill()
 
     return fault
+
+
+async def kill_worker_process(injector: Injector) -> None:
+    """The process that runs the tasks, below the one that was started."""
+    child = await injector.living(injector.pick(WORKER))
+    async with injector.fault("kill -9 worker process", child.label):
+        child.wanted_end = True
+        os.kill(worker_process(child.pid), signal.SIGKILL)
+
+
+async def kill_parent_watchdog(injector: Injector) -> None:
+    """The worker goes on. After that it is killed: nobody gives notice of it, and the lease applies."""
+    child = await injector.living(injector.pick(WORKER))
+    async with injector.fault("kill -9 parent watchdog, then worker", child.label):
+        os.kill(parent_watchdog(child.pid), signal.SIGKILL)
+        await asyncio.sleep(1.0)
+        child.kill()
 
 
 async def kill_all(injector: Injector) -> None:
@@ -161,6 +176,8 @@ def drain(role: str) -> Fault:
 
 FAULTS: dict[str, Fault] = {
     **{f"kill-{role}": kill(role) for role in ROLES},
+    "kill-worker-process": kill_worker_process,
+    "kill-parent-watchdog": kill_parent_watchdog,
     "kill-all": kill_all,
     **{f"pause-scheduler-{times:g}": pause(SCHEDULER, times * TTL) for times in (0.9, 1.1, 5)},
     "pause-worker-0.9": pause(WORKER, 0.9 * KILL),

@@ -14,8 +14,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from mainspring.kernel.config import DEFAULT_TIMING, SHORTEST_LEASE, kill_for
+
 Row = dict[str, Any]
 TTL = 3.0
+# Seconds without contact after which a worker of the arena kills its ordinary runs, and after which others take them.
+# These workers ask for the shortest lease. Exclusive runs have the usual one.
+RESCUE = SHORTEST_LEASE
+KILL = kill_for(RESCUE)
+EXCLUSIVE_RESCUE = DEFAULT_TIMING.exclusive_rescue
 QUEUED, RUNNING, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 10, 11, 12, 13
 SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB = 1, 2, 3
 

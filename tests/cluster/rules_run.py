@@ -6,11 +6,24 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.cluster.history import CANCELLED, FAILED, QUEUED, RUNNING, SKIPPED, SUCCESS, Event, History, Row
+from mainspring.kernel.config import DEFAULT_TIMING
+from tests.cluster.history import (
+    CANCELLED,
+    EXCLUSIVE_RESCUE,
+    FAILED,
+    QUEUED,
+    RESCUE,
+    RUNNING,
+    SKIPPED,
+    SUCCESS,
+    Event,
+    History,
+    Row,
+)
 
 _ENDS = {QUEUED: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
-_RESCUED_WITHIN = 10.0
-_CUT_OFF_GRACE = 60.0
+_SLOW = 3.0  # seconds that a rescue may take, a sweep and the age of the last beat included
+_CUT_OFF_GRACE = DEFAULT_TIMING.cut_off_grace
 _GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
 _CLOCK_ERROR = 0.05  # the clocks of the ledger and the database, and /proc/uptime has a resolution of 10 ms
 
@@ -210,10 +223,16 @@ def s11_cancelled_when_the_last_process_is_gone(history: History) -> Iterator[st
 def l3_a_dead_workers_runs_are_requeued(history: History) -> Iterator[str]:
     for ended in history.exits:
         incarnations = set(history.workers.get(ended.process, ()))
-        deadline = history.deadline(ended.at, _RESCUED_WITHIN)
-        if not incarnations or history.events[-1].at < deadline:
+        if not incarnations:
             continue
+        deadlines = {
+            exclusive: history.deadline(ended.at, (EXCLUSIVE_RESCUE if exclusive else RESCUE) + _SLOW)
+            for exclusive in (True, False)
+        }
         for run, life in history.runs.items():
+            deadline = deadlines[_exclusive(history, run)]
+            if history.events[-1].at < deadline:
+                continue
             held = [event for event in life if event.at <= ended.at]
             if not held or held[-1].new.get("worker_id") not in incarnations or held[-1].table != "runs":
                 continue

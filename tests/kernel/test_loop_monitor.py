@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring.kernel import loop_monitor, metrics
-from mainspring.kernel.loop_monitor import STALL, LoopMonitor
+from mainspring.kernel.loop_monitor import OVERLOAD, STALL, LoopMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -68,14 +68,22 @@ async def test_a_loop_at_work_stalls_nowhere(lines: Lines) -> None:
 
 def test_one_stall_is_soon_forgotten_and_lasting_lag_is_overload() -> None:
     monitor = LoopMonitor()
-    monitor.note(0.2)
+    monitor.note(0.2, 1.0)
     assert not monitor.overloaded
     for _ in range(10):
-        monitor.note(0.2)
+        monitor.note(0.2, 1.0)
     assert monitor.overloaded
-    monitor.note(60.0)
+    monitor.note(60.0, 1.0)
+    assert monitor.overloaded
     rounds = 0
     while monitor.overloaded:
-        monitor.note(0.0)
+        monitor.note(0.0, 1.0)
         rounds += 1
     assert rounds <= 10  # half a second
+
+
+def test_a_loop_that_gets_no_cpu_is_late_but_not_overloaded() -> None:
+    monitor = LoopMonitor()
+    for _ in range(100):
+        monitor.note(0.5, 0.2)
+    assert monitor.lag > OVERLOAD and not monitor.overloaded

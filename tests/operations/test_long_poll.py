@@ -45,7 +45,10 @@ class PatientRequest(ExchangeRequest, forbid_unknown_fields=True, omit_defaults=
 async def assembly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Assembly]:
     """A server with slow heartbeats, at which an exchange may wait as long as a test needs."""
     monkeypatch.setattr("mainspring.api.bodies._decode_exchange", msgspec.json.Decoder(PatientRequest).decode)
-    slow = Timing(beat=120.0, kill=240.0, rescue=360.0, cut_off_grace=240.0)
+    slow = Timing(
+        beat=120.0, kill=240.0, rescue=360.0, exclusive_kill=240.0, exclusive_rescue=360.0, base_kill=240.0,
+        base_rescue=360.0, cut_off_grace=240.0,
+    )  # fmt: skip
     put_together = await assemble(database_url, SystemClock(), timing=slow, chance=lambda: 0.5)
     yield put_together
     await put_together.close()

@@ -27,6 +27,7 @@ from tests.operations.servers import another_server
 from tests.operations.tenants import Tenants, several_tenants, shares, whose
 from tests.operations.test_long_poll import assembly as assembly
 from tests.operations.test_long_poll import start_waiting
+from tests.store.rows import all_fall_silent
 
 pytestmark = pytest.mark.anyio
 
@@ -242,8 +243,7 @@ async def test_runs_of_a_lost_shared_worker_go_on_elsewhere_each_with_its_tenant
         await tenants.submit(name)
     lost = await tenants.shared_worker()
     orders = (await lost.hello(free=2)).runs
-    await connection.execute("update mainspring.workers set registered_at = registered_at - interval '1 hour'")
-    await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
+    await all_fall_silent(connection)
     clock = ManualClock(assembly.services.clock.wall())
     rescuer = RunRescuer(assembly.store, Signals(assembly.store), clock, Timing(rescue=600.0), lambda: 0.5)
     assert await rescuer.run_once() == 0

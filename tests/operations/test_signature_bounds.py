@@ -13,6 +13,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.submit import signature_compiler, signature_registry
 from mainspring.operations.submit.signature_registry import MOST_BYTES, SignatureRegistry
 from mainspring.store.pool import Store
+from tests.api.slices import measured, within_budget
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +87,25 @@ async def test_the_same_hello_is_compiled_once(api: httpx.AsyncClient, monkeypat
     assert compiled == ["a"]
     refused = await api.post("/v1/jobs", json={"task": "a", "payload": {"n": "text"}})
     assert refused.json()["code"] == "bad_payload"
+
+
+async def test_34_mb_that_an_older_version_stored_are_loaded_in_slices(
+    connection: asyncpg.Connection, store: Store
+) -> None:
+    properties = {f"p{n}": {"type": "integer", "minimum": n} for n in range(5500)}
+    schema = json.dumps({"type": "object", "properties": properties})
+    await connection.execute(
+        "insert into mainspring.task_signatures (tenant_id, task, schema, registered_at) "
+        "select $1, 't' || n, $2::json, now() from generate_series(1, 150) as n",
+        DEFAULT_TENANT, schema,
+    )  # fmt: skip
+    with measured() as slices:
+
+        async def load() -> SignatureRegistry:
+            registry = SignatureRegistry(store)
+            await registry.run_once()
+            return registry
+
+        registry = await within_budget(slices, load, "150 signatures at a restart")
+    assert len(registry.known(DEFAULT_TENANT)) == MOST_BYTES // len(schema)
+    assert len(schema) * 150 > 34_000_000

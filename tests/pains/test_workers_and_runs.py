@@ -15,16 +15,10 @@ from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from tests.api.bookkeeping import rows
 from tests.operations.firing import fire_due, make_due
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.store.rows import beat, live, now_of
+from tests.store.rows import all_fall_silent, beat, live, now_of
 from tests.upkeep.test_run_rescuer import Watch
 
 pytestmark = pytest.mark.anyio
-
-
-async def fall_silent(connection: asyncpg.Connection) -> None:
-    """Make the last beat of all workers an hour old."""
-    await connection.execute("update mainspring.workers set registered_at = registered_at - interval '1 hour'")
-    await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
 
 
 async def make(api: httpx.AsyncClient, **fields: Any) -> str:
@@ -53,7 +47,7 @@ async def test_a_job_delayed_for_days_is_delivered_once_and_not_before(
     assert [await fire_due(assembly, connection) for _ in range(3)] == [1, 0, 0]
     [order] = await first.claim()
     await connection.execute("update mainspring.runs set claimed_at = claimed_at - interval '3 days'")
-    await fall_silent(connection)
+    await all_fall_silent(connection)
     await beat(connection, first.worker_id, ago=0.0)
     await beat(connection, second.worker_id, ago=0.0)
     assert await watch.sweep() == 0
@@ -70,7 +64,7 @@ async def test_a_dead_worker_leaves_no_run_running_and_no_slot_taken(
     for _ in range(3):
         await HandWorker(api).claim()
         assert await states(api, job_id) == ["RUNNING"]
-        await fall_silent(connection)
+        await all_fall_silent(connection)
         assert await watch.sweep() == 1
         assert await states(api, job_id) == ["QUEUED"]
     last = HandWorker(api)
@@ -89,7 +83,7 @@ async def test_a_completed_run_is_not_flipped_when_its_worker_is_lost(
     [order] = await worker.claim()
     await worker.report(outcome(order, result="done"))
     before = (await api.get(f"/v1/runs/{order.run_id}")).json()
-    await fall_silent(connection)
+    await all_fall_silent(connection)
     assert await watch.sweep() == 0
     assert (await worker.ask(outcomes=[outcome(order, "FAILED", error="crashed")])).status_code == 409
     assert (await api.get(f"/v1/runs/{order.run_id}")).json() == before
@@ -120,7 +114,7 @@ async def test_a_run_that_was_ended_from_outside_does_not_block_the_next_fire(
         await connection.execute("update mainspring.runs set deadline = deadline - interval '1 hour'")
         assert await DeadlineSweeper(store).run_once() == 1
     if end == "worker lost":
-        await fall_silent(connection)
+        await all_fall_silent(connection)
         assert await watch.sweep() == 1
     ended = "CANCELLED" if end.startswith("cancelled") else "FAILED"
     assert sorted(await states(api, job_id)) == sorted([ended, "SKIPPED"])

@@ -55,6 +55,20 @@ def process_is_alive(pid: int) -> bool:
     return state not in DEAD
 
 
+def worker_process(launcher: int) -> int:
+    """The process that runs the tasks. `launcher` is the pid of `mainspring worker`. Between the two is the parent
+    watchdog, which also becomes the parent of orphans."""
+    return _first_child(parent_watchdog(launcher))
+
+
+def parent_watchdog(launcher: int) -> int:
+    return _first_child(launcher)
+
+
+def _first_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 class Cluster:
     """Servers and workers on one database. It ends every process that it starts."""
 
@@ -201,8 +215,8 @@ def _source(tree: Path | None) -> dict[str, str]:
 
 
 class Patient(httpx.AsyncHTTPTransport):
-    """Repeats a request while the server reports that its database is unavailable, as every client does. On a busy
-    machine PostgreSQL can stall for longer than the server waits. Requests that must not happen twice need a key."""
+    """Repeats a request while the server reports that its database is unavailable or that it is overloaded, as every
+    client does. On a busy machine both happen. Requests that must not happen twice need a key."""
 
     def __init__(self) -> None:
         super().__init__(retries=3)
@@ -211,7 +225,7 @@ class Patient(httpx.AsyncHTTPTransport):
         deadline = time.monotonic() + SLOW
         while True:
             answer = await super().handle_async_request(request)
-            if answer.status_code != 503 or request.url.path == "/readyz" or time.monotonic() > deadline:
+            if answer.status_code not in (429, 503) or request.url.path == "/readyz" or time.monotonic() > deadline:
                 return answer
             await answer.aclose()
             await asyncio.sleep(0.1)

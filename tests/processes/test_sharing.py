@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.processes.cluster import SLOW, Cluster, eventually, free_port
+from tests.processes.cluster import SLOW, Cluster, eventually, free_port, worker_process
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,8 @@ class Workers:
         steps = [(number, int(pid)) for number, pid in marks if number != "plug"]
         assert set(Counter(number for number, _ in steps).values()) == {1}, "a run was started twice"
         by_process = Counter(pid for _, pid in steps)
-        assert by_process == {self.busy.pid: QUICK + SLOTS, self.other.pid: HELD - SLOTS}
+        busy, other = (worker_process(worker.pid) for worker in (self.busy, self.other))
+        assert by_process == {busy: QUICK + SLOTS, other: HELD - SLOTS}
         await eventually(self._all_succeeded_at_first, SLOW, "every run has succeeded, with its first attempt")
 
     async def _all_succeeded_at_first(self) -> bool:

@@ -81,11 +81,23 @@ async def claim(
     )
 
 
-async def a_worker(connection: Connection, name: str = "a worker", *, registered_ago: float = 3600.0) -> UUID:
+async def a_worker(
+    connection: Connection,
+    name: str = "a worker",
+    *,
+    registered_ago: float = 3600.0,
+    rescue_after: float = 7.0,
+    exclusive_rescue_after: float = 7.0,
+) -> UUID:
     """A live incarnation that registered a while ago and has sent no heartbeat since."""
     worker_id = uuid7()
     assert await workers.register(
-        connection, DEFAULT_TENANT, worker_id, WorkerHello(name=name, queues=["default"], tasks=["work"], slots=10)
+        connection,
+        DEFAULT_TENANT,
+        worker_id,
+        WorkerHello(name=name, queues=["default"], tasks=["work"], slots=10),
+        rescue_after=rescue_after,
+        exclusive_rescue_after=exclusive_rescue_after,
     )
     await connection.execute(
         "update mainspring.workers set registered_at = registered_at - $2::interval where worker_id = $1",
@@ -95,14 +107,34 @@ async def a_worker(connection: Connection, name: str = "a worker", *, registered
     return worker_id
 
 
-async def beat(connection: Connection, worker_id: UUID, *, ago: float, table: int = 0) -> None:
-    """A recorded heartbeat, `ago` seconds old."""
-    server_id = uuid7()
-    await workers.beat(connection, table, server_id, [worker_id])
+async def claimed_long_ago(connection: Connection, worker_id: UUID, seconds: float = 3600.0) -> None:
+    """The runs of this worker were claimed so long ago. A claim is a sign of life."""
     await connection.execute(
-        f"update mainspring.worker_beats_{table} set at = at - $2::interval where server_id = $1",
-        server_id,
+        "update mainspring.runs set claimed_at = claimed_at - $2::interval where worker_id = $1",
+        worker_id,
+        timedelta(seconds=seconds),
+    )
+
+
+async def all_fall_silent(connection: Connection) -> None:
+    """Make the last sign of life of all workers an hour old."""
+    await connection.execute("truncate mainspring.worker_beats_0, mainspring.worker_beats_1")
+    await connection.execute(
+        "update mainspring.workers set registered_at = registered_at - interval '1 hour', heard_at = null"
+    )
+    await connection.execute("update mainspring.runs set claimed_at = claimed_at - interval '1 hour'")
+
+
+async def beat(
+    connection: Connection, *worker_ids: UUID, ago: float, table: int = 0, server_id: UUID | None = None
+) -> None:
+    """A heartbeat of these workers, recorded by one server, `ago` seconds old."""
+    await connection.execute(
+        f"""insert into mainspring.worker_beats_{table} (server_id, at, worker_ids)
+            values ($1, clock_timestamp() - $2::interval, $3)""",
+        server_id or uuid7(),
         timedelta(seconds=ago),
+        worker_ids,
     )
 
 

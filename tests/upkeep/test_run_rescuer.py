@@ -20,7 +20,7 @@ from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState
 from mainspring.upkeep.run_rescuer import RunRescuer
-from tests.store.rows import a_lane, a_worker, beat, claim, ended, live, queued
+from tests.store.rows import a_lane, a_worker, beat, claim, claimed_long_ago, ended, live, queued
 
 pytestmark = pytest.mark.anyio
 
@@ -63,9 +63,10 @@ async def a_worker_with(
     connection: asyncpg.Connection, lane_id: int, count: int = 1, *, spec: Spec | None = None, max_attempts: int = 4
 ) -> UUID:
     """A worker that registered long ago, has sent no heartbeat since, and holds runs."""
-    worker_id = await a_worker(connection)
+    worker_id = await a_worker(connection, rescue_after=TIMING.rescue, exclusive_rescue_after=TIMING.rescue)
     await queued(connection, lane_id, count, spec=spec or Spec(), max_attempts=max_attempts)
     assert len(await claim(connection, [lane_id], count, worker_id)) == count
+    await claimed_long_ago(connection, worker_id)
     return worker_id
 
 
@@ -188,7 +189,7 @@ async def test_a_beat_older_than_the_silence_saves_nobody(
 async def test_a_worker_that_has_just_registered_has_its_time_to_beat(
     connection: asyncpg.Connection, watch: Watch
 ) -> None:
-    worker_id = await a_worker(connection, registered_ago=0.0)
+    worker_id = await a_worker(connection, registered_ago=0.0, rescue_after=TIMING.rescue)
     await watch.sweep()
     assert await state_of(connection, worker_id) is WorkerState.LIVE
 

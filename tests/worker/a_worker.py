@@ -16,7 +16,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
-from mainspring.wire.exchange import RunOrder
+from mainspring.wire.exchange import LeaseGrant, RunOrder
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.output.progress import ProgressReports
@@ -26,10 +26,10 @@ from mainspring.worker.worker import Worker
 from .exchange_server import ExchangeServer
 
 # No lease lapses unless a test says so, however slow the machine: coroutines would take pytest along.
-QUICK = Timing(beat=0.4, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3)
+QUICK = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, kill_grace=0.3, drain_grace=0.3)
 # For tests of the lease, which does not lapse because the machine stood still for two seconds. Nobody would take the
 # runs over before rescue - beat_slack.
-LAPSES = Timing(beat=0.4, kill=5.0, rescue=30.0, kill_grace=0.3, drain_grace=0.3)
+LAPSES = Timing(beat=0.4, base_kill=5.0, base_rescue=30.0, kill_grace=0.3, drain_grace=0.3)
 _TURNS = 30
 ANSWERED = 10.0  # seconds after which an exchange counts as lost
 HELD = "while :; do sleep 0.05; done"
@@ -151,12 +151,13 @@ def against_a_server(
     timing: Timing = QUICK,
     tell_again: float = DEFAULT_TIMING.beat,
     clock: LoopClock = SYSTEM_CLOCK,
+    grants: LeaseGrant | None = None,
     **options: Any,
 ) -> None:
     async def run() -> None:
         async with (
             asyncio.timeout(120),
-            ExchangeServer(clock=clock, tell_again=tell_again) as server,
+            ExchangeServer(clock=clock, tell_again=tell_again, grants=grants) as server,
             a_worker(server, slots, timing, clock=clock, **options) as worker,
         ):
             await server.until(lambda: server.requests)

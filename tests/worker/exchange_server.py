@@ -22,7 +22,8 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import uuid7
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
+from mainspring.wire.death_notice import DeathNotice
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, LeaseGrant, Outcome, RunOrder
 from mainspring.wire.problems import Problem
 from mainspring.wire.protocol import PROTOCOL
 
@@ -56,6 +57,7 @@ _STOP_LOOK = 1.0
 _RECALL_PAUSE = 0.1
 
 _decode = msgspec.json.Decoder(ExchangeRequest).decode
+_decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _encode = msgspec.json.Encoder().encode
 _FIRE_TIME = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
@@ -100,6 +102,7 @@ class ExchangeServer:
         *,
         clock: LoopClock = SYSTEM_CLOCK,
         tell_again: float = DEFAULT_TIMING.beat,
+        grants: LeaseGrant | None = None,
     ) -> None:
         self.records = records or Records()
         self.requests: list[ExchangeRequest] = []
@@ -108,7 +111,11 @@ class ExchangeServer:
         self.recorded_twice: list[UUID] = []
         self.faults: deque[Fault] = deque()
         self.ready = True  # what /readyz says
+        self.grants = grants  # to workers that ask for a lease
         self.asked_if_ready = 0
+        self.notices: list[DeathNotice] = []
+        self.notice_answers: deque[int] = deque()  # the statuses of the next answers to notices; then 200
+        self.on_notice: Callable[[], None] = lambda: None
         self.acknowledged = 0.0  # when the last exchange arrived that was answered 200 (monotonic)
         self.most_in_flight = 0
         self.connected = 0
@@ -134,8 +141,11 @@ class ExchangeServer:
         return list(dict.fromkeys(request.worker_id for request in self.requests))
 
     async def __aenter__(self) -> ExchangeServer:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**24)
+        await self.listen()
         return self
+
+    async def listen(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", port, limit=2**24)
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
@@ -217,6 +227,9 @@ class ExchangeServer:
                     self._tell()
                     writer.write(_http(200 if self.ready else 503, b"{}"))
                     continue
+                if head.startswith(b"POST /v1/exchange/gone "):
+                    writer.write(self._take_notice(head, body))
+                    continue
                 request = _decode(body)
                 assert head.startswith(b"POST /v1/exchange ")
                 assert b"authorization: bearer secret\r\n" in head.lower()
@@ -237,6 +250,13 @@ class ExchangeServer:
         finally:
             self._connections.discard(writer)
             writer.close()
+
+    def _take_notice(self, head: bytes, body: bytes) -> bytes:
+        assert b"authorization" not in head.lower(), "the secret proves it"
+        self.notices.append(_decode_notice(body))
+        self.on_notice()
+        self._tell()
+        return _http(self.notice_answers.popleft() if self.notice_answers else 200, b"{}")
 
     async def _answer(self, request: ExchangeRequest) -> bytes | None:
         arrived = self._clock.monotonic()
@@ -288,6 +308,8 @@ class ExchangeServer:
             self._tell()
         if reply is not None:
             reply.fenced += stale
+            if request.hello is not None and request.hello.lease is not None:
+                reply.lease = self.grants
         return reply
 
     def _know(self, request: ExchangeRequest) -> WorkerRow:

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.kernel.ids import uuid7
 from mainspring.roles.assembly import Assembly
+from mainspring.store import workers
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, Held, Outcome, Progress, QueueShare
 from tests.operations.hand_worker import HandWorker
@@ -67,8 +68,7 @@ class Real:
         assert (await self.api.post(f"/v1/workers/{worker_id}:drain")).status_code == 202
 
     async def lose(self, worker_id: UUID) -> None:
-        sql = "update mainspring.workers set state = $2, ended_at = clock_timestamp() where worker_id = $1"
-        await self._connection.execute(sql, worker_id, int(WorkerState.LOST))
+        assert await workers.set_state(self._connection, worker_id, WorkerState.LOST)
 
     async def wait_for_long_poll(
         self, worker: HandWorker, ask: Callable[[], Awaitable[Answer]]

@@ -25,7 +25,9 @@ from .exchange_server import ExchangeServer, an_order
 
 SOON = dataclasses.replace(QUICK, preferred_server_check=0.1, preferred_server_check_longest=0.2)
 HELLO = WorkerHello(name="by hand", queues=["default"], tasks=["noop"], slots=1)
-PATIENT = Timing(beat=30.0, kill=60.0, rescue=90.0)  # a server that is ready may take so long to say it
+PATIENT = Timing(
+    beat=30.0, kill=60.0, rescue=90.0, base_kill=60.0, base_rescue=90.0
+)  # a server that is ready may take so long to say it
 
 
 def times_asked(

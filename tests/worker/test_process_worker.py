@@ -21,7 +21,7 @@ from mainspring.kernel.config import Timing
 from mainspring.roles.worker import WorkerOptions, run_worker
 from mainspring.worker import worker
 worker._FAREWELL = 30.0
-quick = Timing(beat=0.4, kill=30.0, rescue=60.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
+quick = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, "isolated_app:app", "info", timing=quick)
 sys.exit(uvloop.run(run_worker(options)))
 """

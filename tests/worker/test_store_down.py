@@ -16,10 +16,10 @@ from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
 
 TIMING = Timing(
-    beat=0.2, kill=5.0, rescue=30.0, beat_slack=0.1, cut_off_grace=60.0, kill_grace=0.3, drain_grace=0.3
+    beat=0.2, base_kill=5.0, base_rescue=30.0, beat_slack=0.1, cut_off_grace=60.0, kill_grace=0.3, drain_grace=0.3
 )  # fmt: skip
 SHORT_GRACE = Timing(
-    beat=0.2, kill=5.0, rescue=30.0, beat_slack=0.1, cut_off_grace=10.0, kill_grace=0.3, drain_grace=0.3
+    beat=0.2, base_kill=5.0, base_rescue=30.0, beat_slack=0.1, cut_off_grace=10.0, kill_grace=0.3, drain_grace=0.3
 )  # fmt: skip
 # The lease counts from when the worker sent its last exchange. That one may have waited at the server for so long.
 MOMENT = 0.3
@@ -29,7 +29,8 @@ def against_a_server(
     test: Callable[[ExchangeServer, Worker, ManualClock], Awaitable[None]], *, timing: Timing = TIMING
 ) -> None:
     clock = ManualClock()
-    against(lambda server, worker: test(server, worker, clock), timing=timing, answered=timing.kill / 2, clock=clock)
+    answered = timing.base_kill / 2
+    against(lambda server, worker: test(server, worker, clock), timing=timing, answered=answered, clock=clock)
 
 
 def a_shell(folder: Path, name: str, *, exclusive: bool = False) -> RunOrder:
@@ -53,7 +54,7 @@ def test_ordinary_runs_outlive_the_outage_and_exclusive_ones_are_stopped_and_rep
         server.submit(ordinary, exclusive)
         ordinary_pid, exclusive_pid = await pid_of(tmp_path, "ordinary"), await pid_of(tmp_path, "exclusive")
         server.begin_outage("store_down")
-        await pass_until(clock, server.acknowledged + TIMING.kill - 0.1)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill - 0.1)
         assert alive(exclusive_pid)
         await pass_time(clock, MOMENT)
         assert await ended_soon(exclusive_pid)
@@ -81,7 +82,7 @@ def test_a_run_that_ended_during_the_outage_is_reported_after_it(tmp_path: Path)
         server.submit(order)
         pid = await pid_of(tmp_path, "ordinary")
         server.begin_outage("store_down")
-        await pass_until(clock, server.acknowledged + TIMING.kill + 0.1)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill + 0.1)
         (tmp_path / "go").touch()
         assert await ended_soon(pid)
         await passes_until(clock, lambda: server.requests[-1].outcomes)
@@ -98,7 +99,7 @@ def test_silence_ends_both_kinds_at_once(tmp_path: Path) -> None:
         server.submit(a_shell(tmp_path, "ordinary"), a_shell(tmp_path, "exclusive", exclusive=True))
         pids = await pid_of(tmp_path, "ordinary"), await pid_of(tmp_path, "exclusive")
         server.begin_outage("hang")
-        await pass_until(clock, server.acknowledged + TIMING.kill - 0.1)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill - 0.1)
         assert all(map(alive, pids))
         await pass_time(clock, MOMENT)
         for pid in pids:
@@ -115,13 +116,13 @@ def test_silence_after_store_down_ends_the_ordinary_runs_too(tmp_path: Path) -> 
         server.submit(a_shell(tmp_path, "ordinary"))
         pid = await pid_of(tmp_path, "ordinary")
         server.begin_outage("store_down")
-        await pass_until(clock, server.acknowledged + TIMING.kill + 0.1)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill + 0.1)
         assert alive(pid)
         server.begin_outage("hang")
         silent_since = clock.monotonic()
-        await pass_until(clock, silent_since + TIMING.kill - 1.5)
+        await pass_until(clock, silent_since + TIMING.base_kill - 1.5)
         assert alive(pid), "the last store_down is worth as much as an acknowledgement"
-        await pass_until(clock, silent_since + TIMING.kill + MOMENT)
+        await pass_until(clock, silent_since + TIMING.base_kill + MOMENT)
         assert await ended_soon(pid)
 
     against_a_server(test)
@@ -148,7 +149,7 @@ def test_an_incarnation_that_was_given_up_meanwhile_drops_everything(tmp_path: P
         server.submit(a_shell(tmp_path, "ordinary"), a_shell(tmp_path, "exclusive", exclusive=True))
         pids = await pid_of(tmp_path, "ordinary"), await pid_of(tmp_path, "exclusive")
         server.begin_outage("store_down")
-        await pass_until(clock, server.acknowledged + TIMING.kill + MOMENT)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill + MOMENT)
         assert await ended_soon(pids[1])
         server.faults.append("fenced")
         server.end_outage()
@@ -166,7 +167,7 @@ def test_an_incarnation_that_was_given_up_meanwhile_drops_everything(tmp_path: P
 def test_an_idle_worker_sits_an_outage_out() -> None:
     async def test(server: ExchangeServer, _: Worker, clock: ManualClock) -> None:
         server.begin_outage("store_down")
-        await pass_until(clock, server.acknowledged + TIMING.kill + 0.1)
+        await pass_until(clock, server.acknowledged + TIMING.base_kill + 0.1)
         server.end_outage()
         order = an_order("shell", command="true", exclusive=True)
         server.submit(order)

@@ -14,7 +14,7 @@ from mainspring.worker.worker import Worker
 from .a_worker import against_a_server, passes_until
 from .exchange_server import ExchangeServer, an_order
 
-SLOW_BEATS = Timing(beat=2.0, kill=30.0, rescue=60.0, drain_grace=30.0)
+SLOW_BEATS = Timing(beat=2.0, base_kill=30.0, base_rescue=60.0, drain_grace=30.0)
 
 
 def sleeper(seconds: float = 60) -> RunOrder:

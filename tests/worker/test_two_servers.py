@@ -18,7 +18,7 @@ from mainspring.wire.exchange import ExchangeRequest
 from .a_worker import a_worker, passes_until, passes_until_reported, release
 from .exchange_server import ExchangeServer, Fault, an_order
 
-TIMING = Timing(beat=2.0, kill=30.0, rescue=60.0, kill_grace=0.3, drain_grace=0.3)
+TIMING = Timing(beat=2.0, base_kill=30.0, base_rescue=60.0, kill_grace=0.3, drain_grace=0.3)
 
 
 @asynccontextmanager

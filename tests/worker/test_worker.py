@@ -11,11 +11,11 @@ from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.worker.worker import Worker
 
-from .a_worker import ANSWERED, HELD, LAPSES, against_a_server, pass_time, passes_until, ran, release
+from .a_worker import ANSWERED, HELD, LAPSES, QUICK, against_a_server, pass_time, passes_until, ran, release
 from .exchange_server import ExchangeServer, Fault, an_order
 from .processes import alive, ended_soon, written
 
-PATIENT = Timing(beat=0.4, kill=30.0, rescue=60.0, drain_grace=60.0, kill_grace=30.0)
+PATIENT = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, drain_grace=60.0, kill_grace=30.0)
 
 
 @pytest.fixture
@@ -36,7 +36,9 @@ def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:
         outcome = await server.outcome_of(order)
         assert (outcome.status, bytes(outcome.result)) == ("SUCCESS", b'"a"')
         assert [request.seq for request in server.requests] == list(range(1, len(server.requests) + 1))
-        # The hello is repeated once, because the server takes more of it than is sent to an unknown one.
+        again = server.requests[1].hello
+        assert again is not None, "it is sent whole when the server has said which fields it takes"
+        assert (hello.lease, again.lease) == (None, QUICK.rescue)
         assert all(request.hello is None for request in server.requests[2:])
 
     against_a_server(test)
@@ -46,11 +48,11 @@ def test_an_idle_worker_waits_for_work_in_one_long_poll() -> None:
     clock = ManualClock()
 
     async def test(server: ExchangeServer, _: Worker) -> None:
-        await server.until(lambda: len(server.requests) == 2)
-        assert server.requests[1].wait_ms == 200
-        assert server.requests[1].free == 4
-        await passes_until(clock, lambda: len(server.requests) == 8)
-        assert 6 * 0.2 - 0.01 < server.arrivals[7] - server.arrivals[1] < 6 * 0.3
+        await server.until(lambda: len(server.requests) == 3)
+        assert [request.wait_ms for request in server.requests] == [0, 0, 200], "the first two say hello"
+        assert server.requests[2].free == 4
+        await passes_until(clock, lambda: len(server.requests) == 9)
+        assert 6 * 0.2 - 0.01 < server.arrivals[8] - server.arrivals[2] < 6 * 0.3
 
     against_a_server(test, clock=clock)
 
@@ -172,7 +174,7 @@ def test_without_an_acknowledgement_in_time_the_runs_are_killed(tmp_path: Path) 
         server.submit(an_order("shell", command=f"trap '' TERM; echo $$ > {tmp_path}/pid; {HELD}"))
         (pid,) = map(int, await written(tmp_path / "pid"))
         server.begin_outage("hang")
-        await pass_time(clock, server.acknowledged + LAPSES.kill - 0.1 - clock.monotonic())
+        await pass_time(clock, server.acknowledged + LAPSES.base_kill - 0.1 - clock.monotonic())
         assert alive(pid)
         await pass_time(clock, 0.2 + LAPSES.beat)
         assert await ended_soon(pid)
@@ -187,7 +189,7 @@ def test_a_silent_server_does_not_cost_an_idle_worker_its_incarnation() -> None:
 
     async def test(server: ExchangeServer, _: Worker) -> None:
         server.begin_outage("hang")
-        await pass_time(clock, LAPSES.kill + 1.0)
+        await pass_time(clock, LAPSES.base_kill + 1.0)
         server.end_outage()
         order = an_order()
         server.submit(order)

@@ -32,7 +32,7 @@ from mainspring.roles.worker import WorkerOptions, serve_worker
 from mainspring.worker import worker
 from mainspring.worker.processes import watchdog_client
 kill, watchdog_client.HEAD_START, worker._FAREWELL = float(sys.argv[3]), float(sys.argv[4]), 30.0
-quick = Timing(beat=2.0, kill=kill, rescue=kill + 20.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
+quick = Timing(beat=2.0, base_kill=kill, base_rescue=kill + 20.0, cut_off_grace=60.0, kill_grace=0.3, drain_grace=30.0)
 options = WorkerOptions(sys.argv[1], "secret", ("default",), 4, None, sys.argv[2], "info", timing=quick)
 sys.exit(serve_worker(options))
 """

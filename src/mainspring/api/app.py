@@ -42,7 +42,7 @@ def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowe
             *dead_letters.HANDLERS,
             *workers.HANDLERS,
             tasks.list_tasks,
-            exchange.exchange,
+            *exchange.HANDLERS,
             *logs.HANDLERS,
             *access.HANDLERS,
             health.healthz,

@@ -12,8 +12,10 @@ from litestar.typing import FieldDefinition
 from mainspring.api.large_batch import AT_ONCE, UNREADABLE, JobBatch, RawBatch, Undecoded, is_large, too_many_jobs
 from mainspring.api.large_exchange import check_counts, too_many
 from mainspring.api.wording import in_words
+from mainspring.domain.errors import PayloadTooLarge
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
+from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.logs import LogShipment
@@ -21,7 +23,8 @@ from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
 
-_MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter exchange cannot be over a bound
+_MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter body cannot be over a bound
+_MOST_PARTS = 256 * 1024  # arrays and objects: 40 ms at worst. No payload has more.
 _MOST_CHUNKS = 4000
 
 _decode_job = msgspec.json.Decoder(JobRequest).decode
@@ -32,6 +35,7 @@ _decode_shipment = msgspec.json.Decoder(LogShipment).decode
 _decode_replay = msgspec.json.Decoder(ReplayRequest).decode
 _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
+_decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
@@ -73,6 +77,10 @@ def decode_tenant(body: bytes) -> TenantRequest:
     return _decoded(_decode_tenant, body, TenantRequest)
 
 
+def decode_notice(body: bytes) -> DeathNotice:
+    return _decoded(_decode_notice, body, DeathNotice)
+
+
 def decode_token(body: bytes) -> TokenRequest:
     return _decoded(_decode_token, body, TokenRequest)
 
@@ -94,6 +102,11 @@ def decode_batch(body: bytes) -> JobBatch | Undecoded:
 
 
 def _decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Struct]) -> T:
+    if len(body) > _MAY_HAVE_MANY and body.count(b"[") + body.count(b"{") > _MOST_PARTS:
+        raise PayloadTooLarge(
+            "the body has too many arrays and objects", field="$", expected=f"at most {_MOST_PARTS}",
+            hint="store it elsewhere and send a reference",
+        )  # fmt: skip
     try:
         return decode(body)
     except UNREADABLE as error:
@@ -168,3 +181,7 @@ class TenantBody(Body[TenantRequest]):
 
 class TokenBody(Body[TokenRequest]):
     decode = staticmethod(decode_token)
+
+
+class DeathNoticeBody(Body[DeathNotice]):
+    decode = staticmethod(decode_notice)

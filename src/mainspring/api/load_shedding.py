@@ -18,11 +18,14 @@ from mainspring.api.operation_names import operations_of
 from mainspring.kernel import metrics
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.urgency import is_urgent
+from mainspring.store.fair_queue import can_wait
+from mainspring.store.pool import Store
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
-MOST_OPEN = 1000  # submissions and reads under way: the database, too, may have too much to do
-MOST_OPEN_BUSY = 64  # the same once the loop is late at all: each adds to the time that an exchange takes
-BUSY = 0.01  # seconds of smoothed lag
+MOST_OPEN = 1000  # submissions and reads under way
+MOST_OPEN_BUSY = 100  # the same once exchanges have to wait for the loop or for the database: each makes it worse
+BUSY = 0.03  # seconds of smoothed lag of the loop
+LONGEST_WAIT = 0.1  # seconds for which an exchange waits for a connection to the database
 RETRY_AFTER = 1
 _WORKERS = "/v1/exchange"
 _STREAMED = "/logs"
@@ -45,11 +48,13 @@ _HEADERS = [
 
 
 class LoadShedder:
-    """An ASGI app around ours. `monitor` says how late the loop is."""
+    """An ASGI app around ours. `monitor` says how late the loop is, and `store` for how long an exchange has waited for
+    a connection."""
 
-    def __init__(self, app: Litestar, monitor: LoopMonitor) -> None:
+    def __init__(self, app: Litestar, monitor: LoopMonitor, store: Store) -> None:
         self._app = app
         self._monitor = monitor
+        self._store = store
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,6 +73,7 @@ class LoadShedder:
         if path.endswith(_STREAMED):  # somebody follows a log, for days perhaps
             await self._app(scope, receive, send)
             return
+        can_wait.set(True)  # in the context of this request
         self._open += 1
         try:
             await self._app(scope, receive, send)
@@ -78,7 +84,7 @@ class LoadShedder:
     def _full(self) -> bool:
         if self._open < MOST_OPEN_BUSY:
             return self._monitor.overloaded
-        return self._open >= MOST_OPEN or self._monitor.lag > BUSY
+        return self._open >= MOST_OPEN or self._monitor.lag > BUSY or self._store.urgent_wait > LONGEST_WAIT
 
     def _may_refuse(self, scope: HTTPScope) -> bool:
         path = normalize_path(scope["path"])

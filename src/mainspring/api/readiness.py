@@ -1,6 +1,12 @@
-"""The readiness check: the database answers, the leases are renewed, and no fire is overdue by more than 10 seconds."""
+"""The readiness check: the database answers, the leases are renewed, and no fire is overdue by more than 10 seconds.
+
+It also says whether the judgement of silent workers is held (upkeep/silence_judge.py). That server is ready all the
+same: it takes exchanges, and another server would take no more.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from mainspring.scheduler.shard_leaser import ShardLeaser
 from mainspring.store import fires
@@ -11,11 +17,12 @@ _LATE = 10.0
 
 
 class ReadinessCheck:
-    """`leaser` is None if this process does not schedule."""
+    """`leaser` is None if this process does not schedule. `judgement` says "ok", or why judgement is held."""
 
-    def __init__(self, store: Store, leaser: ShardLeaser | None) -> None:
+    def __init__(self, store: Store, leaser: ShardLeaser | None, judgement: Callable[[], str] = lambda: "ok") -> None:
         self._store = store
         self._leaser = leaser
+        self._judgement = judgement
 
     async def check(self) -> Readiness:
         checks: dict[str, str] = {}
@@ -32,4 +39,5 @@ class ReadinessCheck:
             checks["leases"] = "ok" if self._leaser.renewing() else "not renewed"
             checks["due"] = "ok" if late is None or late < _LATE else f"{late:.0f} s late"
         ready = all(found == "ok" for found in checks.values())
+        checks["judgement"] = self._judgement()
         return Readiness("ready" if ready else "not ready", checks)

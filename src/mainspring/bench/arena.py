@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 import httpx
+import msgspec
 
 from mainspring.bench.process import Process
 from mainspring.domain.errors import Unavailable
@@ -194,6 +195,18 @@ async def until(
             return found
     except TimeoutError:
         raise Unavailable(f"the benchmark waited {within:g} s, but this did not happen: {what}") from None
+
+
+async def submit_batch(client: httpx.AsyncClient, url: str, body: bytes) -> list[str]:
+    """The ids of a batch that the server at `url` has accepted. A server that has too much to do is asked again."""
+    while True:
+        answer = await client.post(f"{url}/v1/jobs:batch", content=body)
+        if answer.status_code != 429:
+            break
+        await asyncio.sleep(float(answer.headers["retry-after"]))
+    answer.raise_for_status()
+    job_ids: list[str] = msgspec.json.decode(answer.content)["job_ids"]
+    return job_ids
 
 
 async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:

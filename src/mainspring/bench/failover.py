@@ -1,4 +1,5 @@
-"""Failover: how long work stops after kill -9 of a scheduler, a worker or a server, and after a crash of PostgreSQL.
+"""Failover: how long work stops after kill -9 of a scheduler, a worker or a server, after a crash of PostgreSQL, and
+after the machine of a worker has vanished: the worker, its watchdog and all that they run are stopped.
 
 There are two of each on one PostgreSQL. Each fault is repeated for several rounds while jobs run.
 """
@@ -10,13 +11,14 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 import httpx
 import msgspec
 import uvloop
 
-from mainspring.bench.arena import empty_arena, fresh_postgres, until
+from mainspring.bench.arena import Worker, empty_arena, fresh_postgres, until
 from mainspring.bench.cluster import PROCESSES, SLOTS, Cluster, cluster
 from mainspring.bench.cron_stream import CronStream
 from mainspring.bench.figures import percentile, progress, show
@@ -86,6 +88,27 @@ async def kill_scheduler(cluster: Cluster) -> float:
 
 async def kill_worker(cluster: Cluster) -> float:
     """Seconds from kill -9 until every run of the worker runs on the other worker."""
+    return await _lose_worker(cluster, lambda victim: victim.kill())
+
+
+async def stop_machine(cluster: Cluster) -> float:
+    """Seconds from SIGSTOP of a worker and all processes below it, the watchdog among them, until every run of the
+    worker runs on the other worker. They are ordinary runs."""
+    stopped: list[int] = []
+
+    def stop(victim: Worker) -> None:
+        stopped.extend(victim.stop_tree())
+
+    try:
+        return await _lose_worker(cluster, stop)
+    finally:
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def _lose_worker(cluster: Cluster, lose: Callable[[Worker], None]) -> float:
+    """Seconds from the loss of the worker with the most runs until all of these run on the other worker."""
     release = cluster.arena.folder / f"release-{uuid7()}"
     run_ids = await _submit_holds(cluster, str(release))
 
@@ -98,7 +121,7 @@ async def kill_worker(cluster: Cluster) -> float:
     held = [run_id for run_id, worker_id in holders.items() if worker_id == victim.worker_id]
     cluster.workers.remove(victim)
     killed = time.monotonic()
-    victim.kill()
+    lose(victim)
 
     async def run_elsewhere() -> bool:
         now = await _holders(cluster, held)
@@ -179,6 +202,7 @@ def _delayed_until(timings: Sequence[JobTiming], ready: float) -> float:
 PARTS: dict[str, Callable[[Cluster], Awaitable[float]]] = {
     "scheduler": kill_scheduler,
     "worker": kill_worker,
+    "machine": stop_machine,
     "server": kill_server,
     "postgres": kill_postgres,
 }

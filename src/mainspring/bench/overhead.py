@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import uvloop
 
-from mainspring.bench.arena import Arena, empty_arena, fresh_postgres
+from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, submit_batch
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import ended_once, until_recorded
 
@@ -74,9 +74,7 @@ def figures_of(spans: list[Span], slots: int, seconds: float) -> dict[str, objec
 async def _submit(arena: Arena, jobs: int, seconds: float) -> list[UUID]:
     body = msgspec.json.encode([{"task": "bench.sleep", "payload": {"seconds": seconds}}] * jobs)
     async with httpx.AsyncClient(headers=arena.headers, timeout=60) as client:
-        answer = await client.post(f"{arena.server_url}/v1/jobs:batch", content=body)
-        answer.raise_for_status()
-    return [UUID(job_id) for job_id in msgspec.json.decode(answer.content)["job_ids"]]
+        return list(map(UUID, await submit_batch(client, arena.server_url, body)))
 
 
 async def _spans(connection: asyncpg.Connection, run_ids: list[UUID]) -> list[Span]:

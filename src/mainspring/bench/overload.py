@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -20,7 +19,7 @@ import msgspec
 import uvloop
 
 from mainspring.bench import protocol_workers
-from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, until
+from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, submit_batch, until
 from mainspring.bench.figures import progress, show
 from mainspring.bench.offered_load import Load
 from mainspring.bench.protocol_workers import Orders, Report
@@ -108,25 +107,17 @@ async def _recovery(load: Load, capacity: float, ended: float) -> float | None:
 
 async def _hold(arena: Arena, look: asyncpg.Connection, runs: int) -> None:
     """Submit the runs that the workers hold, and wait until they have them."""
-    async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers, timeout=60) as client:
+    async with httpx.AsyncClient(headers=arena.headers, timeout=60) as client:
         for start in range(0, runs, _BATCH):
             job = {"task": protocol_workers.TASK, "queue": protocol_workers.QUEUE}
             body = msgspec.json.encode([job] * min(_BATCH, runs - start))
-            await until(partial(_submitted, client, body), "the runs to hold are submitted", every=1.0)
+            await submit_batch(client, arena.server_url, body)
 
     async def all_held() -> bool:
         count = await look.fetchval("select count(*) from mainspring.runs where state = $1", int(StoredState.RUNNING))
         return bool(count == runs)
 
     await until(all_held, "the workers hold all runs", every=0.2)
-
-
-async def _submitted(client: httpx.AsyncClient, body: bytes) -> bool:
-    answer = await client.post("/v1/jobs:batch", content=body)
-    if answer.status_code == 429:
-        return False
-    answer.raise_for_status()
-    return True
 
 
 async def _check_accepted(look: asyncpg.Connection, accepted: list[UUID]) -> None:

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from mainspring.domain.errors import Unavailable
+from mainspring.worker.processes.watchdog.tree import descendants
 
 _GRACE = 10.0
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
@@ -40,12 +42,14 @@ class Process:
             raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} during the benchmark")
 
     def peak_mb(self) -> float | None:
-        """The peak memory of the process. None on systems without /proc."""
-        try:
-            found = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
-        except FileNotFoundError:
-            return None
-        return int(found[1]) / 1024 if found else None
+        """The peak memory of the process, or of the largest one below it: a worker has other processes beside the one
+        that runs the tasks. None on systems without /proc."""
+        peaks = []
+        for pid in (self.pid, *descendants(self.pid)):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if found := _PEAK.search(Path(f"/proc/{pid}/status").read_text()):
+                    peaks.append(int(found[1]) / 1024)
+        return max(peaks, default=None)
 
     def kill(self) -> None:
         """kill -9: the process cannot sign off."""
@@ -61,3 +65,24 @@ class Process:
             self._popen.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self.kill()
+
+    def stop_tree(self) -> list[int]:
+        """Stop this process and all processes below it, like a machine that vanishes. Returns their pids."""
+        stopped: list[int] = []
+        found = [self.pid]
+        while found:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped += found
+            found = [pid for parent in stopped for pid in _children(parent) if pid not in stopped]
+        return stopped
+
+
+def _children(pid: int) -> list[int]:
+    """By /proc. Children of any thread of the process count."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, file.read_text().split())
+    return found

@@ -80,8 +80,10 @@ class ProtocolWorker:
         if status == 200:
             if self._known:
                 self.longest_silence = max(self.longest_silence, now - self._heard)
-            self._heard, self._known, self._missed_answer = now, True, False
-            self.held |= {order.run_id: order.fence for order in _decode(body).runs}
+            reply = _decode(body)
+            # A superseded exchange took no runs, and did not hand out again what an answer before it had carried.
+            self._heard, self._known, self._missed_answer = now, True, self._missed_answer and reply.superseded
+            self.held |= {order.run_id: order.fence for order in reply.runs}
         elif status == 409 and b"stale_exchange" not in body:
             self.lost = True
         else:

@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 from rich.progress import Progress, TaskID
 
-from mainspring.bench.arena import Arena, fresh_postgres, product, until
+from mainspring.bench.arena import Arena, fresh_postgres, product, submit_batch, until
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import until_recorded
 from mainspring.domain.transitions import StoredState
@@ -100,9 +100,7 @@ async def _send(
     arena: Arena, client: httpx.AsyncClient, queue: Iterator[bytes], job_ids: list[str], bar: Progress, task: TaskID
 ) -> None:
     for body in queue:
-        answer = await client.post(f"{arena.server_url}/v1/jobs:batch", content=body)
-        answer.raise_for_status()
-        taken = msgspec.json.decode(answer.content)["job_ids"]
+        taken = await submit_batch(client, arena.server_url, body)
         job_ids.extend(taken)
         bar.advance(task, len(taken))
 

@@ -12,7 +12,7 @@ import msgspec
 import uvloop
 from rich.progress import Progress, TaskID
 
-from mainspring.bench.arena import Arena, fresh_postgres, product
+from mainspring.bench.arena import Arena, fresh_postgres, product, submit_batch
 from mainspring.bench.ceiling import measure
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import check_one_run_each, until_recorded, watch
@@ -89,8 +89,6 @@ async def _send(
     arena: Arena, client: httpx.AsyncClient, queue: Iterator[bytes], accepted: list[str], bar: Progress, task: TaskID
 ) -> None:
     for body in queue:
-        answer = await client.post(f"{arena.server_url}/v1/jobs:batch", content=body)
-        answer.raise_for_status()
-        job_ids = msgspec.json.decode(answer.content)["job_ids"]
+        job_ids = await submit_batch(client, arena.server_url, body)
         accepted.extend(job_ids)
         bar.advance(task, len(job_ids))

@@ -15,6 +15,7 @@ class Part(StrEnum):
 
     SCHEDULER = "scheduler"
     WORKER = "worker"
+    MACHINE = "machine"
     SERVER = "server"
     POSTGRES = "postgres"
 
@@ -83,7 +84,8 @@ def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
 def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
-    """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed. Shows the slowest round."""
+    """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed, or when the machine of a
+    worker vanishes. Shows the slowest round."""
     from mainspring.bench.failover import main
 
     raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))

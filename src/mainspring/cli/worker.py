@@ -23,6 +23,7 @@ EXAMPLES = (
     "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
     "mainspring worker --token-file pool-token --sandbox bubblewrap",
+    "mainspring worker --lease 1m",
     "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
 )
 DEFAULT_SLOTS = 16
@@ -67,6 +68,16 @@ def command(
             show_default="the sandbox of each job",
         ),
     ] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            "--lease",
+            metavar="TIME",
+            help="How long servers wait for this worker, if it is silent, before others get its runs: 7s to 5m. Runs "
+            "that must not overlap wait for 75s at least. The worker ends its runs itself after 80 % of the time.",
+            show_default="15s",
+        ),
+    ] = None,
     log_level: LogLevelOption = "info",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -83,8 +94,12 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confined = checked_sandbox(sandbox)
+    wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
+    from mainspring.worker.processes.launch import launch
+
+    launched = launch()
     # These imports are only for the worker itself. The process that waits for file changes does not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
 
@@ -103,6 +118,8 @@ def command(
         log_level=checked_log_level(log_level),
         http_allow=http_allow,
         sandbox=confined,
+        launched=launched,
+        lease=wanted_lease,
     )
     raise typer.Exit(serve_worker(options))
 
@@ -119,6 +136,16 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
         if labels.setdefault(name, value) != value:
             raise InvalidInput(f"label: {name} is given twice", field="label", hint="give each label one value")
     return labels
+
+
+def read_lease(text: str | None) -> float | None:
+    """The seconds of --lease."""
+    if text is None:
+        return None
+    from mainspring.domain.durations import parse_duration
+    from mainspring.kernel.config import LONGEST_LEASE, SHORTEST_LEASE
+
+    return parse_duration(text, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
 
 
 def checked_sandbox(word: str | None) -> str | None:

@@ -52,3 +52,20 @@ loop_stall_seconds = Histogram(
     registry=REGISTRY,
 )  # fmt: skip
 refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)
+death_notices = Counter("mainspring_death_notices_total", "Death notices of workers that were taken", registry=REGISTRY)
+heard_after_notice = Counter(
+    "mainspring_heard_after_notice_total",
+    "Requests of workers refused because of their death notice",
+    registry=REGISTRY,
+)
+judgement_held = Gauge(
+    "mainspring_silent_workers_held",
+    "Silent workers that are not declared lost yet, because servers or the database were not well",
+    ["reason"],
+    registry=REGISTRY,
+)
+partly_rescued = Counter(
+    "mainspring_workers_partly_rescued_total",
+    "Silent workers whose ordinary runs were taken while their exclusive runs go on",
+    registry=REGISTRY,
+)

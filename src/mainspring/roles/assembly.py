@@ -23,6 +23,7 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
+from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.lifecycle.decide import Random
@@ -45,6 +46,7 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
+from mainspring.upkeep.silence_judge import SilenceJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Assembly:
 
     def front(self) -> LoadShedder:
         """The app as it is served: with too much to do it refuses what can wait."""
-        return LoadShedder(self.app, self.monitor)
+        return LoadShedder(self.app, self.monitor, self.store)
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
@@ -121,6 +123,8 @@ async def assemble(
     pulse = Pulse(database_url)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
+    monitor = LoopMonitor()
+    judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
     exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures)
     run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
@@ -135,12 +139,13 @@ async def assemble(
         standing_reader=StandingReader(store, queue_reader),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
+        death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
         logs=LogService(store, log_files, log_watch, log_merger),
         signatures=signatures,
         access=AccessAdmin(store, signals),
         clock=clock,
-        readiness=ReadinessCheck(store, node.leaser if node else None),
+        readiness=ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing),
     )
     token_registry = TokenRegistry(store, clock)
     signals.on_tokens_changed(token_registry.forget)
@@ -152,7 +157,7 @@ async def assemble(
         long_polls=long_polls,
         services=services,
         app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
-        monitor=LoopMonitor(),
+        monitor=monitor,
         node=node,
         pulse=pulse,
         connection_budget=(connection_budget := ConnectionBudget(store)),
@@ -164,6 +169,6 @@ async def assemble(
             signatures,
             log_watch,
             log_merger,
-            *upkeep_tasks(store, signals, clock, timing, log_files),
+            *upkeep_tasks(store, signals, clock, timing, judge, log_files),
         ],
     )

@@ -16,6 +16,7 @@ from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.run_rescuer import RunRescuer
+from mainspring.upkeep.silence_judge import SilenceJudge
 
 HISTORY_DAYS = int(os.environ.get("MAINSPRING_HISTORY_DAYS", "30"))
 
@@ -52,10 +53,15 @@ class ReadyPoll:
 
 
 def upkeep_tasks(
-    store: Store, signals: Signals, clock: Clock, timing: Timing, log_files: LogFiles | None = None
+    store: Store,
+    signals: Signals,
+    clock: Clock,
+    timing: Timing,
+    judge: SilenceJudge,
+    log_files: LogFiles | None = None,
 ) -> list[PeriodicTask]:
     return [
-        RunRescuer(store, signals, clock, timing, random.random),
+        RunRescuer(store, signals, clock, timing, random.random, judge),
         BeatSweeper(store),
         DeadlineSweeper(store),
         PartitionMaintainer(store),

@@ -10,6 +10,7 @@ from mainspring.kernel.clock import DatabaseClock, SystemClock
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
@@ -17,6 +18,7 @@ from mainspring.store.connection_budget import ConnectionBudget, full_database_i
 from mainspring.store.migrate import migrate_at_start
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
+from mainspring.upkeep.silence_judge import SilenceJudge
 
 log = get_logger("scheduler")
 
@@ -47,7 +49,10 @@ async def run_scheduler(options: SchedulerOptions) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     pulse = Pulse(options.database_url)
     pulse.on_away(store.cut)
-    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, signals, clock, timing))
+    monitor = LoopMonitor()
+    monitor.start()
+    judge = SilenceJudge(clock, timing, (monitor.late_periods,))
+    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, signals, clock, timing, judge))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))
@@ -58,6 +63,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     finally:
         await node.stop()
         await loops.stop()
+        monitor.stop()
         await pulse.close()
         await store.close()
     return 0

@@ -27,6 +27,7 @@ from mainspring.worker.executors.registry import build_executors, shut_down, war
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.launch import LaunchedWorker
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
 
@@ -37,7 +38,8 @@ _SHIPPING_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """server: one address, or several separated by commas. queues: None for those of the application."""
+    """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
+    that of the timing."""
 
     server: str
     token: str = field(repr=False)
@@ -50,7 +52,9 @@ class WorkerOptions:
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
     sandbox: str | None = None
+    lease: float | None = None
     timing: Timing = DEFAULT_TIMING
+    launched: LaunchedWorker | None = None  # None: this process is the one that the user started
 
 
 def serve_worker(options: WorkerOptions) -> int:
@@ -79,7 +83,11 @@ async def run_worker(options: WorkerOptions) -> int:
     timing = options.timing
     watchdog = WatchdogClient()
     progress = ProgressReports()
-    servers = servers_in_order(options.server, options.name, os.getpid())
+    launched = options.launched
+    pid = os.getpid() if launched is None else launched.launcher
+    servers = servers_in_order(options.server, options.name, pid)
+    if launched is not None:
+        launched.record.servers = split_addresses(servers)
     shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT)
     shipper = LogShipper(shipping)
     executors = build_executors(
@@ -100,7 +108,7 @@ async def run_worker(options: WorkerOptions) -> int:
         ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping),
         watchdog,
         executors,
-        name=options.name or f"{socket.gethostname()}-{os.getpid()}",
+        name=options.name or f"{socket.gethostname()}-{pid}",
         queues=options.queues or app.queues,
         slots=options.slots,
         weights=options.weights,
@@ -109,12 +117,17 @@ async def run_worker(options: WorkerOptions) -> int:
         progress=progress,
         version=__version__,
         signatures=declared(app.tasks.values()),
+        death_record=None if launched is None else launched.record,
         timing=timing,
+        lease=options.lease,
     )
     shipper.speaks_for(lambda: worker.worker_id)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
+    if launched is not None:
+        launched.on_stop(worker.stop)
+    else:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, worker.stop)
     schedules = asyncio.create_task(_ensure_schedules(options, app))
     freeze_garbage_collection()
     loop.call_soon(warm_up, executors)  # in the next turn of the loop: `run` starts the watchdog first

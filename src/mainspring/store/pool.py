@@ -13,6 +13,8 @@ from weakref import WeakSet
 
 import asyncpg
 
+from mainspring.store.fair_queue import make_fair, queue_of
+
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Record = asyncpg.Record
 
@@ -109,6 +111,11 @@ class Store:
         use."""
         return self.reads if has_room(self.reads) else self.urgent
 
+    @property
+    def urgent_wait(self) -> float:
+        """For how many seconds an exchange has waited for a connection; 0 if none waits."""
+        return max(queue_of(self.hot).urgent_wait, queue_of(self.reads).urgent_wait)
+
     def cut(self) -> None:
         """Terminate every connection, also those in use. The pools open new ones.
 
@@ -143,7 +150,7 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
         connections.add(connection)
 
     async def pool(size: int, settings: dict[str, str], kind: str) -> asyncpg.Pool:
-        return await asyncpg.create_pool(
+        made = await asyncpg.create_pool(
             url,
             min_size=0,
             max_size=size,
@@ -155,6 +162,7 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
             init=note,
             reset=_skip_reset,
         )
+        return make_fair(made)
 
     return Store(
         url,

@@ -321,8 +321,12 @@ async def reported_before(
     return {row["run_id"] for row in rows}
 
 
-async def to_stop(connection: Connection, worker_id: UUID) -> list[UUID]:
-    return [row["run_id"] for row in await connection.fetch(_SQL["to_stop"], worker_id)]
+async def to_stop(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """The runs that each of these workers has to stop; without workers that have none."""
+    found: dict[UUID, list[UUID]] = {}
+    for row in await connection.fetch(_SQL["to_stop"], worker_ids):
+        found.setdefault(row["worker_id"], []).append(row["run_id"])
+    return found
 
 
 async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LockedRun | None:
@@ -339,8 +343,9 @@ async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UU
     return worker_id
 
 
-async def held_by(connection: Connection, worker_id: UUID, limit: int) -> list[HeldRun]:
-    return await _runs_held_by.fetch(connection, worker_id, limit)
+async def held_by(connection: Connection, worker_id: UUID, limit: int, *, ordinary_only: bool = False) -> list[HeldRun]:
+    """Runs of this worker that nobody else has locked. They are locked."""
+    return await _runs_held_by.fetch(connection, worker_id, limit, ordinary_only)
 
 
 async def overdue(connection: Connection, limit: int) -> list[OverdueRun]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.worker_state import WorkerState as WorkerState
+from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -52,6 +55,7 @@ class Registration(msgspec.Struct, frozen=True):
     slots: int
     state: int
     last_seq: int
+    notice_at: datetime | None
     protocol: int
 
     @property
@@ -60,10 +64,39 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SilentWorker(msgspec.Struct, frozen=True):
-    """A worker that is not ended and has sent no heartbeat."""
+    """A worker that is not ended and has sent no heartbeat, with its lease: after how many seconds of silence its
+    ordinary and its exclusive runs are given to others."""
 
     worker_id: UUID
     name: str
+    last_seq: int
+    rescue_after: float
+    exclusive_rescue_after: float
+
+
+class LastHeard(msgspec.Struct, frozen=True):
+    """When a worker was last heard, in seconds since 1970, and by which server. None: by none yet."""
+
+    worker_id: UUID
+    at: float
+    server_id: UUID | None
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """Which kinds of runs a worker holds, and when it got the last of them, in seconds since 1970."""
+
+    worker_id: UUID
+    claimed_at: float
+    exclusive: bool
+    ordinary: bool
+
+
+class StillSilent(msgspec.Struct, frozen=True):
+    """A worker that is to be locked if it has taken no sequence number and sent no heartbeat for so many seconds."""
+
+    worker_id: UUID
+    last_seq: int
+    seconds: float
 
 
 class WorkerCount(msgspec.Struct, frozen=True):
@@ -78,11 +111,21 @@ _look = RowQuery(Registration, _SQL["look"])
 _view_worker = RowQuery(WorkerRow, _SQL["view_worker"])
 _list_workers = RowQuery(WorkerRow, _SQL["list_workers"])
 _silent = RowQuery(SilentWorker, _SQL["silent"])
+_last_heard = RowQuery(LastHeard, _SQL["last_heard"])
+_holdings = RowQuery(Holdings, _SQL["holdings"])
 _counts = RowQuery(WorkerCount, _SQL["counts"])
 
 
-async def register(connection: Connection, tenant: TenantId, worker_id: UUID, hello: WorkerHello) -> WorkerState | None:
-    """Register an incarnation and return its state. None if it is lost or stopped already."""
+async def register(
+    connection: Connection,
+    tenant: TenantId,
+    worker_id: UUID,
+    hello: WorkerHello,
+    *,
+    rescue_after: float = DEFAULT_TIMING.base_rescue,
+    exclusive_rescue_after: float = DEFAULT_TIMING.base_rescue,
+) -> WorkerState | None:
+    """Register an incarnation with its lease and return its state. None if it is lost or stopped already."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -93,9 +136,29 @@ async def register(connection: Connection, tenant: TenantId, worker_id: UUID, he
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
+        hash_secret(hello.secret) if hello.secret else None,
+        rescue_after,
+        exclusive_rescue_after,
         hello.protocol,
     )
     return None if state is None else WorkerState(state)
+
+
+def hash_secret(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+async def knows_secret(connection: Connection, worker_id: UUID, secret: str) -> bool:
+    """Whether this is the secret of the incarnation. It locks nothing."""
+    stored: bytes | None = await connection.fetchval(_SQL["secret_of"], worker_id)
+    return stored is not None and hmac.compare_digest(stored, hash_secret(secret))
+
+
+async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> str | None:
+    """End an incarnation because its watchdog says that nothing of it is left. Returns its name, or None if the secret
+    is wrong."""
+    name: str | None = await connection.fetchval(_SQL["take_notice"], worker_id, hash_secret(secret))
+    return name
 
 
 async def advance(
@@ -112,6 +175,10 @@ async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Reg
     return await _look.first(connection, worker_id, tenant)
 
 
+async def states(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+    return {row["worker_id"]: row["state"] for row in await connection.fetch(_SQL["states"], worker_ids)}
+
+
 async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> WorkerRow | None:
     """One worker as in `list_workers`, even if it ended long ago."""
     return await _view_worker.first(connection, tenant, worker_id)
@@ -119,11 +186,6 @@ async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> Wor
 
 async def set_state(connection: Connection, worker_id: UUID, state: WorkerState) -> bool:
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
-
-
-async def mark_lost(connection: Connection, worker_ids: Sequence[UUID]) -> set[UUID]:
-    """Mark workers as lost, and return those that were alive and not locked."""
-    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], worker_ids)}
 
 
 async def note_progress(
@@ -171,8 +233,47 @@ async def silent(connection: Connection, seconds: float) -> list[SilentWorker]:
     return await _silent.fetch(connection, seconds)
 
 
+async def last_heard(connection: Connection, worker_ids: Sequence[UUID]) -> list[LastHeard]:
+    return await _last_heard.fetch(connection, worker_ids)
+
+
+async def heard_by_server(connection: Connection, server_id: UUID, since: float, until: float) -> int:
+    """How many workers a server heard in this time, in seconds since 1970."""
+    count: int = await connection.fetchval(_SQL["heard_by_server"], server_id, since, until)
+    return count
+
+
+async def longest_leases(connection: Connection) -> tuple[float, float, float]:
+    """The longest lease of ordinary runs, that of exclusive ones, and the time of the database."""
+    ordinary, exclusive, now = await connection.fetchrow(_SQL["longest_leases"])
+    return ordinary, exclusive, now
+
+
+async def holdings(connection: Connection, worker_ids: Sequence[UUID]) -> list[Holdings]:
+    """What those of these workers hold that hold anything."""
+    return await _holdings.fetch(connection, worker_ids)
+
+
+async def mark_lost(connection: Connection, judged: Sequence[StillSilent]) -> set[UUID]:
+    """Mark workers as LOST. Return those that were still silent and not locked by others."""
+    return {row["worker_id"] for row in await connection.fetch(_SQL["mark_lost"], *_columns(judged))}
+
+
+async def lock_silent(connection: Connection, judged: StillSilent) -> bool:
+    """Lock a worker. False if it is not silent any more, or locked by others."""
+    return bool(await connection.fetch(_SQL["lock_silent"], *_columns([judged])))
+
+
+def _columns(judged: Sequence[StillSilent]) -> tuple[list[UUID], list[int], list[float]]:
+    return [each.worker_id for each in judged], [each.last_seq for each in judged], [each.seconds for each in judged]
+
+
 async def ended_with_runs(connection: Connection) -> list[UUID]:
     return [row["worker_id"] for row in await connection.fetch(_SQL["ended_with_runs"])]
+
+
+async def holds_runs(connection: Connection, worker_id: UUID) -> bool:
+    return bool(await connection.fetchval(_SQL["holds_runs"], worker_id))
 
 
 async def truncate_beats(connection: Connection, table: int) -> bool:

@@ -1,7 +1,9 @@
-"""Takes runs from lost workers. A worker counts as lost only if its heartbeats could have been recorded."""
+"""Takes runs from lost workers, and the ordinary runs of workers that may still have exclusive ones (silence_judge.py).
+A worker counts as silent only if its heartbeats could have been recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from mainspring.kernel import metrics
@@ -10,45 +12,55 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
-from mainspring.operations.lifecycle.rescue import rescue
+from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
-from mainspring.store import runs, workers
+from mainspring.store import workers
 from mainspring.store.pool import Store
+from mainspring.store.workers import StillSilent
+from mainspring.upkeep.silence_judge import SilenceJudge
 
 log = get_logger("run_rescuer")
 
-_BATCH = 500
 _INTERRUPTED_INTERVAL = 5.0  # seconds between checks for interrupted rescues
 
 
 class RunRescuer:
     name = "run_rescuer"
 
-    def __init__(self, store: Store, signals: Signals, clock: Clock, timing: Timing, random: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        signals: Signals,
+        clock: Clock,
+        timing: Timing,
+        random: Random,
+        judge: SilenceJudge | None = None,
+    ) -> None:
         self.interval = timing.rescue_sweep
         self._store = store
         self._signals = signals
         self._clock = clock
-        self._silence = timing.rescue
+        self._judge = judge or SilenceJudge(clock, timing)
         self._random = random
         self._witness_id = uuid7()
         self._writable_since: float | None = None
         self._interrupted_checked_at = float("-inf")
 
     async def run_once(self) -> int:
-        """Sweep once. Return how many runs were taken from lost workers."""
+        """Sweep once. Return how many runs were taken from workers."""
         try:
-            if not await self._may_judge():
+            writable_for = await self._writable_for()
+            if writable_for is None:
                 return 0
-            lost = await self._mark_lost()
-            now = self._clock.monotonic()
-            if now - self._interrupted_checked_at >= _INTERRUPTED_INTERVAL:
-                self._interrupted_checked_at = now
-                async with self._store.reads.acquire() as connection:
-                    lost += [worker for worker in await workers.ended_with_runs(connection) if worker not in lost]
+            async with self._store.reads.acquire() as connection:
+                verdicts = await self._judge.judge(connection, writable_for)
+            lost = await self._mark_lost(verdicts.lost)
+            lost += [worker_id for worker_id in await self._ended_with_runs() if worker_id not in lost]
             rescued = 0
             for worker_id in lost:
                 rescued += await self._rescue(worker_id)
+            for silent in verdicts.ordinary:
+                rescued += await self._rescue_ordinary(silent)
             if lost:
                 self._interrupted_checked_at = float("-inf")  # some runs may be locked: the next sweep checks again
             return rescued
@@ -56,50 +68,60 @@ class RunRescuer:
             self._writable_since = None
             raise
 
-    async def _may_judge(self) -> bool:
-        """Whether silent workers may be marked as lost. Workers cannot send heartbeats while the database is
-        unavailable, and a crash deletes recorded ones. So the database must have been writable for a full lease."""
+    async def _writable_for(self) -> float | None:
+        """For how many seconds the database has been writable, as far as this rescuer knows. None if it is not. Workers
+        cannot send heartbeats while it is unavailable, and a crash deletes recorded ones."""
         async with self._store.reads.acquire() as connection:
             writable = not await connection.fetchval("select pg_is_in_recovery()")
             forgotten = writable and await workers.beats_forgotten(connection, self._witness_id)
         now = self._clock.monotonic()
         if not writable:
             self._writable_since = None
-            return False
-        if forgotten:
+            return None
+        if forgotten or self._writable_since is None:
             self._writable_since = now
-        if self._writable_since is None:
-            self._writable_since = now
-        return now - self._writable_since >= self._silence
+        return now - self._writable_since
 
-    async def _mark_lost(self) -> list[UUID]:
+    async def _mark_lost(self, judged: Sequence[StillSilent]) -> list[UUID]:
+        if not judged:
+            return []
         async with self._store.reads.acquire() as connection:
-            silent = await workers.silent(connection, self._silence)
-            if not silent:
-                return []
-            marked = await workers.mark_lost(connection, [row.worker_id for row in silent])
-        lost = [row for row in silent if row.worker_id in marked]
-        for row in lost:
-            log.warning("worker lost", worker=str(row.worker_id), name=row.name)
-        return [row.worker_id for row in lost]
+            marked = await workers.mark_lost(connection, judged)
+        lost = [each for each in judged if each.worker_id in marked]
+        for each in lost:
+            log.warning("worker lost", worker=str(each.worker_id), silent_for=round(each.seconds, 1))
+        return [each.worker_id for each in lost]
+
+    async def _ended_with_runs(self) -> list[UUID]:
+        """Workers that are known to have ended and still hold runs. These do not depend on any judgement."""
+        now = self._clock.monotonic()
+        if now - self._interrupted_checked_at < _INTERRUPTED_INTERVAL:
+            return []
+        self._interrupted_checked_at = now
+        async with self._store.reads.acquire() as connection:
+            return await workers.ended_with_runs(connection)
 
     async def _rescue(self, worker_id: UUID) -> int:
-        rescued = 0
+        """Take all runs of a worker that has ended."""
+        return await WorkerRescue(self._signals, self._random, worker_id).take_all(self._store)
+
+    async def _rescue_ordinary(self, silent: StillSilent) -> int:
+        """Take the ordinary runs of a silent worker that holds exclusive ones. It stays alive. Its row is locked, so it
+        cannot claim runs meanwhile."""
+        worker = WorkerRescue(self._signals, self._random, silent.worker_id, ordinary_only=True)
         while True:
             async with self._store.hot.acquire() as connection, connection.transaction():
-                held = await runs.held_by(connection, worker_id, _BATCH)
-                if not held:
+                if not await workers.lock_silent(connection, silent):
                     break
-                effects = await rescue(connection, held, self._random)
-            created: dict[int, int] = {}
-            for lane_id, delay in effects.requeued:
-                if delay:
-                    self._signals.ready_later(lane_id, delay)
-                else:
-                    created[lane_id] = created.get(lane_id, 0) + 1
-            self._signals.ready(created)
-            rescued += len(held)
-        if rescued:
-            metrics.rescued.inc(rescued)
-            log.info("runs rescued", worker=str(worker_id), runs=rescued)
-        return rescued
+                effects = await worker.take_batch(connection)
+                if effects is None:
+                    break
+            worker.tell(effects)
+        if worker.rescued:
+            metrics.rescued.inc(worker.rescued)
+            metrics.partly_rescued.inc()
+            log.warning(
+                "ordinary runs rescued; the worker is silent, and its exclusive runs have a longer lease",
+                worker=str(silent.worker_id), silent_for=round(silent.seconds, 1), runs=worker.rescued,
+            )  # fmt: skip
+        return worker.rescued

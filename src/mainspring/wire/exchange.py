@@ -23,9 +23,11 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
+    secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
-    of the task, under OPTIONS_KEYWORD (wire/tasks.py). protocol: the protocol of the worker. From 2 on it tells which
-    runs have started.
+    of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
+    ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
+    protocol of the worker. From 2 on it tells which runs have started.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -35,6 +37,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
+    secret: Annotated[str, Meta(max_length=100)] = ""
+    lease: Annotated[float, Meta(gt=0)] | None = None
     protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
 
 
@@ -117,7 +121,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     """One run for a worker, with everything that it needs to execute it.
 
     exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
-    has had no acknowledgement for `kill`, also if only the database is unavailable.
+    has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
     losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
     process, and the worker runs it apart from others.
     """
@@ -139,13 +143,22 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     losses: int = 0
 
 
+class LeaseGrant(msgspec.Struct, frozen=True):
+    """For how many seconds an acknowledgement lasts, counted from just before the exchange was sent: for ordinary runs
+    (`kill`) and for exclusive ones. It holds for the rest of the incarnation, at every server."""
+
+    kill: float
+    exclusive_kill: float
+
+
 class ExchangeReply(msgspec.Struct, omit_defaults=True):
     """acked: how many of the request's outcomes are settled (recorded now or before, or fenced). fenced: runs whose
     outcome or progress is refused, because another worker has the run now. runs: runs to start. stop: runs to cancel.
     superseded: a newer exchange replaced this one, or another transaction has locked rows that it needs. The worker
     then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
-    (protocol.py)."""
+    (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
+    sent."""
 
     seq: int
     acked: int = 0
@@ -156,3 +169,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     recall: int = 0
     drain: bool = False
     protocol: int = BASE_PROTOCOL
+    lease: LeaseGrant | None = None

@@ -7,5 +7,6 @@ exchange/       composes exchanges, sends them, decides when the next one starts
 execution/      slots and attempts: start, time out, stop, end
 executors/      one package for each kind of task: python, process, shell, http
 output/         logs and progress of runs on their way to a server
-processes/      commands under the watchdog, which kills them if the worker dies
+processes/      commands under the watchdog, which kills them if the worker dies, and the parent of the worker process,
+                which tells a server then
 """

@@ -1,9 +1,9 @@
 """The main loop of the worker: starts exchanges, acts on the answers, keeps the lease, and drains.
 
 When the lease has ended, the server is about to give the runs to others, so they end here: processes by SIGKILL, and
-coroutines and threads, which cannot be ended from outside, together with the worker's process. While only the database
-is away, lease_enforcer.py stops exclusive runs first, and the others go on for a while. The watchdog does the same a
-moment later for a worker that is stopped or stuck.
+coroutines and threads, which cannot be ended from outside, together with the worker's process. Ordinary and exclusive
+runs have leases of different lengths (lease_enforcer.py). The watchdog does the same a moment later for a worker that
+is stopped or stuck.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _HOUSEKEEPING_EVERY = 0.25
@@ -65,17 +66,21 @@ class Worker:
         progress: ProgressReports | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
+        death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
+        lease: float | None = None,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
-        time."""
+        time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
+        lease than that of the timing."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
         self._preferred_server = PreferredServer(server_client, timing, chance, clock)
         self._watchdog = watchdog
+        self._death_record = death_record
         self._timing = timing
         self._task_limits = dict(task_limits or {})
         self._queue_weights = None if weights is None else QueueWeights(slots, weights)
@@ -83,11 +88,12 @@ class Worker:
         self._starts = StartReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            task_limits=self._task_limits, clock=clock,
+            tell_start=None if death_record is None else self._tell_start, task_limits=self._task_limits, clock=clock,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
-            labels=dict(labels or {}), signatures=dict(signatures or {}), protocol=PROTOCOL.number,
+            labels=dict(labels or {}), signatures=dict(signatures or {}), lease=lease or timing.rescue,
+            protocol=PROTOCOL.number,
         )  # fmt: skip
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
@@ -213,8 +219,11 @@ class Worker:
             most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._death_record is not None and not self._held_runs.known:
+            flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
+            flight.request.wait_ms = 0  # the answer grants a lease
         if not flight.trial and self._progress.due() <= now:
             flight.request.progress = self._progress.take(now)
         if not flight.trial and self._tells_starts:
@@ -303,7 +312,7 @@ class Worker:
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = self._now()
-        if now >= flight.sent + self._timing.kill:
+        if now >= flight.sent + self._lease.kill:
             # The process was suspended for so long that the runs of this answer may belong to others by now.
             self._held_runs.lost(flight, now)
             self._put_progress_back(() if flight.trial else flight.request.progress)
@@ -315,6 +324,8 @@ class Worker:
             failures, server = self._exchange_timing.failures, self._server_client.server
             log.info("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
         landing = self._held_runs.landed(flight, reply, now)
+        if reply.lease is not None:
+            self._lease.grant(reply.lease)
         self._lease.acknowledge(flight.sent)
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._exchange_timing.landed(flight, now, useful=useful)
@@ -331,6 +342,8 @@ class Worker:
             log.info("told to drain")
             self.stop()
         if flight.request.stopped and not reply.superseded:
+            if self._death_record is not None:
+                self._death_record.tell_stopped()
             self._left.set()
 
     def _take(self, attempts: list[Attempt]) -> None:
@@ -373,12 +386,21 @@ class Worker:
                 error=error,
             )  # fmt: skip
 
+    def _tell_start(self, attempt: Attempt) -> None:
+        """The parent watchdog must know of an exclusive run before it starts."""
+        if self._death_record is not None:
+            self._death_record.tell_start(attempt.key, self._held_runs.held)
+
     # -- the lease
 
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = self._now()
+        worker_id = uuid7()
+        if self._death_record is not None:
+            secret = self._death_record.begin_incarnation(worker_id)
+            self._hello = msgspec.structs.replace(self._hello, secret=secret)
         held_runs = HeldRuns(
-            uuid7(), self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
+            worker_id, self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
         )
         return held_runs, ExchangeTiming(self._timing.beat, now)
 
@@ -391,7 +413,7 @@ class Worker:
             if exchange is not asyncio.current_task():
                 exchange.cancel()
         self._held_runs, self._exchange_timing = self._new_incarnation()
-        self._lease.reset()
+        self._lease.new_incarnation()
         if self._draining is not None:
             self._left.set()
 
@@ -408,6 +430,8 @@ class Worker:
                 if returned:
                     log.info("returned runs that waited for a slot", runs=returned)
             self._lease.guard()
+            if self._death_record is not None:
+                self._death_record.keep_only(self._held_runs.held)
 
     # -- leaving
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, PayloadTooLarge
+from mainspring.domain.intake.json_paths import LONGEST_PATH, path_problem
 from mainspring.domain.sizes import format_size, parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
@@ -32,8 +32,6 @@ _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
 _MOST_OUTPUT = 10 * 1024**3
 _MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
-_LONGEST_PATH = 1000
-_MOST_PATHS = 1000  # that are remembered: a few MB
 _MOST_STATUSES = 100
 _MOST_EQUALS = 64 * 1024
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
@@ -259,11 +257,11 @@ def _check_value(value: object, field: str, most: int) -> None:
 def _check_path(path: str, field: str) -> None:
     """Refuse a JSONPath whose cost grows faster than the size of the response. The worker evaluates it."""
     check_line(path, field)
-    if (problem := _path_problem(path) if len(path) <= _LONGEST_PATH else None) is not None:
+    if (problem := path_problem(path)) is not None:
         raise InvalidInput(f"{shown(path)} is not a JSONPath: {problem}", field=field, expected='such as "$.ok"')
     plain = _QUOTED.sub("", path)
     if (
-        len(path) > _LONGEST_PATH
+        len(path) > LONGEST_PATH
         or max(plain.count(".."), plain.count("?"), plain.count("$")) > 1
         or plain.count(",") > 3
         or "match(" in plain
@@ -274,18 +272,6 @@ def _check_path(path: str, field: str) -> None:
             field=field,
             expected="at most one .., one filter and 3 commas, no match() and no search()",
         )
-
-
-@lru_cache(maxsize=_MOST_PATHS)
-def _path_problem(path: str) -> str | None:
-    """Why it is not a JSONPath. A long one takes milliseconds to compile, and thousands of jobs have the same."""
-    from jsonpath_rfc9535 import JSONPathError, compile  # 30 ms to import, for those who use it
-
-    try:
-        compile(path)
-    except (JSONPathError, RecursionError) as error:
-        return str(error).splitlines()[0]
-    return None
 
 
 def check_statuses(statuses: list[int | str], field: str) -> None:

@@ -61,6 +61,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "tokens.revoke": _ADMINS,
     "worker.exchange": _WORKERS,
     "worker.ship_logs": _WORKERS,
+    "worker.gone": _PUBLIC,  # the secret of the incarnation is checked instead of a token
 }
 
 

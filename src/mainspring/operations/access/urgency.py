@@ -14,6 +14,7 @@ URGENT = frozenset(
         "metrics.read",
         "worker.exchange",
         "worker.ship_logs",
+        "worker.gone",
         "workers.drain",
         "jobs.cancel",
         "jobs.pause",

@@ -26,6 +26,7 @@ from mainspring.operations.lifecycle.fire import run_now
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
+from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import history, jobs, runs
 from mainspring.store.jobs import JobRow, LockedJob
@@ -52,6 +53,7 @@ class Amender:
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         tenant = caller.tenant
+        await compile_paths([patch])
         async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)

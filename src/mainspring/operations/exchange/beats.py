@@ -12,6 +12,7 @@ from uuid import UUID
 
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
+from mainspring.kernel.late_times import LateTimes, Period
 from mainspring.store import workers
 from mainspring.store.pool import Store
 
@@ -30,6 +31,7 @@ class Beats:
         self._recorded_at: dict[UUID, float] = {}
         self._pending: dict[UUID, asyncio.Future[None]] = {}
         self._writer: asyncio.Task[None] | None = None
+        self._late = LateTimes(timing.beat_slack)
 
     async def record(self, worker_id: UUID) -> None:
         """Return once a heartbeat of this worker, no older than the slack, is committed."""
@@ -43,6 +45,10 @@ class Beats:
             self._writer = asyncio.create_task(self._write())
         await asyncio.shield(future)
 
+    def late_periods(self, now: float) -> list[Period]:
+        """When heartbeats took longer than the slack to be written."""
+        return self._late.until(now)
+
     def forget(self, worker_id: UUID) -> None:
         self._recorded_at.pop(worker_id, None)
 
@@ -51,6 +57,7 @@ class Beats:
         while self._pending:
             batch, self._pending = self._pending, {}
             started_at = self._clock.monotonic()
+            self._late.begin(started_at)
             try:
                 async with self._store.urgent.acquire() as connection:
                     await workers.beat(connection, self._table(), self._server_id, list(batch))
@@ -60,6 +67,8 @@ class Beats:
                         future.set_exception(error)
                         future.exception()  # asyncio logs nothing if the exchange has gone
                 continue
+            finally:
+                self._late.end(self._clock.monotonic())
             for worker_id, future in batch.items():
                 self._recorded_at[worker_id] = started_at
                 if not future.done():

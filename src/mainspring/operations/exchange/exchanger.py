@@ -82,7 +82,7 @@ class Exchanger:
         self._clock = clock
         self._timing = timing
         self._claimer = Claimer(lanes, clock, database_clock)
-        self._registry = WorkerRegistry(store, signatures, beats, clock)
+        self._registry = WorkerRegistry(store, signatures, beats, clock, timing)
         self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
         self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
@@ -96,6 +96,11 @@ class Exchanger:
     def workers(self) -> int:
         """How many workers are cached here."""
         return len(self._registry)
+
+    def forget(self, worker_id: UUID) -> None:
+        """The incarnation has ended: drop what is cached of it, and offer no runs to an exchange that still waits."""
+        self._registry.evict(worker_id)
+        self._long_polls.disconnect_worker(worker_id)
 
     async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
         tenant = caller.tenant
@@ -120,6 +125,7 @@ class Exchanger:
             try:
                 await self._serve(exchange)
                 exchange.reply.fenced += stale_progress
+                exchange.reply.lease = self._registry.grant_of(request)
             finally:
                 await heartbeat
             return exchange.reply

@@ -124,6 +124,12 @@ class LongPolls:
         for waiter in self._waiters.values():
             waiter.disconnect()
 
+    def disconnect_worker(self, worker_id: UUID) -> None:
+        """Disconnect the waiter of a worker that is gone. It gets no more runs."""
+        waiter = self._waiters.pop(worker_id, None)
+        if waiter is not None:
+            waiter.disconnect()
+
     def disconnect_tenant(self, tenant: TenantId) -> None:
         """Disconnect this tenant's waiters. One of its tokens was revoked, so each has to authenticate again."""
         for waiter in self._waiters.values():

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.queue_shares import claim_by_shares
-from mainspring.operations.exchange.worker_registry import WorkerRegistry
+from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
@@ -91,11 +92,13 @@ class ExchangeTransaction:
         """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was
         here, or if the incarnation has ended."""
         tenant, request = exchange.tenant, exchange.request
+        if exchange.waiter.superseded:  # while it waited for a connection
+            raise Conflict("a newer exchange of this worker is here", code=STALE, field="seq")
         state = await workers.advance(
             connection, tenant, request.worker_id, request.seq, again=exchange.committed, patience=patience
         )
         if state is None:
-            await self._registry.refuse(connection, tenant, request)
+            await self._registry.refuse(connection, tenant, request, waited=exchange.waited)
         exchange.worker.state = state
         return state
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Fenced, Unavailable
+from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
+from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.exchange.batched_reads import BatchedReads
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import check_hello
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
@@ -18,10 +21,12 @@ from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.exchange import ExchangeRequest, LeaseGrant
 from mainspring.wire.protocol import TELLS_STARTS
 
 log = get_logger("exchange")
+
+_ALIVE = (WorkerState.LIVE, WorkerState.DRAINING)
 
 STALE = "stale_exchange"
 CHECK_INTERVAL = 1.0  # seconds between checks of the database for what a lost hint may have hidden
@@ -75,13 +80,15 @@ class CachedWorker:
 
 
 class WorkerRegistry:
-    def __init__(self, store: Store, signatures: SignatureRegistry, beats: Beats, clock: Clock) -> None:
+    def __init__(self, store: Store, signatures: SignatureRegistry, beats: Beats, clock: Clock, timing: Timing) -> None:
         self._store = store
+        self._timing = timing
         self._signatures = signatures
         self._beats = beats
         self._clock = clock
         self._workers: dict[UUID, CachedWorker] = {}
         self._evicted_at = clock.monotonic()
+        self._states = BatchedReads(self._read_states)
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -96,11 +103,16 @@ class WorkerRegistry:
             hello = request.hello
             check_hello(hello)
             schemas = await self._signatures.read(hello)
+            lease = self._timing.granted(hello.lease)
             try:
                 async with patience.connection(self._store.reads) as connection:
                     async with patience.transaction(connection):
-                        state = await workers.register(connection, tenant, request.worker_id, hello)
+                        state = await workers.register(
+                            connection, tenant, request.worker_id, hello,
+                            rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
+                        )  # fmt: skip
                     if state is None:
+                        await check_for_notice(connection, tenant, request.worker_id)
                         raise _ended(WorkerState.LOST)
                     async with patience.transaction(connection):
                         news = await self._signatures.declare(connection, tenant, hello, schemas)
@@ -117,12 +129,13 @@ class WorkerRegistry:
             worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
             self._workers[request.worker_id] = worker
             log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
-        elif worker is None or self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+        elif worker is None:
             row = await self._look(tenant, request.worker_id)
-            if worker is None:
-                worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
-                self._workers[request.worker_id] = worker
-            worker.state = row.state
+            worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
+            self._workers[request.worker_id] = worker
+        elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+            known = await self._states.get(request.worker_id) or WorkerState.LOST
+            worker.state = known if known in _ALIVE else (await self._look(tenant, request.worker_id)).state
         return worker
 
     async def _look(self, tenant: TenantId, worker_id: UUID, *, hello: bool = False) -> workers.Registration:
@@ -131,14 +144,26 @@ class WorkerRegistry:
             row = await workers.look(connection, tenant, worker_id)
         if row is None:
             raise Unavailable("the hello could not be recorded in time", hint="try again") if hello else _unknown()
-        if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+        if row.state not in _ALIVE:
             self._workers.pop(worker_id, None)
+            _count_if_noticed(worker_id, row)
             raise _ended(WorkerState(row.state))
         return row
+
+    async def _read_states(self, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
+        async with self._store.for_short_reads().acquire() as connection:
+            return await workers.states(connection, worker_ids)
 
     def evict(self, worker_id: UUID) -> None:
         self._workers.pop(worker_id, None)
         self._beats.forget(worker_id)
+
+    def grant_of(self, request: ExchangeRequest) -> LeaseGrant | None:
+        """The lease that `identify` has stored for this request. None if it asks for none."""
+        if request.hello is None or request.hello.lease is None:
+            return None
+        lease = self._timing.granted(request.hello.lease)
+        return LeaseGrant(lease.kill, lease.exclusive_kill)
 
     def evict_silent(self) -> None:
         """Evict workers that no longer exchange here. A killed worker never says so, and restarts under a new id."""
@@ -150,13 +175,18 @@ class WorkerRegistry:
             if now - worker.checked_at >= _SILENT:
                 self.evict(worker_id)
 
-    async def refuse(self, connection: Connection, tenant: TenantId, request: ExchangeRequest) -> NoReturn:
-        """Raise the reason why the sequence number of this request was not accepted."""
+    async def refuse(
+        self, connection: Connection, tenant: TenantId, request: ExchangeRequest, *, waited: bool = False
+    ) -> NoReturn:
+        """Raise the reason why the sequence number of this request was not accepted. `waited`: it arrived long ago, and
+        its worker may have died meanwhile."""
         row = await workers.look(connection, tenant, request.worker_id)
         self.evict(request.worker_id)
         if row is None:
             raise _unknown()
         if row.state not in (WorkerState.LIVE, WorkerState.DRAINING):
+            if not waited:
+                _count_if_noticed(request.worker_id, row)
             raise _ended(WorkerState(row.state))
         raise Conflict(
             f"exchange {request.seq} is not newer than {row.last_seq}",
@@ -175,3 +205,17 @@ def _ended(state: WorkerState) -> Fenced:
         f"this worker incarnation is {state.name}; its runs have been given to others",
         hint="end what you run, and send hello under a new worker_id",
     )
+
+
+async def check_for_notice(connection: Connection, tenant: TenantId, worker_id: UUID) -> None:
+    """Count and log a request of a worker whose death notice was taken."""
+    row = await workers.look(connection, tenant, worker_id)
+    if row is not None:
+        _count_if_noticed(worker_id, row)
+
+
+def _count_if_noticed(worker_id: UUID, row: workers.Registration) -> None:
+    """A request after the notice was late on the network, or the notice was wrong. It is refused in both cases."""
+    if row.notice_at is not None:
+        metrics.heard_after_notice.inc()
+        log.warning("refused a worker that was heard after its death notice", worker=str(worker_id))

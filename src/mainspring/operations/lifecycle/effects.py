@@ -11,6 +11,7 @@ from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 
@@ -50,8 +51,11 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         _check(len(ended), len(changes.endings))
         after_end(ended, effects)
         effects.dead += [item.run_id for item in dead]
+        slices = TimeSlices()
         for item in dead:
             log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)
+            if slices.over:
+                await slices.pause()
     if changes.attempts:
         await runs.record_attempts(connection, changes.attempts)
     if changes.requeues:

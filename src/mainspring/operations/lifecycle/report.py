@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out
 from mainspring.store import runs
@@ -83,8 +84,10 @@ async def _settle_others(
     )
     held = {(run.run_id, run.fence): run for run in locked}
     once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two with the same key, the first
-    changes = Changes()
+    changes, slices = Changes(), TimeSlices()
     for key, run in held.items():
         decide(run, once[key], random, changes)
+        if slices.over:
+            await slices.pause()
     await carry_out(connection, changes, effects)
     return [item for item in others if (item.run_id, item.fence) not in held]

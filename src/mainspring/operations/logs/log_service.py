@@ -18,6 +18,7 @@ from mainspring.domain.sizes import format_size
 from mainspring.kernel.config import MAX_LOG_CHUNK
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.exchange.worker_registry import check_for_notice
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_watch import LogWatch
@@ -76,6 +77,9 @@ class LogService:
         if arrivals:
             await asyncio.gather(*puts)
             await self._count(tenant, shipment.worker_id, arrivals, by_log, receipt)
+        if receipt.fenced:
+            async with self._store.hot.acquire() as connection:
+                await check_for_notice(connection, tenant, shipment.worker_id)
         return receipt
 
     async def _put(self, folder: str, chunk: LogChunk) -> None:

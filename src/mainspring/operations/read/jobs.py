@@ -6,6 +6,7 @@ from datetime import datetime
 
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor
@@ -93,7 +94,7 @@ class JobReader:
             # A paused job: the fires that would follow if it were resumed now, without those that were missed.
             late = schedule.recurring and row.paused_from <= now
             first = next_fire(schedule, now) if late else row.paused_from
-        return Upcoming(job_id, _ahead(schedule, first, count))
+        return Upcoming(job_id, await _ahead(schedule, first, count))
 
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
         """The fires that a job missed, newest first."""
@@ -104,13 +105,15 @@ class JobReader:
         return [MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at) for row in rows]
 
 
-def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:
+async def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:
     if first is None:
         return []
-    moments = [first]
+    moments, slices = [first], TimeSlices()
     if schedule.recurring:
         for moment in fires(schedule, first):
             if len(moments) >= count:
                 break
             moments.append(moment)
+            if slices.over:
+                await slices.pause()
     return moments[:count]

@@ -24,7 +24,7 @@ log = get_logger("signatures")
 
 MOST_TASKS = 5_000  # of a tenant, that have a signature
 MOST_BYTES = 4 * 1024 * 1024  # of a tenant's signatures: about 1.5 s to compile
-_AT_ONCE = 50  # signatures that are read and compiled together
+_AT_ONCE = 16  # signatures that are read and compiled together: 4 MiB at most, except what older versions stored
 _NONE: dict[str, Declaration] = {}
 _MOST_MERGED = 1000  # tenants
 
@@ -104,14 +104,35 @@ class SignatureRegistry:
             self._forget(key)
         changed = [key for key, moment in current.items() if self._versions.get(key) != moment]
         changed.sort(key=lambda key: current[key], reverse=True)  # where there are too many, the newest count
+        slices = TimeSlices()
         for start in range(0, len(changed), _AT_ONCE):
-            items = await signatures.schemas(connection, changed[start : start + _AT_ONCE])
+            wanted = self._without_full({key: current[key] for key in changed[start : start + _AT_ONCE]})
+            if slices.over:
+                await slices.pause()
+            if not wanted:
+                continue
+            items = await signatures.schemas(connection, wanted)
             compiled = await self._compiler.compile([(item.task, item.schema_text.encode()) for item in items])
             for item, one in zip(items, compiled, strict=True):
                 self._note(item, one.declaration)
         if gone or changed:
             self._merged.clear()
         return len(gone) + len(changed)
+
+    def _without_full(self, changed: Mapping[tuple[TenantId, str], datetime]) -> list[tuple[TenantId, str]]:
+        """Those whose tenant may have more signatures. The others are not even read."""
+        wanted = []
+        for key, moment in changed.items():
+            tenant, task = key
+            known = self._by_tenant.get(tenant, _NONE)
+            size = self._bytes.get(tenant, 0) - self._sizes.get(key, 0)
+            if size < MOST_BYTES and len(known) - (task in known) < MOST_TASKS:
+                wanted.append(key)
+                continue
+            log.warning("a signature is skipped: its tenant has too many", task=task, tenant=tenant)
+            self._forget(key)
+            self._versions[key] = moment
+        return wanted
 
     def _note(self, item: signatures.Declared, declaration: Declaration | None) -> None:
         key = (item.tenant_id, item.task)

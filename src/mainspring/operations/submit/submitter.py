@@ -21,6 +21,7 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
+from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store import jobs, runs
@@ -58,6 +59,7 @@ class Submitter:
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
+        await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
             return Submitted([await self._batcher.add(tenant, definition)], [False])
@@ -65,6 +67,7 @@ class Submitter:
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
         tenant = caller.tenant
+        await compile_paths(requests)
         now = self._clock.now()
         known = self._signatures.known(tenant)
         definitions: list[JobDefinition] = []

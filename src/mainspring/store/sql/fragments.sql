@@ -268,6 +268,26 @@ run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, 
 w.worker_id, w.tenant_id, w.name, w.queues, w.tasks, w.labels::text as labels_text, w.version, w.slots, w.state,
        w.registered_at
 
+-- fragment: still_silent
+-- Those of the workers $1 that are alive, have taken no sequence number since $2, and have sent no heartbeat for $3
+-- seconds. Their rows are locked. Rows that somebody else has locked are left out.
+select w.worker_id
+from mainspring.workers w
+join unnest($1::uuid[], $2::bigint[], $3::float8[]) as a (worker_id, last_seq, seconds)
+    on a.worker_id = w.worker_id and a.last_seq = w.last_seq
+where w.state in ({{WORKERS_ALIVE}})
+  and not exists (
+      select from (select b.at, unnest(b.worker_ids) as worker_id
+                   from (select at, worker_ids from mainspring.worker_beats_0
+                         union all
+                         select at, worker_ids from mainspring.worker_beats_1) as b
+                   where b.at > (select clock_timestamp())
+                                - (select max(seconds) from unnest($3::float8[]) as s (seconds)) * interval '1 second'
+                  ) as heard
+      where heard.worker_id = w.worker_id and heard.at > (select clock_timestamp()) - a.seconds * interval '1 second')
+order by w.worker_id
+for no key update of w skip locked
+
 -- fragment: token_columns
 -- The fields of store/tokens.py TokenRow; t is the token, n its tenant.
 t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at

@@ -239,8 +239,10 @@ where exists (select from mainspring.run_history h
                 and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
 
 -- name: to_stop
--- Runs of this worker for which a cancel was requested.
-select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} and cancel_requested_at is not null
+-- Runs of these workers for which a cancel was requested.
+select worker_id, run_id
+from mainspring.runs
+where worker_id = any ($1::uuid[]) and state = {{RUNNING}} and cancel_requested_at is not null
 
 -- name: lock_run
 select {{locked_run}}
@@ -265,12 +267,13 @@ where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requeste
 returning worker_id
 
 -- name: runs_held_by
--- For the rescuer: the runs of a lost worker in batches. The batches are in no order, because an order over all runs
--- makes the planner scan the primary key (120,000 rows for a batch of 100). Runs that another transaction has locked are
--- left out. The outer lock never waits. It reads the newest version of each row.
+-- For the rescuer: the runs of a lost worker in batches, or only its ordinary ones ($3). The batches are in no order,
+-- because an order over all runs makes the planner scan the primary key (120,000 rows for a batch of 100). Runs that
+-- another transaction has locked are left out. The outer lock never waits. It reads the newest version of each row.
 select {{held_run}}
 from mainspring.runs r
-where run_id = any (array(select run_id from mainspring.runs where worker_id = $1 and state = {{RUNNING}} limit $2
+where run_id = any (array(select run_id from mainspring.runs
+                          where worker_id = $1 and state = {{RUNNING}} and not (exclusive and $3) limit $2
                           for no key update skip locked))
   and worker_id = $1 and state + 0 = {{RUNNING}}
 order by run_id

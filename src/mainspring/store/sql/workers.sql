@@ -2,12 +2,18 @@
 -- every tenant. So every tenant sees the same of shared workers as of its own.
 
 -- name: register
--- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers.
-insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, labels, version, slots, protocol)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+-- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers. A lease that was granted
+-- is never shortened: the worker relies on it. The first secret of an incarnation stays.
+insert into mainspring.workers
+    (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash, rescue_after,
+     exclusive_rescue_after, protocol)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
-    version = excluded.version, slots = excluded.slots, protocol = excluded.protocol
+    version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
+    secret_hash = coalesce(workers.secret_hash, excluded.secret_hash),
+    rescue_after = greatest(workers.rescue_after, excluded.rescue_after),
+    exclusive_rescue_after = greatest(workers.exclusive_rescue_after, excluded.exclusive_rescue_after)
 where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
 returning state
 
@@ -26,32 +32,34 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select queues, tasks, labels::text as labels_text, slots, state, last_seq, protocol
+select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
+
+-- name: states
+select worker_id, state from mainspring.workers where worker_id = any ($1::uuid[])
 
 -- name: set_state
 -- guard: only from a live state.
 update mainspring.workers
-set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end
+set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end,
+    lost_because = case when $2 = {{WORKER_LOST}} then 'it ended' end
 where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
 returning worker_id
 
--- name: mark_lost
--- Workers whose rows are locked, for example by an exchange, are left out.
--- guard: only from a living state.
-with free as materialized (
-    select worker_id
-    from mainspring.workers
-    where worker_id = any ($1::uuid[]) and state in ({{WORKERS_ALIVE}})
-    order by worker_id
-    for no key update skip locked
-)
-update mainspring.workers w
-set state = {{WORKER_LOST}}, ended_at = (select clock_timestamp())
-from free
-where w.worker_id = free.worker_id and w.state in ({{WORKERS_ALIVE}})
-returning w.worker_id
+-- name: secret_of
+select secret_hash from mainspring.workers where worker_id = $1
+
+-- name: take_notice
+-- Locks the worker's row, so an exchange in flight is written first, and none after this.
+-- guard: the secret. A repeated notice changes nothing; an incarnation that has stopped stays STOPPED.
+update mainspring.workers
+set state = case when state in ({{WORKERS_ALIVE}}) then {{WORKER_LOST}} else state end,
+    lost_because = case when state in ({{WORKERS_ALIVE}}) then 'death notice' else lost_because end,
+    ended_at = coalesce(ended_at, (select clock_timestamp())),
+    notice_at = coalesce(notice_at, (select clock_timestamp()))
+where worker_id = $1 and secret_hash = $2
+returning name
 
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
@@ -132,7 +140,7 @@ insert into mainspring.worker_beats_0 (server_id, at, worker_ids) values ($1, (s
 insert into mainspring.worker_beats_1 (server_id, at, worker_ids) values ($1, (select clock_timestamp()), $2)
 
 -- name: silent
--- Workers that have not ended and have sent no heartbeat for $1 seconds.
+-- Workers that have not ended and have sent no heartbeat for $1 seconds, with their leases.
 with heard as materialized (
     select distinct unnest(b.worker_ids) as worker_id
     from (select at, worker_ids from mainspring.worker_beats_0
@@ -140,12 +148,68 @@ with heard as materialized (
           select at, worker_ids from mainspring.worker_beats_1) as b
     where b.at > (select clock_timestamp()) - $1 * interval '1 second'
 )
-select w.worker_id, w.name
+select w.worker_id, w.name, w.last_seq, w.rescue_after::float8, w.exclusive_rescue_after::float8
 from mainspring.workers w
 where w.state in ({{WORKERS_ALIVE}})
-  and w.registered_at < (select clock_timestamp()) - $1 * interval '1 second'
+  and greatest(w.registered_at, w.heard_at) < (select clock_timestamp()) - $1 * interval '1 second'
   and not exists (select from heard h where h.worker_id = w.worker_id)
 order by w.worker_id
+
+-- name: last_heard
+-- When these workers were last heard, in seconds since 1970, and by which server.
+with beaten as materialized (
+    select distinct on (b.worker_id) b.worker_id, b.at, b.server_id
+    from (select at, server_id, unnest(worker_ids) as worker_id from mainspring.worker_beats_0
+          union all
+          select at, server_id, unnest(worker_ids) from mainspring.worker_beats_1) as b
+    where b.worker_id = any ($1::uuid[])
+    order by b.worker_id, b.at desc
+)
+select w.worker_id, extract(epoch from greatest(w.registered_at, w.heard_at, b.at))::float8 as at,
+       case when b.at > coalesce(w.heard_at, '-infinity') then b.server_id else w.heard_by end as server_id
+from mainspring.workers w
+left join beaten b using (worker_id)
+where w.worker_id = any ($1::uuid[])
+
+-- name: heard_by_server
+-- How many workers server $1 heard in these seconds since 1970.
+select count(distinct worker_id)::int
+from (select unnest(worker_ids) as worker_id
+      from (select at, server_id, worker_ids from mainspring.worker_beats_0
+            union all
+            select at, server_id, worker_ids from mainspring.worker_beats_1) as b
+      where b.server_id = $1 and b.at between to_timestamp($2) and to_timestamp($3)) as heard
+
+-- name: longest_leases
+-- The longest leases of living workers, and the time, in seconds since 1970.
+select coalesce(max(rescue_after), 0)::float8, coalesce(max(exclusive_rescue_after), 0)::float8,
+       extract(epoch from (select clock_timestamp()))::float8
+from mainspring.workers
+where state in ({{WORKERS_ALIVE}})
+
+-- name: holdings
+-- What these workers hold: when they got the last of it, in seconds since 1970, and of which kinds it is.
+select worker_id, extract(epoch from max(claimed_at))::float8 as claimed_at, bool_or(exclusive) as exclusive,
+       bool_or(not exclusive) as ordinary
+from mainspring.runs
+where worker_id = any ($1::uuid[]) and state = {{RUNNING}}
+group by worker_id
+
+-- name: lock_silent
+-- Locks one worker for a rescue of its ordinary runs, if it is still silent and nobody has locked it.
+{{still_silent}}
+
+-- name: mark_lost
+-- Workers whose rows are locked, for example by an exchange, are left out. They are judged again in the next sweep.
+-- guard: only from a living state, if the worker has exchanged nothing and sent no heartbeat since it was judged.
+with free as materialized (
+    {{still_silent}}
+)
+update mainspring.workers w
+set state = {{WORKER_LOST}}, ended_at = (select clock_timestamp()), lost_because = 'silent'
+from free
+where w.worker_id = free.worker_id and w.state in ({{WORKERS_ALIVE}})
+returning w.worker_id
 
 -- name: ended_with_runs
 -- Ended incarnations that still hold runs: a rescue that was interrupted, or a stop that was not clean.
@@ -155,6 +219,9 @@ where w.state in ({{WORKERS_ENDED}})
   and exists (select from mainspring.runs r where r.worker_id = w.worker_id and r.state = {{RUNNING}})
 order by w.worker_id
 limit 100
+
+-- name: holds_runs
+select exists (select from mainspring.runs where worker_id = $1 and state = {{RUNNING}})
 
 -- name: quiet_0
 select not exists (select from mainspring.worker_beats_0
@@ -179,7 +246,7 @@ with heard as materialized (
     where state = {{RUNNING}}
     group by worker_id
 )
-select {{worker_columns}}, heard.at as last_beat_at, coalesce(held.running, 0) as running,
+select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running,
        coalesce(held.holding, 0) as holding
 from mainspring.workers w
 left join heard using (worker_id)
@@ -191,11 +258,12 @@ limit 1000
 
 -- name: view_worker
 select {{worker_columns}},
-       (select max(b.at)
-        from (select at, worker_ids from mainspring.worker_beats_0
-              union all
-              select at, worker_ids from mainspring.worker_beats_1) as b
-        where w.worker_id = any (b.worker_ids)) as last_beat_at,
+       greatest(w.heard_at,
+                (select max(b.at)
+                 from (select at, worker_ids from mainspring.worker_beats_0
+                       union all
+                       select at, worker_ids from mainspring.worker_beats_1) as b
+                 where w.worker_id = any (b.worker_ids))) as last_beat_at,
        held.running, held.holding
 from mainspring.workers w
 cross join lateral (

@@ -27,6 +27,7 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     DRAIN = "drain"
     CUT_OFF = "cut off"
+    HAND_BACK = "hand back"  # of an ordinary run whose lease has ended
 
 
 class StopSupport(StrEnum):
@@ -159,6 +160,8 @@ def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
             return failed(f"worker stopped{suffix}")
         case Stop.CUT_OFF:
             return failed(f"stopped: cut off from the database{suffix}")
+        case Stop.HAND_BACK:
+            return RETURNED
         case _:
             return CANCELLED
 

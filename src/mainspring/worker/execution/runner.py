@@ -50,6 +50,7 @@ log = get_logger("runner")
 
 class Runner:
     """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
+    `tell_start` is called before an exclusive run starts.
     `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
     others."""
 
@@ -61,6 +62,7 @@ class Runner:
         kill_grace: float,
         report: Report,
         tell: Callable[[], None],
+        tell_start: Callable[[Attempt], None] | None = None,
         task_limits: Mapping[str, int] = _NO_LIMITS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
@@ -83,6 +85,7 @@ class Runner:
         self._limited = self._limits.any
         self._report = report
         self._tell = tell
+        self._tell_start = tell_start
         self._carrying = False
         self._context = contextvars.copy_context()
         self._stopping = Stopping(
@@ -196,28 +199,32 @@ class Runner:
         self.solitude.over()
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
-    def cut_off(self) -> int:
-        """Return unstarted runs and stop the exclusive ones, by force where possible. Gives the number of the
-        latter."""
+    def stop_kind(self, *, exclusive: bool) -> int:
+        """Return unstarted runs and stop those of one kind, by force where possible. Gives the number of the latter."""
         self.return_unstarted()
-        exclusive = self._exclusive()
-        for attempt in exclusive:
+        chosen = self._active_of(exclusive=exclusive)
+        for attempt in chosen:
             if attempt.stopping is None:
-                self._stopping.ask(attempt, Stop.CUT_OFF)
+                self._stopping.ask(attempt, Stop.CUT_OFF if exclusive else Stop.HAND_BACK)
             if attempt.kill is not None:
                 attempt.kill()
-        return len(exclusive)
+        return len(chosen)
 
-    def holds_exclusive(self, *, unkillable: bool = False) -> bool:
-        """Whether an exclusive run is queued or active. `unkillable`: only active ones that cannot be killed, which may
-        have ignored the request to stop."""
-        if unkillable:
-            return any(attempt.order.task in self._unkillable for attempt in self._exclusive())
+    def holds_exclusive(self) -> bool:
+        """Whether an exclusive run is queued or active."""
         return any(attempt.order.exclusive for attempt in self.held() if not attempt.reported)
 
-    def _exclusive(self) -> list[Attempt]:
+    def holds_ordinary(self) -> bool:
+        """Whether an ordinary run is queued or active."""
+        return any(not attempt.order.exclusive for attempt in self.held() if not attempt.reported)
+
+    def holds_unkillable(self, *, exclusive: bool) -> bool:
+        """Whether a run of this kind is active that cannot be killed. It may have ignored the request to stop."""
+        return any(attempt.order.task in self._unkillable for attempt in self._active_of(exclusive=exclusive))
+
+    def _active_of(self, *, exclusive: bool) -> list[Attempt]:
         """Attempts that are reported do not count: a timed-out thread only occupies its slot."""
-        return [attempt for attempt in self.active if attempt.order.exclusive and not attempt.reported]
+        return [attempt for attempt in self.active if attempt.order.exclusive == exclusive and not attempt.reported]
 
     async def wait_quiet(self) -> None:
         """Returns when every active attempt has been reported."""
@@ -247,7 +254,7 @@ class Runner:
     async def _carry(self) -> None:
         """Run queued runs until one suspends, the queue is empty, or the event loop must have its turn."""
         queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
-        fresh_context, limited = self._context.copy, self._limited
+        fresh_context, limited, tell_start = self._context.copy, self._limited, self._tell_start
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
@@ -270,6 +277,8 @@ class Runner:
             if execute is None:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
                 continue
+            if tell_start is not None and attempt.order.exclusive:
+                tell_start(attempt)
             context = fresh_context()
             try:
                 coroutine = execute(attempt)

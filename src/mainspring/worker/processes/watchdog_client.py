@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
+from mainspring.kernel.config import WATCHDOG_HEAD_START
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
@@ -19,8 +20,7 @@ from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 # The package is imported alone, without Mainspring: its docstring says why.
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from watchdog.program import main; main()"
 _FOLDER = Path(__file__).parent
-# Seconds that the worker has to act on its deadline before the watchdog does.
-HEAD_START = 0.5
+HEAD_START = WATCHDOG_HEAD_START
 # A deadline that moves by less is not passed on: under load it moves a hundred times a second.
 _LEAST_MOVE = 0.2
 _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

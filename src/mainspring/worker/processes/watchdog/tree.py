@@ -14,6 +14,7 @@ import sys
 LINUX = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 1 << 16
 # A tree that still grows after this many rounds of SIGSTOP is killed as far as it is known, and then checked again.
@@ -30,6 +31,13 @@ def become_subreaper() -> bool:
 def signal_at_parents_death(number: int) -> None:
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def hide_memory() -> None:
+    """Other processes of the same user cannot read the memory of this process and of those that it forks. exec ends
+    this for a program that a process executes."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,0 +1,36 @@
+"""Compiles the JSONPaths of http jobs in a thread, before intake asks about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.json_paths import compile_all, uncompiled_path
+from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.time_slices import TimeSlices
+from mainspring.wire.jobs import JobPatch, JobRequest
+
+MOST_PATHS = 1000  # new ones in one request
+MOST_CHARACTERS = 100_000  # of these: 1 s of a thread at worst
+
+
+async def compile_paths(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> None:
+    """Raise InvalidInput if there are too many different paths that are not known yet."""
+    paths: set[str] = set()
+    slices = TimeSlices()
+    for request in requests:
+        if not request.http and request.task != HTTP_TASK and request.job_type != HTTP_TASK:
+            continue
+        if (path := uncompiled_path(request)) is not None:
+            paths.add(path)
+        if slices.over:
+            await slices.pause()
+    if len(paths) > MOST_PATHS or sum(map(len, paths)) > MOST_CHARACTERS:
+        raise InvalidInput(
+            f"the jobs have {len(paths)} different JSONPaths that are new here", field="http.success.json",
+            expected=f"at most {MOST_PATHS} in one request, and {MOST_CHARACTERS} characters",
+            hint="send the jobs in smaller batches",
+        )  # fmt: skip
+    if paths:
+        await asyncio.to_thread(compile_all, paths)

@@ -1,0 +1,27 @@
+"""The death notice: the watchdog of a worker says that the worker and everything it had started are gone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+MAX_STARTED = 10_000
+
+
+class DeathNotice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """secret: that of the incarnation's hello. started: the exclusive runs that had started and were not settled, as
+    (run_id, fence). None if the watchdog cannot say. exit: how the worker's process ended, for the log."""
+
+    worker_id: UUID
+    secret: Annotated[str, Meta(min_length=1, max_length=100)]
+    started: Annotated[list[tuple[UUID, int]], Meta(max_length=MAX_STARTED)] | None = None
+    exit: Annotated[str, Meta(max_length=200)] = ""
+
+
+class DeathReceipt(msgspec.Struct):
+    """rescued: how many runs this server has taken from the worker. A repeated notice finds none."""
+
+    rescued: int = 0

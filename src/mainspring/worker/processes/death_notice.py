@@ -1,0 +1,56 @@
+"""Sends the death notice. The parent watchdog imports this module, and with it HTTP, only when a worker has died."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+PATH = "/v1/exchange/gone"
+MOST_STARTED = 10_000  # more are not accepted: then the notice does not say what had started
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
+# A server that is stopped accepts connections and does not answer. The next one gets the notice soon.
+_FIRST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 8.0
+# Answers that may be different later: the server has too much to do, or its database is unavailable.
+_TRY_AGAIN = (408, 425, 429)
+
+
+def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
+    """Send the notice to one server after the other until one takes it, all have refused it, or `until` (monotonic)
+    has passed."""
+    servers: list[str] = notice.pop("servers")
+    if len(notice.get("started", ())) > MOST_STARTED:
+        del notice["started"]
+    body = json.dumps({**notice, "exit": exit_text}).encode()
+    pause, timeout = _FIRST_PAUSE, _FIRST_TIMEOUT
+    while servers:
+        for server in tuple(servers):
+            status = _post(server, body, timeout)
+            if status is not None and 200 <= status < 300:
+                return True
+            if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:
+                servers.remove(server)  # it does not know the route, the worker or the secret
+        if time.monotonic() + pause >= until:
+            break
+        if servers:
+            time.sleep(pause)
+        pause, timeout = min(pause * 2, _LONGEST_PAUSE), min(timeout * 2, _LONGEST_TIMEOUT)
+    return False
+
+
+def _post(server: str, body: bytes, timeout: float) -> int | None:
+    """The status of the answer; None if there was none."""
+    parts = urlsplit(server)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        try:
+            headers = {"Content-Type": "application/json", "Host": parts.netloc.rpartition("@")[2]}
+            connection.request("POST", parts.path.rstrip("/") + PATH, body, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError):
+        return None

@@ -1,0 +1,104 @@
+"""The record of a worker for its parent watchdog: what it says after the worker's death, however that came."""
+
+from __future__ import annotations
+
+import os
+import signal
+from uuid import UUID
+
+from mainspring.kernel.ids import uuid7
+from mainspring.worker.processes import death_record
+from mainspring.worker.processes.death_record import CAPACITY, DeathRecord, has_stopped, read_record, shared_memory
+
+SERVERS = ("http://a:8700", "https://b")
+
+
+def keys(count: int) -> list[tuple[int, int]]:
+    return [(uuid7().int, fence + 1) for fence in range(count)]
+
+
+def as_told(*told: tuple[int, int]) -> list[list[object]]:
+    return [[str(UUID(int=run_id)), fence] for run_id, fence in told]
+
+
+def test_before_the_first_incarnation_there_is_nothing_to_say() -> None:
+    memory = shared_memory()
+    DeathRecord(memory, SERVERS)
+    assert read_record(memory) is None
+
+
+def test_a_process_that_is_killed_leaves_its_record() -> None:
+    memory = shared_memory()
+    first, second, settled = keys(3)
+    worker_id = uuid7()
+    if (pid := os.fork()) == 0:
+        record = DeathRecord(memory, SERVERS)
+        record.begin_incarnation(worker_id)
+        for key in (settled, first, second):
+            record.tell_start(key, held={})
+        record.keep_only({first: 1, second: 2})
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    notice = read_record(memory)
+    assert notice is not None
+    assert len(bytes.fromhex(notice.pop("secret"))) == 32
+    assert notice == {"servers": list(SERVERS), "worker_id": str(worker_id), "started": as_told(first, second)}
+
+
+def test_a_run_that_is_told_twice_stands_once() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory)
+    record.begin_incarnation(uuid7())
+    (key,) = keys(1)
+    record.tell_start(key, ())
+    record.tell_start(key, ())
+    assert (read_record(memory) or {})["started"] == as_told(key)
+
+
+def test_a_full_record_drops_what_is_settled() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory)
+    record.begin_incarnation(uuid7())
+    many = keys(CAPACITY + 1)
+    held = set(many[-3:])
+    for key in many:
+        record.tell_start(key, held)
+    started = (read_record(memory) or {})["started"]
+    assert sorted(started) == sorted(as_told(*many[-3:]))
+
+
+def test_a_record_that_could_not_hold_a_start_does_not_testify_until_the_next_incarnation() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory)
+    record.begin_incarnation(uuid7())
+    many = keys(CAPACITY + 1)
+    held = set(many)
+    for key in many:
+        record.tell_start(key, held)
+    notice = read_record(memory)
+    assert notice is not None
+    assert "started" not in notice
+    record.begin_incarnation(uuid7())
+    assert (read_record(memory) or {})["started"] == []
+
+
+def test_each_incarnation_has_a_secret_of_its_own_and_no_runs_of_the_one_before() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory)
+    first = record.begin_incarnation(uuid7())
+    record.tell_start(*keys(1), ())
+    record.tell_stopped()
+    assert has_stopped(memory)
+    second = record.begin_incarnation(uuid7())
+    notice = read_record(memory)
+    assert notice is not None
+    assert first != second == notice["secret"]
+    assert notice["started"] == []
+    assert not has_stopped(memory)
+
+
+def test_a_notice_that_does_not_fit_is_not_sent() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory, ("http://a" * death_record.CAPACITY,))
+    assert record.begin_incarnation(uuid7())
+    assert read_record(memory) is None
