@@ -22,6 +22,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "every": None,
         "payload": {},
         "max_retries": 3,
+        "max_losses": 3,
         "retry": {"max_attempts": 4, "backoff": "exponential", "base": 2.0, "cap": 600.0, "jitter": 0.1, "rules": []},
         "timeout": 3600.0,
         "misfire": {"policy": "once", "grace": None, "cap": 100},

@@ -28,7 +28,8 @@ def command(
     if as_json:
         show_json(view)
     else:
-        runs = f"; {view.holding} run(s) to finish" if view.holding else ""
+        left = max(view.holding, view.running)  # an older server tells only the second
+        runs = f"; {left} run(s) to finish" if left else ""
         show_line(f"worker {view.name} ({view.worker_id}) is {view.state}{runs}")
 
 

@@ -97,15 +97,18 @@ def command(
     wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
-    from mainspring.worker.processes.launch import launch
-
-    launched = launch()
-    # These imports are only for the worker itself. The process that waits for file changes does not need them.
-    from mainspring.roles.worker import WorkerOptions, serve_worker
-
     connection = find_connection(url, token_file=token_file, data=data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
+    from mainspring.worker.executors.http.address_guard import AddressGuard
+    from mainspring.worker.processes.launch import launch
+
+    AddressGuard.from_text(http_allow)
+    level = checked_log_level(log_level)
+    launched = launch()  # after all options are checked: from here on this is the worker process
+    # These imports are only for the worker process. The others do not need them.
+    from mainspring.roles.worker import WorkerOptions, serve_worker
+
     options = WorkerOptions(
         server=connection.url,
         token=connection.token,
@@ -115,7 +118,7 @@ def command(
         labels=labels,
         name=name,
         app=app,
-        log_level=checked_log_level(log_level),
+        log_level=level,
         http_allow=http_allow,
         sandbox=confined,
         launched=launched,
