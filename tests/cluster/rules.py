@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from tests.cluster import rules_client, rules_fire, rules_logs, rules_run
+from tests.cluster import rules_client, rules_fire, rules_logs, rules_loss, rules_run
 from tests.cluster.history import History, Violation
 
 Rule = Callable[[History], Iterator[str]]
@@ -21,11 +21,12 @@ RULES: dict[str, Rule] = {
     "S3": rules_fire.s3_epochs_rise_and_fence,
     "S4": rules_run.s4_legal_steps_and_one_end,
     "S5": rules_run.s5_outcomes_of_the_current_holder,
-    "S6": rules_run.s6_no_two_at_once,
+    "S6": _both(rules_run.s6_no_two_at_once, rules_loss.s6_an_attempt_begins_once),
     "S7": rules_client.s7_one_job_per_key,
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
     "S11": _both(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,
+    "S14": rules_loss.s14_losses_are_counted_and_allowed,
     "L1": rules_fire.l1_fires_on_time,
     "L2": rules_fire.l2_runs_and_missed_are_all_fires,
     "L3": rules_run.l3_a_dead_workers_runs_are_requeued,

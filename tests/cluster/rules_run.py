@@ -55,11 +55,12 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] + 1 and new["worker_id"]
         case (2, 1):
             legal = new["fence"] > old["fence"] and new["attempt"] <= old["attempt"] and new["worker_id"] is None
-        case (2, 2):  # a cancel was requested, or progress was reported; the holder does not change
+        case (2, 2):  # a cancel was requested, or a start or progress was told; the holder does not change
             kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
             asked = old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
             told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
-            legal = kept and (asked or told)
+            began = old.get("started_at") != new.get("started_at") and _without_start(old) == _without_start(new)
+            legal = kept and (asked or told or began)
         case _:
             legal = False
     if not legal:
@@ -72,7 +73,12 @@ def _progress(row: Row) -> int:
 
 
 def _without_progress(row: Row) -> Row:
-    return {name: value for name, value in row.items() if not name.startswith("progress")}
+    """Progress also shows that the attempt has started."""
+    return {name: value for name, value in row.items() if not name.startswith("progress") and name != "started_at"}
+
+
+def _without_start(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "started_at"}
 
 
 def _legal_end(run: str, history: History, event: Event) -> Iterator[str]:

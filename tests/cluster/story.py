@@ -97,7 +97,7 @@ class Story:
         return {
             "run_id": f"run-{second}", "job_id": "tick", "trigger": None, "scheduled_for": time_of(second),
             "state": QUEUED, "fence": 0, "attempt": 0, "worker_id": None, "cancel_requested_at": None, "spec": None,
-            "name": "tick", "ready_at": time_of(second),
+            "name": "tick", "ready_at": time_of(second), "losses": 0, "max_attempts": 4, "started_at": None,
         }  # fmt: skip
 
     def claim(self, at: float, run: str, worker: str = "worker") -> None:
@@ -111,16 +111,17 @@ class Story:
         if lost:
             entry = {key: old[key] for key in ("run_id", "attempt", "worker_id")} | {"outcome": "LOST"}
             self.write(at, "server", ("attempts", "I", {}, entry))
-        self.step(at, run, state=QUEUED, fence=old["fence"] + 1, worker_id=None)
+        more = {"losses": old["losses"] + lost, "max_attempts": old["max_attempts"] + lost}
+        self.step(at, run, state=QUEUED, fence=old["fence"] + 1, worker_id=None, **more)
 
     def step(self, at: float, run: str, **fields: Any) -> None:
         new = self.runs[run] | fields
         self.write(at, "server", ("runs", "U", self.runs[run], new))
         self.runs[run] = new
 
-    def end(self, at: float, run: str, state: int = SUCCESS) -> None:
+    def end(self, at: float, run: str, state: int = SUCCESS, **fields: Any) -> None:
         old = self.runs[run]
-        self.write(at, "server", ("runs", "D", old, {}), ("run_history", "I", {}, old | {"state": state}))
+        self.write(at, "server", ("runs", "D", old, {}), ("run_history", "I", {}, old | {"state": state} | fields))
 
     # -- the other sources
 

@@ -117,6 +117,37 @@ def two_attempts_of_an_at_most_once_job(story: Story) -> None:
     story.end(4.5, run)
 
 
+def an_attempt_that_begins_twice(story: Story) -> None:
+    """It was handed back although it had started, so the next one has its number."""
+    run = story.fire(4.01, 4, spec={"delivery": "at_most_once"})
+    story.claim(4.02, run)
+    story.lines(run, 1, start=4.03)
+    story.requeue(4.1, run)
+    story.step(4.11, run, attempt=0)
+    story.claim(4.2, run)
+    story.lines(run, 1, start=4.3, end=4.4)
+    story.end(4.5, run)
+
+
+def a_loss_that_uses_an_attempt(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.requeue(4.1, run, lost=True)
+    story.step(4.11, run, max_attempts=4)
+
+
+def a_run_that_fails_by_its_first_loss(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.end(4.1, run, FAILED, error="worker lost", reason="lost once, max_losses is 3", losses=1)
+
+
+def losses_that_nobody_recorded(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.end(4.1, run, FAILED, error="no", reason="failed 4 time(s), no tries left", losses=3)
+
+
 def two_jobs_for_one_key(story: Story) -> None:
     for job in ("one", "two"):
         story.write(0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": job, "job_id": None}))
@@ -290,6 +321,10 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S5", a_success_before_its_attempt_ended),
     ("S6", two_attempts_at_once),
     ("S6", two_attempts_of_an_at_most_once_job),
+    ("S6", an_attempt_that_begins_twice),
+    ("S14", a_loss_that_uses_an_attempt),
+    ("S14", a_run_that_fails_by_its_first_loss),
+    ("S14", losses_that_nobody_recorded),
     ("S7", two_jobs_for_one_key),
     ("S8", an_acknowledged_job_that_is_nowhere),
     ("S8", a_refused_job_that_is_there),

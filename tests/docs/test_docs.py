@@ -30,7 +30,7 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 # The number of lines in each section of the list of features.
 FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
 STATES = {"done", "partly", "later"}
-GUARANTEES = [f"S{number}" for number in range(1, 14)] + [f"L{number}" for number in range(1, 9)]
+GUARANTEES = [f"S{number}" for number in range(1, 15)] + [f"L{number}" for number in range(1, 9)]
 PAINS = 25
 
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)

@@ -134,6 +134,20 @@ async def test_a_testimony_says_nothing_about_ordinary_runs(
     assert (shown["status"], shown["losses"], shown["attempt_number"]) == ("QUEUED", 1, 1)
 
 
+async def test_a_started_run_that_its_worker_ended_with_its_lease_counts_as_lost(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await api.post("/v1/jobs", json={"task": "noop", "retries": 0})
+    worker, order = await claim_now(connection, api)
+    for _ in range(2):  # a repeated report is acknowledged and changes nothing
+        reply = await worker.report(outcome(order, "RETURNED", error="its lease ended", ran_ms=9000.0))
+        assert reply.fenced == []
+    shown = await run_of(api, order)
+    assert (shown["status"], shown["losses"], shown["attempt_number"]) == ("QUEUED", 1, 1)
+    [tried] = await connection.fetch("select outcome, started_at from mainspring.attempts")
+    assert tried["outcome"] == "LOST" and tried["started_at"] is not None
+
+
 # -- the decision alone
 
 specs = st.builds(

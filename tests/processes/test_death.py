@@ -79,8 +79,13 @@ async def test_the_next_attempt_comes_at_once_and_finds_nothing_of_the_one_befor
     job_id = await cluster.submit(task="leaves_processes")
     await eventually(lambda: begun(place, 1), SLOW, "the first attempt has begun")
     worker = worker_process(doomed.pid)
-    pids = [int(pid) for pid in (place / "pids").read_text().split()]
-    assert all(process_is_alive(pid) for pid in pids) and len(pids) == 3
+
+    async def three() -> list[int]:
+        pids = [int(pid) for pid in (place / "pids").read_text().split()]
+        return pids if len(pids) == 3 else []
+
+    pids = await eventually(three, SLOW, "the daemon has written its pid too")
+    assert all(process_is_alive(pid) for pid in pids)
     await cluster.worker(app="tasks:app", folder=place)
     os.kill(doomed.pid if victim == "launcher" else worker, signal.SIGKILL)
     await eventually(lambda: begun(place, 2), SLOW, "the second attempt has begun")

@@ -143,7 +143,9 @@ async def test_a_run_of_one_attempt_is_run_again_until_it_was_lost_too_often(
         )
         assert waits <= 0 if losses == 1 else 0 < waits <= 30
         await connection.execute("update mainspring.runs set ready_at = clock_timestamp()")
-        assert len(await claim(connection, [lane_id], 1, await a_worker(connection))) == 1
+        worker_id = await a_worker(connection)
+        assert len(await claim(connection, [lane_id], 1, worker_id)) == 1
+        await claimed_long_ago(connection, worker_id)
     await watch.sweep()
     [row] = await ended(connection)
     assert (row["state"], row["losses"], row["started_at"]) == (StoredState.FAILED, 4, None)

@@ -221,13 +221,13 @@ def test_cut_off_hands_back_what_is_unstarted_and_stops_only_what_is_exclusive()
         bench.take(ordinary, exclusive, *waiting)
         await bench.until(lambda: len(bench.runner.active) == 2)
         assert bench.runner.holds_exclusive()
-        assert bench.runner.cut_off() == 1
+        assert bench.runner.stop_kind(exclusive=True) == 1
         assert {bench.endings[order.run_id].status for order in waiting} == {"RETURNED"}
         ending = await bench.ending(exclusive)
         assert (ending.status, ending.error, ending.retry) == ("FAILED", "stopped: cut off from the database", True)
         assert not bench.runner.holds_exclusive()
         assert [attempt.order for attempt in bench.runner.active] == [ordinary]
-        assert bench.runner.cut_off() == 0
+        assert bench.runner.stop_kind(exclusive=True) == 0
 
     on_a_bench(test, slots=2)
 
@@ -237,10 +237,10 @@ def test_an_exclusive_run_that_does_not_heed_the_cut_off_is_known(task: str) -> 
     async def test(bench: Bench) -> None:
         bench.take(an_order(task, exclusive=True))
         await bench.until(lambda: bench.runner.active)
-        assert bench.runner.cut_off() == 1
+        assert bench.runner.stop_kind(exclusive=True) == 1
         for _ in range(3):
             await asyncio.sleep(0)
-        assert bench.runner.holds_exclusive(unkillable=True)
+        assert bench.runner.holds_unkillable(exclusive=True)
         release.set()
 
     on_a_bench(test)
@@ -252,7 +252,7 @@ def test_a_cancel_that_was_asked_for_before_the_cut_off_stays_a_cancel() -> None
         (attempt,) = bench.take(order)
         await bench.until(lambda: bench.runner.active)
         bench.runner.stop(attempt, Stop.CANCEL)
-        bench.runner.cut_off()
+        bench.runner.stop_kind(exclusive=True)
         assert (await bench.ending(order)).status == "CANCELLED"
 
     on_a_bench(test)

@@ -43,7 +43,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt.
+    """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt. With an
+    error it gives back a run that had started: the worker ended it with its lease, and the run counts as lost.
     unstarted: the attempt never began."""
 
     run_id: UUID

@@ -33,9 +33,8 @@ class DeathNotices:
     async def take(self, notice: DeathNotice) -> DeathReceipt:
         """End the incarnation and rescue its runs. Raises Forbidden if the secret is wrong. It can be repeated."""
         worker_id = notice.worker_id
-        async with (
-            self._store.for_short_reads().acquire() as connection
-        ):  # somebody without the secret must not take the lock
+        # Somebody without the secret must not take the lock.
+        async with self._store.for_short_reads().acquire() as connection:
             if not await workers.knows_secret(connection, worker_id, notice.secret):
                 raise _wrong_secret()
         started = None if notice.started is None else frozenset(notice.started)

@@ -23,6 +23,7 @@ Random = Callable[[], float]
 def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
     """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing."""
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
+    lost = lost or (outcome.status == "RETURNED" and error is not None)
     loss = int(lost)
 
     def end(state: StoredState, reason: str) -> None:
@@ -45,7 +46,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         end(StoredState.CANCELLED, "cancelled on request")
     elif outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled by its worker")
-    elif outcome.status == "RETURNED":
+    elif outcome.status == "RETURNED" and not lost:
         again("RETURNED", 0.0, given_back=1)
     else:
         verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost)

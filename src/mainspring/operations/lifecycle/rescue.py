@@ -28,7 +28,7 @@ async def rescue(
     changes, effects = Changes(), Effects()
     for run in held:
         if started is not None and run.exclusive and (run.run_id, run.fence) not in started:
-            unstarted = Outcome(run.run_id, run.fence, "RETURNED", error="worker lost before it started the run")
+            unstarted = Outcome(run.run_id, run.fence, "RETURNED")
             decide(run, unstarted, random, changes)
         else:
             lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")

@@ -229,14 +229,15 @@ from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[]
 
 -- name: reported_before
 -- Which of these outcomes are recorded already. A repeated report is acknowledged and changes nothing. A run that was
--- returned unstarted has no other outcome.
+-- returned unstarted has no other outcome. One that was returned after it had started counts as lost.
 select o.run_id
 from unnest($1::uuid[], $2::int[], $4::text[]) as o (run_id, fence, status)
 where exists (select from mainspring.run_history h
               where h.run_id = o.run_id and h.fence = o.fence and h.worker_id = $3)
    or exists (select from mainspring.attempts a
               where a.run_id = o.run_id and a.fence = o.fence and a.worker_id = $3
-                and (a.outcome = 'RETURNED') = (o.status = 'RETURNED'))
+                and case o.status when 'RETURNED' then a.outcome in ('RETURNED', 'LOST')
+                                  else a.outcome <> 'RETURNED' end)
 
 -- name: to_stop
 -- Runs of these workers for which a cancel was requested.

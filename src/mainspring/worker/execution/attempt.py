@@ -52,6 +52,8 @@ class Ending(msgspec.Struct, frozen=True):
 SUCCEEDED = Ending()
 RETURNED = Ending("RETURNED")
 CANCELLED = Ending("CANCELLED")
+# A started run that goes back counts as lost. The error tells it from an unstarted one.
+LEASE_ENDED = Ending("RETURNED", "stopped: the lease of its worker ended")
 
 
 class LogSink(Protocol):
@@ -161,7 +163,7 @@ def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
         case Stop.CUT_OFF:
             return failed(f"stopped: cut off from the database{suffix}")
         case Stop.HAND_BACK:
-            return RETURNED
+            return LEASE_ENDED
         case _:
             return CANCELLED
 

@@ -1,0 +1,57 @@
+"""The rules for losses and starts: a loss uses no attempt, and max_losses is kept."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from tests.cluster.history import FAILED, QUEUED, RUNNING, Event, History, Row
+
+_MAX_LOSSES = 3
+_LOST = "worker lost"
+
+
+def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
+    """`losses` counts the attempts that were lost, each of them grants another attempt, and a run that is not at most
+    once fails by a loss only after max_losses."""
+    lost = Counter(event.new["run_id"] for event in history.of("attempts") if event.new["outcome"] == "LOST")
+    for run, life in history.runs.items():
+        for event in life:
+            if event.table == "runs" and event.op == "U":
+                yield from _counted(run, event)
+        last = life[-1].row
+        for event in life:
+            if event.table == "run_history" and event.op == "I" and event.new["state"] == FAILED:
+                yield from _allowed(run, event.new)
+                last = event.new
+        if not 0 <= last.get("losses", 0) - lost[run] <= 1:
+            yield f"run {run} tells {last.get('losses', 0)} losses, and {lost[run]} attempts of it were lost"
+
+
+def _counted(run: str, event: Event) -> Iterator[str]:
+    old, new = event.old, event.new
+    more = new.get("losses", 0) - old.get("losses", 0)
+    granted = new.get("max_attempts", 0) - old.get("max_attempts", 0)
+    requeued = (old["state"], new["state"]) == (RUNNING, QUEUED)
+    if more != granted or more not in ((0, 1) if requeued else (0,)):
+        yield f"run {run} got {more} losses and {granted} attempts by one step"
+
+
+def _allowed(run: str, end: Row) -> Iterator[str]:
+    spec = end.get("spec") or {}
+    if end.get("error") != _LOST or spec.get("delivery") == "at_most_once" or "run_timeout" in (end["reason"] or ""):
+        return
+    if str(end["reason"]).startswith("lost ") and end["losses"] <= spec.get("max_losses", _MAX_LOSSES):
+        yield f"run {run} failed by its loss number {end['losses']}"
+    elif not str(end["reason"]).startswith(("lost ", "failed ")):
+        yield f"run {run} failed by a loss: {end['reason']}"
+
+
+def s6_an_attempt_begins_once(history: History) -> Iterator[str]:
+    """An attempt that is handed back or was not started has the number of the next one. It has begun only once."""
+    begun: dict[tuple[str, int], int] = defaultdict(int)
+    for line in history.lines:
+        begun[line.run, line.attempt] += line.what == "start"
+    for (run, attempt), times in begun.items():
+        if times > 1:
+            yield f"run {run}: attempt {attempt} was begun {times} times"
