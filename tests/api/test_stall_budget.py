@@ -81,6 +81,9 @@ NESTED = b'{"task":"x","payload":{"a":[' + b",".join([b"[[[[]]]]"] * 700) + b"]}
 
 BATCHES: dict[str, tuple[Callable[[], bytes], int]] = {
     "empty objects": (lambda: _filled(b"[", b"{}", b"]", MAX_BODY_BYTES), 422),
+    "empty objects in 1 MiB": (lambda: _filled(b"[", b"{}", b"]", 1024 * 1024), 422),
+    "empty objects in 256 KiB": (lambda: _filled(b"[", b"{}", b"]", 256 * 1024), 422),
+    "jobs in 256 KiB": (lambda: _filled(b"[", b'{"task":"x"}', b"]", 256 * 1024), 422),
     "empty objects in an object": (lambda: _filled(b'{"jobs":[', b"{}", b"]}", MAX_BODY_BYTES), 422),
     "numbers": (lambda: _filled(b"[", b"1", b"]", MAX_BODY_BYTES), 422),
     "not closed": (lambda: b"[" * MAX_BODY_BYTES, 400),

@@ -19,9 +19,7 @@ async def compile_paths(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> 
     """Raise InvalidInput if there are too many different paths that are not known yet."""
     paths: set[str] = set()
     slices = TimeSlices()
-    for request in requests:
-        if not request.http and request.task != HTTP_TASK and request.job_type != HTTP_TASK:
-            continue
+    for request in [one for one in requests if one.http or one.task == HTTP_TASK or one.job_type == HTTP_TASK]:
         if (path := uncompiled_path(request)) is not None:
             paths.add(path)
         if slices.over:

@@ -16,6 +16,7 @@ from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
@@ -80,7 +81,7 @@ class Submitter:
                 errors.append(error.as_field_problem(index))
                 if len(errors) >= _MAX_ERRORS:
                     break
-            if slices.over:
+            if not index & 7 and slices.over:
                 await slices.pause()
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
@@ -124,15 +125,16 @@ class Submitter:
         missing: list[LaneKey] = []
         known = self._lanes.known
         slices = TimeSlices()
-        for index, item in enumerate(definitions):
-            if not index & 15 and slices.over:
+        for start in range(0, len(definitions), _CHUNK):
+            for item in definitions[start : start + _CHUNK]:
+                key = lane_key(tenant, item)
+                lane_id = known(key)
+                if lane_id is None:
+                    missing.append(key)
+                else:
+                    lanes.append(lane_id)
+            if slices.over:
                 await slices.pause()
-            key = lane_key(tenant, item)
-            lane_id = known(key)
-            if lane_id is None:
-                missing.append(key)
-            else:
-                lanes.append(lane_id)
         if not missing:
             return lanes
         await self._lanes.intern(connection, missing)
@@ -156,6 +158,7 @@ class _Batch:
         self._tenant = tenant
         self._digests = digests
         self._definitions = definitions
+        self._is_heavy = _are_heavy(definitions)
         self._lane_ids = lane_ids
         self._now = now
         self._single = single
@@ -178,11 +181,6 @@ class _Batch:
             len(set(self._lane_ids)) == 1
             and all(item.spec is DEFAULT_SPEC and item.name is None for item in self._definitions)
         )
-
-    @property
-    def _is_heavy(self) -> bool:
-        """Whether one insert would be too large. Only a payload is: a spec that is not the default goes elsewhere."""
-        return sum(len(item.payload) for item in self._definitions if item.payload is not None) > _CHUNK_BYTES
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
@@ -344,6 +342,13 @@ class _Batch:
 def _plain(item: JobDefinition) -> bool:
     """Whether only a run is created: no id or key to take, and no jobs row."""
     return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
+
+
+def _are_heavy(definitions: Sequence[JobDefinition]) -> bool:
+    """Whether one insert would be too large. Only payloads count: a spec that is not the default goes elsewhere."""
+    if len(definitions) * MAX_PAYLOAD_BYTES <= _CHUNK_BYTES:
+        return False
+    return sum([len(payload) for item in definitions if (payload := item.payload) is not None]) > _CHUNK_BYTES
 
 
 def _weight(item: JobDefinition) -> int:
