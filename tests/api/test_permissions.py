@@ -22,7 +22,7 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls.
 _INTERNAL = {
-    "SignatureRegistry": {"known", "check", "read", "declare", "run_once"},
+    "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
 }
 _SERVICES_WITHOUT_CALLER = {"clock", "readiness", "death_notices"}

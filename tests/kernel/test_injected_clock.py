@@ -34,7 +34,13 @@ WAITS = {
     "loop.call_at",
 }
 # Programs of their own, without an event loop. The watchdog imports nothing but the standard library.
-SEPARATE_PROCESSES = ("worker/processes/watchdog/", "worker/executors/process/warm/")
+SEPARATE_PROCESSES = (
+    "worker/processes/watchdog/",
+    "worker/processes/launch.py",
+    "worker/processes/parent_watchdog.py",
+    "worker/processes/death_notice.py",
+    "worker/executors/process/warm/",
+)
 
 
 def sources(*packages: str) -> Iterator[Path]:
