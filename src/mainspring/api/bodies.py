@@ -37,6 +37,7 @@ _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
 
@@ -89,12 +90,12 @@ def decode_batch(body: bytes) -> JobBatch | Undecoded:
     """The jobs, or the body as it came when it is large or when something is wrong with it."""
     if is_large(body):
         return Undecoded(body)
-    array: bytes | msgspec.Raw = body
-    if not body.lstrip().startswith(b"["):
-        array = _decoded(_decode_raw_batch, body, JobBatch).jobs
+    bare = body.lstrip().startswith(b"[")
     try:
-        requests = _decode_jobs(array)
+        requests = _decode_jobs(body) if bare else _decode_batch(body).jobs
     except UNREADABLE:
+        if not bare:
+            _decoded(_decode_raw_batch, body, JobBatch)  # raises if not only the jobs are wrong
         return Undecoded(body)
     if len(requests) > MAX_BATCH:
         raise too_many_jobs(len(requests))
