@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 NEIGHBOURS = 10
 # The neighbours of the first attempt have all started when the poison acts. Later attempts end at once.
 APP = """
-import asyncio, os, signal, threading, time
+import asyncio, os, signal, sys, threading, time
 from pathlib import Path
 from mainspring import Context, Mainspring
 
@@ -24,6 +24,8 @@ app = Mainspring()
 here = Path(__file__).parent
 
 def started(ctx):
+    # In a child, too, a task finds the environment and the folder of the worker.
+    assert (os.environ["OF_THE_WORKER"], Path.cwd()) == ("yes", here)
     (here / f"started-{{ctx.run_id}}-{{ctx.attempt}}").touch()
 
 def others(ctx):
@@ -55,8 +57,12 @@ def thread_poison(ctx: Context) -> None:
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-# Children start with a clean environment, so they cannot load an application that needs a variable.
-ONLY_IN_THE_WORKER = 'os.environ["ONLY_IN_THE_WORKER"]'
+ONLY_IN_THE_WORKER = 'assert "mainspring.worker.executors.process.warm" not in sys.orig_argv'
+
+
+@pytest.fixture(autouse=True)
+def variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_WORKER", "yes")
 
 
 async def poisoned(cluster: Cluster, folder: Path, kind: str, poison: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -104,9 +110,8 @@ async def test_a_lost_run_has_a_process_of_its_own_and_ends_only_that(
 
 @pytest.mark.parametrize("kind", ["", "thread_"], ids=["async", "thread"])
 async def test_where_no_child_can_load_the_application_a_lost_run_runs_without_neighbours(
-    cluster: Cluster, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setenv("ONLY_IN_THE_WORKER", "1")
     (tmp_path / "poison_app.py").write_text(APP.format(before=ONLY_IN_THE_WORKER, neighbours=NEIGHBOURS))
     runs = await poisoned(cluster, tmp_path, kind, {"max_losses": 1, "retry": {"max_attempts": 1}})
     check_neighbours(runs)

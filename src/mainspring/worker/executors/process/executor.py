@@ -88,8 +88,10 @@ class ProcessExecutor:
         warm = min(slots, os.cpu_count() or 1)
         start = partial(start_child, origin)
         self._pool = ProcessPool(start, most=slots, warm=warm, runs_each=runs_each, clock=clock)
-        # For runs of other tasks that were lost before: each has a child of its own.
-        self._apart = ProcessPool(start, most=slots, warm=0, runs_each=1, clock=clock)
+        # For async and thread runs that were lost before: each has a child of its own. They are used to the environment
+        # of the worker.
+        like_us = msgspec.structs.replace(origin, environ=dict(os.environ if environ is None else environ))
+        self._apart = ProcessPool(partial(start_child, like_us), most=slots, warm=0, runs_each=1, clock=clock)
 
     def offers(self) -> dict[str, Execute]:
         return dict.fromkeys(self._tasks, self.execute)
@@ -116,7 +118,8 @@ class ProcessExecutor:
             return failed(str(error))
 
     async def execute_apart(self, attempt: Attempt) -> Ending:
-        """Run an async or thread task in a child of its own. Raises Unfit if no child can load the application."""
+        """Run an async or thread task in a child of its own, with the environment and in the folder of the worker.
+        Raises Unfit if no child can load the application."""
         return await self._execute(attempt, self._apart)
 
     async def _execute(self, attempt: Attempt, pool: ProcessPool) -> Ending:
@@ -148,7 +151,7 @@ class ProcessExecutor:
     async def _run_in(self, child: WarmChild, attempt: Attempt, pool: ProcessPool) -> Ending | None:
         """None if the child died before it had read the run; then the run has not started."""
         order = attempt.order
-        begin = _begin(order, child)
+        begin = _begin(order, folder="" if pool is self._apart else str(child.folder))
         attempt.kill = child.command.kill
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
@@ -209,7 +212,7 @@ class _Stopping:
             self._timer.cancel()
 
 
-def _begin(order: RunOrder, child: WarmChild) -> Begin:
+def _begin(order: RunOrder, folder: str) -> Begin:
     setup = order.setup
     return Begin(
         run_id=str(order.run_id),
@@ -219,7 +222,7 @@ def _begin(order: RunOrder, child: WarmChild) -> Begin:
         task=order.task,
         name=order.name,
         payload=bytes(memoryview(order.payload)),
-        folder=str(child.folder),
+        folder=folder,
         env=setup.env if setup is not None else None,
         limits=setup.limits if setup is not None else None,
     )

@@ -23,7 +23,7 @@ class Hello(msgspec.Struct, tag="hello", array_like=True):
 
 
 class Begin(msgspec.Struct, tag="begin", array_like=True):
-    """Run this in `folder`, which the child creates and empties between runs."""
+    """Run this in `folder`, which the child creates and empties between runs. "": in the folder of the worker."""
 
     run_id: str
     job_id: str

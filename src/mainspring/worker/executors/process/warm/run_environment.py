@@ -44,10 +44,10 @@ class RunEnvironment:
         self._limited: list[tuple[int, tuple[int, int]]] = []
 
     def enter(self, begin: Begin) -> None:
-        if self._folder != begin.folder:
+        if begin.folder and self._folder != begin.folder:
             os.mkdir(begin.folder, 0o700)  # noqa: PTH102 - a single system call, as below
             self._folder, self._fresh = begin.folder, _state(begin.folder)
-        os.chdir(begin.folder)
+        os.chdir(begin.folder or self._home)
         if begin.env:
             os.environ.update(begin.env)
         if begin.limits is not None:
