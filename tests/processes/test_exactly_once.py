@@ -27,7 +27,7 @@ APP = "tests.processes.charges_app:app"
 CHARGES = 10_000
 CENTS = 1000
 WORKERS = 3
-SLOTS = 32
+SLOTS = 12
 KILLS = 8
 
 

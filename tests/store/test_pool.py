@@ -138,7 +138,8 @@ async def test_locks_of_a_process_that_is_stopped_inside_a_transaction_are_relea
             await stopped.execute("begin; lock table mainspring.tenants in access exclusive mode")
         async with asyncio.timeout(CUT):
             await connection.fetch("select from mainspring.tenants")
-        with pytest.raises(AWAY):
+        # The notice of the end may arrive before the statement is sent, or in its place.
+        with pytest.raises((*AWAY, asyncpg.InternalClientError)):
             await stopped.fetchval("select 1")
     async with asyncio.timeout(CUT):
         assert await store.hot.fetchval("select 1") == await store.reads.fetchval("select 1") == 1
