@@ -92,7 +92,7 @@ async def test_the_same_hello_is_compiled_once(api: httpx.AsyncClient, monkeypat
 async def test_34_mb_that_an_older_version_stored_are_loaded_in_slices(
     connection: asyncpg.Connection, store: Store
 ) -> None:
-    properties = {f"p{n}": {"type": "integer", "minimum": n, "description": 200 * "p"} for n in range(1000)}
+    properties = {f"p{n}": {"type": "integer", "minimum": n, "description": 190 * "p"} for n in range(1000)}
     schema = json.dumps({"type": "object", "properties": properties})
     await connection.execute(
         "insert into mainspring.task_signatures (tenant_id, task, schema, registered_at) "
