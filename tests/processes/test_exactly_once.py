@@ -27,7 +27,7 @@ APP = "tests.processes.charges_app:app"
 CHARGES = 10_000
 CENTS = 1000
 WORKERS = 3
-SLOTS = 12
+SLOTS = 8
 KILLS = 8
 
 
