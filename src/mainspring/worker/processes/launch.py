@@ -4,7 +4,7 @@
     parent watchdog   in a session of its own: sees the worker and the launcher die (parent_watchdog.py)
     worker            in a process group of its own: Ctrl-C arrives once, through the launcher
 
-They are forked before the worker's modules are imported, so this takes a few milliseconds. The launcher is a subreaper
+They are forked before the worker's modules are imported, so the start takes hardly longer. The launcher is a subreaper
 too: if the parent watchdog is killed, the worker becomes its child and goes on, without death notices.
 
 Linux only. On other systems, and if a process cannot be forked, the worker is the process that the user started.
