@@ -4,7 +4,8 @@ It is the subreaper of everything below the worker: processes that Python tasks 
 setsid, become its children. When the worker has ended it kills them. When waitpid says that no child is left, nothing
 of the worker is left, and it sends the death notice. There is no time limit after which it would send it anyway.
 
-It runs no code of tasks, has no threads, and is a fork of the process that the user started. The watchdog that starts commands (watchdog/) is another process, below the worker.
+It runs no code of tasks, has no threads, and is a fork of the process that the user started. The watchdog that starts
+commands (watchdog/) is another process, below the worker.
 """
 
 from __future__ import annotations
