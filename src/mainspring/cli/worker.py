@@ -23,10 +23,12 @@ EXAMPLES = (
     "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
     "mainspring worker --token-file pool-token --sandbox bubblewrap",
+    "mainspring worker --run-as deploy --run-as-allow reports,backup",
     "mainspring worker --lease 1m",
     "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
 )
 DEFAULT_SLOTS = 16
+ISOLATIONS = ("auto", "off")
 
 QueuesOption = Annotated[
     str | None,
@@ -35,6 +37,25 @@ QueuesOption = Annotated[
         metavar="A,B",
         help="Queues to take runs from. A=1,B=8 gives B eight times the slots of A.",
         show_default="default, and the queues of your tasks",
+    ),
+]
+RunAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run-as",
+        metavar="USER",
+        help="Run commands as this user. Only root can name another user than itself.",
+        show_default="mainspring-run if the worker is root, and otherwise its own user",
+    ),
+]
+IsolationOption = Annotated[
+    str,
+    typer.Option(
+        "--process-isolation",
+        metavar="WHEN",
+        help="auto: each command has a pid namespace of its own where the machine allows it, so that none of its "
+        "processes outlives it. Without root, sudo and other setuid programs then have no effect in commands. off: "
+        "none.",
     ),
 ]
 
@@ -68,6 +89,17 @@ def command(
             show_default="the sandbox of each job",
         ),
     ] = None,
+    run_as: RunAsOption = None,
+    run_as_allow: Annotated[
+        str | None,
+        typer.Option(
+            "--run-as-allow",
+            metavar="A,B",
+            help="Users that jobs may name in run_as.",
+            show_default="none but that of --run-as",
+        ),
+    ] = None,
+    process_isolation: IsolationOption = "auto",
     lease: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +126,7 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confined = checked_sandbox(sandbox)
+    check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
@@ -101,10 +134,14 @@ def command(
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     from mainspring.worker.executors.http.address_guard import AddressGuard
+    from mainspring.worker.processes.accounts import command_accounts
+    from mainspring.worker.processes.isolation import find_isolation
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
     level = checked_log_level(log_level)
+    accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
+    isolation = find_isolation(wanted=process_isolation == "auto")
     launched = launch()  # after all options are checked: from here on this is the worker process
     # These imports are only for the worker process. The others do not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
@@ -121,6 +158,8 @@ def command(
         log_level=level,
         http_allow=http_allow,
         sandbox=confined,
+        accounts=accounts,
+        isolation=isolation,
         launched=launched,
         lease=wanted_lease,
     )
@@ -149,6 +188,15 @@ def read_lease(text: str | None) -> float | None:
     from mainspring.kernel.config import LONGEST_LEASE, SHORTEST_LEASE
 
     return parse_duration(text, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
+
+
+def check_isolation(word: str) -> None:
+    from mainspring.domain.errors import InvalidInput
+
+    if word not in ISOLATIONS:
+        raise InvalidInput(
+            f"{word!r} is not a process isolation", field="process_isolation", expected=" or ".join(ISOLATIONS)
+        )
 
 
 def checked_sandbox(word: str | None) -> str | None:

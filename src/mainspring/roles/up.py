@@ -56,6 +56,8 @@ class UpOptions:
     log_store: str | None = None
     reload: bool = False
     http_allow: str | None = None
+    run_as: str | None = None
+    process_isolation: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -159,6 +161,8 @@ def worker_program(options: UpOptions) -> Program:
         "--slots": options.slots,
         "--queues": options.queues,
         "--http-allow": options.http_allow,
+        "--run-as": options.run_as,
+        "--process-isolation": options.process_isolation,
     }
     for flag, value in chosen.items():
         if value is not None:

@@ -27,6 +27,8 @@ from mainspring.worker.executors.registry import build_executors, shut_down, war
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.accounts import CommandAccounts
+from mainspring.worker.processes.isolation import Isolation, log_how_commands_run
 from mainspring.worker.processes.launch import LaunchedWorker
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
@@ -52,6 +54,8 @@ class WorkerOptions:
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
     sandbox: str | None = None
+    accounts: CommandAccounts = field(default_factory=CommandAccounts)
+    isolation: Isolation = field(default_factory=Isolation)
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
@@ -81,9 +85,10 @@ async def run_worker(options: WorkerOptions) -> int:
     app = load_app(options.app) if options.app else Mainspring()
     app.adopt(options.server, options.token)  # tasks submit jobs to the server of this worker
     timing = options.timing
-    watchdog = WatchdogClient()
     progress = ProgressReports()
     launched = options.launched
+    watchdog = WatchdogClient(orphans=None if launched is None else launched.orphans)
+    log_how_commands_run(options.accounts, options.isolation)
     pid = os.getpid() if launched is None else launched.launcher
     servers = servers_in_order(options.server, options.name, pid)
     if launched is not None:
@@ -102,6 +107,8 @@ async def run_worker(options: WorkerOptions) -> int:
         server=options.server,
         token=options.token,
         sandbox=options.sandbox,
+        accounts=options.accounts,
+        isolated=options.isolation.namespaces,
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.

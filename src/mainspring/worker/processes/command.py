@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # A kill takes milliseconds.
@@ -26,7 +28,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
-    `terminate` spares, because a sandbox that ends kills everything in it.
+    `terminate` spares, because a sandbox that ends kills everything in it. isolated: it has a pid namespace of its own.
+    account: None for that of the worker.
     """
 
     argv: list[str]
@@ -34,6 +37,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     cwd: str
     limits: ResourceLimits | None = None
     wrapper: str = ""
+    isolated: bool = False
+    account: Account | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -46,8 +51,9 @@ class Usage(msgspec.Struct, frozen=True):
 class Command:
     """exited: set when the command itself has ended; the processes it left behind are then killed, unless it was asked
     to terminate before. gone: set when the last process of the tree is gone, and not earlier; an attempt waits for it.
-    exit_code: that of the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed
-    for it. unread: the supervisor died before it had read everything it was sent.
+    pid: of an isolated command, the one inside its namespace. supervisor: the pid of its supervisor. exit_code: that of
+    the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed for it. unread:
+    the supervisor died before it had read everything it was sent.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class Command:
         """Sends the order to the supervisor at the other end of `channel`, which must be idle."""
         self._clock = clock
         self.pid = 0
+        self.supervisor = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
         self.unread = False
@@ -70,13 +77,10 @@ class Command:
         self._limits = order.limits or _NO_LIMITS
         self._channel: SupervisorChannel | None = channel
         self._on_news: Callable[[], None] | None = None
-        self._supervisor = 0
         self._insisting: Timer | None = None
         self._pending_limits = 0
         self._limited = asyncio.Event()
-        limits = _as_dict(self._limits)
-        what = {"argv": order.argv, "env": order.env, "cwd": order.cwd, "wrapper": order.wrapper, "limits": limits}
-        channel.start(what, descriptors, self)
+        channel.start(_as_frame(order), descriptors, self)
 
     def terminate(self) -> None:
         """Send SIGTERM to every process of the tree. They may go on until `kill`."""
@@ -123,7 +127,8 @@ class Command:
     def hear(self, word: str, value: str) -> None:
         match word:
             case "started":
-                self.pid, self._supervisor = map(int, value.split())
+                self.pid = int(value)
+                self.supervisor = 0 if self._channel is None else self._channel.supervisor
                 self.started.set()
             case "exited":
                 self.exit_code = int(value)
@@ -154,13 +159,24 @@ class Command:
     def _insist(self) -> None:
         """The supervisor does not react; a command may have stopped it. Once it is killed, the watchdog kills the
         tree."""
-        if self._channel is not None and self._supervisor:
+        if self._channel is not None and self.supervisor:
             with suppress(ProcessLookupError):
-                os.kill(self._supervisor, signal.SIGKILL)
+                os.kill(self.supervisor, signal.SIGKILL)
 
     def _tell(self) -> None:
         if self._on_news is not None:
             self._on_news()
+
+
+def _as_frame(order: SpawnOrder) -> dict[str, Any]:
+    return {
+        "argv": order.argv,
+        "env": order.env,
+        "cwd": order.cwd,
+        "wrapper": order.wrapper,
+        "limits": _as_dict(order.limits or _NO_LIMITS),
+        "account": None if order.account is None else order.account.for_child(),
+    }
 
 
 def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -21,7 +22,7 @@ from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTE
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Cause, RunSetup
+from mainspring.wire.execution import Cause, ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import (
     Attempt,
     Ending,
@@ -35,14 +36,24 @@ from mainspring.worker.execution.attempt import (
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
 from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
+from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
+_DENIED, _TAIL_READ = "permission denied", 2048
+_AS = "commands of this worker run as {}; give it access, or start the worker with another --run-as"
+_ALLOW = "start it with --run-as-allow, or remove the field from the job"
 
 log = get_logger("shell")
+
+
+class _Around(TypedDict):
+    limits: ResourceLimits | None
+    isolated: bool
+    account: Account | None
 
 
 class ShellExecutor:
@@ -58,9 +69,12 @@ class ShellExecutor:
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
         sandbox: str | None = None,
+        accounts: CommandAccounts | None = None,
+        isolated: bool = False,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`sandbox` applies to every command, even if the job does not ask for it."""
+        """`sandbox` applies to every command, even if the job does not ask for it. `isolated`: each command has a pid
+        namespace of its own."""
         self._clock = clock
         self._sandbox = sandbox
         self._watchdog = watchdog
@@ -68,7 +82,9 @@ class ShellExecutor:
         self._workers_environ = os.environ if environ is None else environ
         self._environ = base_environment(self._workers_environ)
         self._open_log = open_log
-        self._folders = folders or WorkFolders()
+        self._accounts = accounts or CommandAccounts()
+        self._isolated = isolated
+        self._folders = folders or WorkFolders(shared=self._accounts.change)
         self._commands: set[Command] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -87,18 +103,22 @@ class ShellExecutor:
         if memoryview(order.payload).nbytes > MAX_SHELL_PAYLOAD_BYTES:
             return failed(f"payload: a shell run takes at most {MAX_SHELL_PAYLOAD_BYTES} bytes", retry=False)
         try:
-            folder = self._folders.make()
+            account = self._accounts.choose(order.setup.run_as if order.setup is not None else None)
+        except NotAllowed as name:
+            return failed(f"run_as: this worker does not run commands as {name}; {_ALLOW}", retry=False)
+        try:
+            folder = self._folders.make(account)
         except OSError as error:
             return failed(f"no working folder could be made: {error}")
         try:
-            return await self._run_in(folder, attempt, news)
+            return await self._run_in(folder, account, attempt, news)
         except NoSandbox:
             return failed("sandbox: bubblewrap (bwrap) is not installed on this worker", retry=False)
         finally:
             await self._folders.remove(folder)
 
-    async def _run_in(self, folder: Path, attempt: Attempt, news: asyncio.Event) -> Ending:
-        spawn_order = self._spawn_order(attempt.order, folder)
+    async def _run_in(self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event) -> Ending:
+        spawn_order = self._spawn_order(attempt.order, folder, account)
         try:
             output = Output(attempt, self._open_log)
         except OSError as error:
@@ -114,23 +134,25 @@ class ShellExecutor:
         finally:
             output.close()
         log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
-        return _ending(attempt, command, output, stopped=stopped)
+        return _ending(attempt, command, output, account, stopped=stopped)
 
-    def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
+    def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
         given = setup.env or {}
-        environ = self._environ | {"TMPDIR": str(folder)} | given | environment_of(order)
+        own = {} if account is None else account.environment(str(folder))
+        environ = self._environ | own | {"TMPDIR": str(folder)} | given | environment_of(order)
+        around: _Around = {"limits": setup.limits, "isolated": self._isolated, "account": account}
         if (setup.sandbox or self._sandbox) is None:
-            return SpawnOrder(argv, environ, str(folder), setup.limits)
+            return SpawnOrder(argv, environ, str(folder), **around)
         data = Path(DEFAULT_DATA_FOLDER).absolute()
         inside = inside_only(given)
         argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,), variables=inside)
         if "HOME" not in given:
             environ["HOME"] = str(folder)
         outside = {name: value for name, value in environ.items() if name not in inside}
-        return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
+        return SpawnOrder(argv, outside, str(folder), wrapper=WRAPPER, **around)
 
     async def _until_gone(self, command: Command, attempt: Attempt, news: asyncio.Event) -> None:
         """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""
@@ -176,7 +198,7 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, command: Command, output: Output, *, stopped: bool) -> Ending:
+def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:
     text = output.text
     if stopped:
         return ending_after_stop(attempt, text)
@@ -186,6 +208,8 @@ def _ending(attempt: Attempt, command: Command, output: Output, *, stopped: bool
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""
+    if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():
+        tail += f" ({_AS.format(account.name)})"
     return failed(f"{command.breach or _in_words(command.exit_code)}{tail}", cause=Cause(exit_code=command.exit_code))
 
 

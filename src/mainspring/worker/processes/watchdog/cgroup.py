@@ -15,13 +15,13 @@ from typing import Any
 _KERNEL_FILES = {"memory": "memory.max", "processes": "pids.max"}
 
 
-def create(owner: int, limits: dict[str, Any]) -> str | None:
-    """The folder of a new group with these limits, or None."""
+def create(owner: int, limits: dict[str, Any], supervisor: int) -> str | None:
+    """The folder of a new group with these limits, or None. `supervisor` is its pid outside of all namespaces."""
     wanted = {_KERNEL_FILES[name]: limits[name] for name in _KERNEL_FILES if limits.get(name)}
     ours = _folder_of(owner)
     if not wanted or ours is None:
         return None
-    group = f"{ours}/{os.getpid()}"
+    group = f"{ours}/{supervisor}"
     try:
         os.makedirs(group, exist_ok=True)
     except OSError:
