@@ -1,0 +1,1 @@
+"""Attacks by those who may submit jobs, as tests. Each module says what it needs."""
