@@ -38,6 +38,6 @@ def log_how_commands_run(accounts: CommandAccounts, isolation: Isolation) -> Non
         log.info(f"{who}, without pid namespaces ({isolation.missing})")
     else:
         log.warning(
-            f"{who}, the user of the worker, and without pid namespaces ({isolation.missing}): a command that kills "
-            f"its supervisor and the watchdog can leave processes behind, which outlive their run"
+            f"{who}, the user of the worker, and without pid namespaces ({isolation.missing}): a command can kill the "
+            f"processes that would end it, and leave others behind that outlive their run"
         )
