@@ -126,7 +126,8 @@ class ShellExecutor:
             environ = self._environ | {"TMPDIR": str(folder)} | inside
             return SpawnOrder(argv, environ, str(folder), setup.limits)
         assert isinstance(self._sandbox, Bubblewrap)
-        return self._sandbox.confine(argv, folder, self._environ, inside, setup.limits)
+        confined = self._sandbox.confine(argv, folder, self._environ, inside)
+        return msgspec.structs.replace(confined, limits=setup.limits)
 
     def _is_confined(self, order: RunOrder) -> bool:
         return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)
