@@ -15,11 +15,13 @@ import uvicorn
 
 from mainspring.api.acceptor import Acceptor
 from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.connection_budget import full_database_in_words
@@ -43,6 +45,7 @@ class ServerOptions:
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    _require_own(options.data)
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
     with full_database_in_words():
@@ -87,6 +90,14 @@ async def run_server(options: ServerOptions) -> int:
         await assembly.stop(loops)
         await log_files.close()
     return 0
+
+
+def _require_own(folder: Path) -> None:
+    """Raise Forbidden before anything is written into the folder of somebody else."""
+    try:
+        require_own(folder)
+    except ForeignFile as error:
+        raise not_ours(error) from None
 
 
 class _Server(uvicorn.Server):

@@ -39,7 +39,7 @@ _SHIPPING_TIMEOUT = 10.0
 @dataclass(frozen=True)
 class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
-    that of the timing."""
+    that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token."""
 
     server: str
     token: str = field(repr=False)
@@ -52,6 +52,7 @@ class WorkerOptions:
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
     sandbox: str | None = None
+    app_token: str | None = field(default=None, repr=False)
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
@@ -79,7 +80,8 @@ async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
     configure_logs(role="worker", level=options.log_level)
     app = load_app(options.app) if options.app else Mainspring()
-    app.adopt(options.server, options.token)  # tasks submit jobs to the server of this worker
+    app_token = options.app_token or options.token
+    app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
     timing = options.timing
     watchdog = WatchdogClient()
     progress = ProgressReports()
@@ -100,7 +102,7 @@ async def run_worker(options: WorkerOptions) -> int:
         note_progress=progress.note,
         app=options.app,
         server=options.server,
-        token=options.token,
+        token=app_token,
         sandbox=options.sandbox,
     )
     worker = Worker(
@@ -158,7 +160,7 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 
-    async with AsyncClient(options.server, options.token) as client:
+    async with AsyncClient(options.server, options.app_token or options.token) as client:
         failures = 0
         while True:
             try:
