@@ -79,6 +79,18 @@ def find_connection(
     return connection
 
 
+def private_paths(
+    token_file: str | Path | None = None,
+    data: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> list[Path]:
+    """The token file and the data folder that `find_connection` looks at with these arguments: they hold secrets."""
+    env = os.environ if environ is None else environ
+    named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), _data_folder(data or env.get("MAINSPRING_DATA"), start))
+    return [Path(path).absolute() for path in named if path]
+
+
 def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
     if named is not None:
         return Path(named)
