@@ -121,7 +121,7 @@ async def run_worker(options: WorkerOptions) -> int:
         timing=timing,
         lease=options.lease,
     )
-    shipper.speaks_for(lambda: worker.worker_id)
+    shipper.speaks_for(lambda: worker.incarnation)
     loop = asyncio.get_running_loop()
     if launched is not None:
         launched.on_stop(worker.stop)
