@@ -130,7 +130,7 @@ async def run_worker(options: WorkerOptions) -> int:
         lease=options.lease,
         takes_all_tenants=options.confine_all,
     )
-    shipper.speaks_for(lambda: worker.worker_id)
+    shipper.speaks_for(lambda: worker.incarnation)
     loop = asyncio.get_running_loop()
     if launched is not None:
         launched.on_stop(worker.stop)
