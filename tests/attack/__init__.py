@@ -1,0 +1,1 @@
+"""Attacks by ordinary users, tokens, workers and commands. Each must fail, and change nothing."""
