@@ -15,6 +15,7 @@ from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
@@ -37,6 +38,7 @@ log = get_logger("worker")
 _SHIPPING_TIMEOUT = 10.0
 _CANNOT_START = 2  # the exit code of bad input (cli/exit_codes.py)
 SANDBOX_LABEL = ("sandbox", "bubblewrap")
+_MOST_DESCRIPTORS = 65_536  # a command needs three; processes that Python tasks start themselves inherit this limit
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def serve_worker(options: WorkerOptions) -> int:
 async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
     configure_logs(role="worker", level=options.log_level)
+    descriptors = raise_limit(_MOST_DESCRIPTORS)
+    log.info("descriptors", limit=descriptors.now, commands=descriptors.before)
     app = load_app(options.app) if options.app else Mainspring()
     app_token = options.app_token or options.token
     app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
