@@ -91,6 +91,16 @@ def command(
             show_default="15s",
         ),
     ] = None,
+    app_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--app-token-file",
+            metavar="FILE",
+            help="File with the token with which the tasks of --app submit jobs, and which creates their schedules. "
+            "Commands cannot use it.",
+            show_default="the worker's own token",
+        ),
+    ] = None,
     log_level: LogLevelOption = "info",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -114,6 +124,7 @@ def command(
     connection = find_connection(url, token_file=token_file, data=data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
+    app_token = read_app_token(app, app_token_file)
     from mainspring.worker.executors.http.address_guard import AddressGuard
     from mainspring.worker.processes.launch import launch
 
@@ -127,6 +138,7 @@ def command(
     options = WorkerOptions(
         server=connection.url,
         token=connection.token,
+        app_token=app_token,
         queues=names,
         weights=weights,
         slots=slots,
@@ -155,6 +167,20 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
         if labels.setdefault(name, value) != value:
             raise InvalidInput(f"label: {name} is given twice", field="label", hint="give each label one value")
     return labels
+
+
+def read_app_token(app: str | None, file: Path | None) -> str | None:
+    """The content of --app-token-file."""
+    if file is None:
+        return None
+    from mainspring.domain.errors import InvalidInput
+    from mainspring.sdk.client.connection import read_token
+
+    if app is None:
+        raise InvalidInput(
+            "--app-token-file needs an application", field="app_token_file", hint="give --app MODULE:APP"
+        )
+    return read_token(file, "app_token_file")
 
 
 def read_lease(text: str | None) -> float | None:
@@ -212,4 +238,4 @@ def _reloading(app: str | None) -> int:
 
     check_reload(app)
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
-    return asyncio.run(Reloader([sys.executable, "-m", "mainspring", *arguments], Path.cwd()).run())
+    return asyncio.run(Reloader([sys.executable, "-P", "-m", "mainspring", *arguments], Path.cwd()).run())

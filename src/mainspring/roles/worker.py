@@ -15,6 +15,7 @@ from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
@@ -37,12 +38,14 @@ log = get_logger("worker")
 _SHIPPING_TIMEOUT = 10.0
 _CANNOT_START = 2  # the exit code of bad input (cli/exit_codes.py)
 SANDBOX_LABEL = ("sandbox", "bubblewrap")
+_MOST_DESCRIPTORS = 65_536  # a command needs three; processes that Python tasks start themselves inherit this limit
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
-    that of the timing. sandbox: as it was found at the start. confine_all: every command runs in it."""
+    that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token.
+    sandbox: as it was found at the start. confine_all: every command runs in it."""
 
     server: str
     token: str = field(repr=False)
@@ -54,6 +57,7 @@ class WorkerOptions:
     weights: dict[str, int] | None = None
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
+    app_token: str | None = field(default=None, repr=False)
     sandbox: Bubblewrap | NoSandbox | None = None
     confine_all: bool = False
     lease: float | None = None
@@ -82,8 +86,11 @@ def serve_worker(options: WorkerOptions) -> int:
 async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
     configure_logs(role="worker", level=options.log_level)
+    descriptors = raise_limit(_MOST_DESCRIPTORS)
+    log.info("descriptors", limit=descriptors.now, commands=descriptors.before)
     app = load_app(options.app) if options.app else Mainspring()
-    app.adopt(options.server, options.token)  # tasks submit jobs to the server of this worker
+    app_token = options.app_token or options.token
+    app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
     timing = options.timing
     watchdog = WatchdogClient()
     progress = ProgressReports()
@@ -104,7 +111,7 @@ async def run_worker(options: WorkerOptions) -> int:
         note_progress=progress.note,
         app=options.app,
         server=options.server,
-        token=options.token,
+        token=app_token,
         sandbox=options.sandbox,
         confine_all=options.confine_all,
     )
@@ -127,7 +134,7 @@ async def run_worker(options: WorkerOptions) -> int:
         lease=options.lease,
         takes_all_tenants=options.confine_all,
     )
-    shipper.speaks_for(lambda: worker.worker_id)
+    shipper.speaks_for(lambda: worker.incarnation)
     loop = asyncio.get_running_loop()
     if launched is not None:
         launched.on_stop(worker.stop)
@@ -175,7 +182,7 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 
-    async with AsyncClient(options.server, options.token) as client:
+    async with AsyncClient(options.server, options.app_token or options.token) as client:
         failures = 0
         while True:
             try:

@@ -23,7 +23,6 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
-    secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
     ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
@@ -37,7 +36,6 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
-    secret: Annotated[str, Meta(max_length=100)] = ""
     lease: Annotated[float, Meta(gt=0)] | None = None
     protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
 

@@ -35,6 +35,7 @@ from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost
 from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
+from mainspring.worker.incarnation import Incarnation, new_secret
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.processes.death_record import DeathRecord
@@ -113,6 +114,10 @@ class Worker:
     def worker_id(self) -> UUID:
         """The id of the present incarnation."""
         return self._held_runs.worker_id
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(self._held_runs.worker_id, self._secret)
 
     async def run(self) -> bool:
         """Serve until `stop` is called and every run has ended or gone back to the server. False if runs are left that
@@ -222,8 +227,6 @@ class Worker:
             most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
-        if self._death_record is not None and not self._held_runs.known:
-            flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
@@ -232,7 +235,7 @@ class Worker:
         if not flight.trial and self._tells_starts:
             flight.request.started = self._starts.take(now)
         self._exchange_timing.started(now)
-        exchange = asyncio.create_task(self._exchange(self._held_runs, flight))
+        exchange = asyncio.create_task(self._exchange(self._held_runs, self._secret, flight))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
 
@@ -244,9 +247,9 @@ class Worker:
             return 0
         return 1 if solitude.careful else _ANY_NUMBER
 
-    async def _exchange(self, held_runs: HeldRuns, flight: Flight) -> None:
+    async def _exchange(self, held_runs: HeldRuns, secret: str, flight: Flight) -> None:
         try:
-            reply = await self._server_client.exchange(flight.request)
+            reply = await self._server_client.exchange(flight.request, secret)
         except (AnswerLost, Refused) as error:
             if held_runs is self._held_runs:
                 self._exchange_failed(flight, error)
@@ -410,9 +413,7 @@ class Worker:
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = self._now()
         worker_id = uuid7()
-        if self._death_record is not None:
-            secret = self._death_record.begin_incarnation(worker_id)
-            self._hello = msgspec.structs.replace(self._hello, secret=secret)
+        self._secret = new_secret() if self._death_record is None else self._death_record.begin_incarnation(worker_id)
         held_runs = HeldRuns(
             worker_id, self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
         )

@@ -97,6 +97,10 @@ class Exchanger:
         """How many workers are cached here."""
         return len(self._registry)
 
+    async def check_worker(self, caller: Caller, worker_id: UUID) -> None:
+        """Raise Forbidden unless this worker sends the request."""
+        await self._registry.check(caller, worker_id)
+
     def forget(self, worker_id: UUID) -> None:
         """The incarnation has ended: drop what is cached of it, and offer no runs to an exchange that still waits."""
         self._registry.evict(worker_id)
@@ -107,7 +111,7 @@ class Exchanger:
         arrived_at = self._clock.monotonic()
         patience = Patience(self._clock)
         try:
-            worker = await self._registry.identify(tenant, request, patience)
+            worker = await self._registry.identify(caller, request, patience)
         except HelloDelayed:
             await self._beats.record(request.worker_id)
             return ExchangeReply(seq=request.seq, superseded=True)
