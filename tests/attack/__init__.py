@@ -1,1 +1,1 @@
-"""Attacks by those who may submit jobs, as tests. Each module says what it needs."""
+"""Attacks: what somebody tries who may submit jobs, or who owns a folder on the machine. One module per subject."""

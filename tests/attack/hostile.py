@@ -23,6 +23,7 @@ from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.processes.accounts import CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.worker.exchange_server import an_order
+from tests.worker.sandboxes import sandbox_here
 
 MARK = "HOSTILE_MARK"
 STAYS = "trap '' TERM HUP INT; while :; do sleep 0.05; done"
@@ -69,7 +70,8 @@ async def _all(words: set[str]) -> dict[str, Any]:
     executor = ShellExecutor(
         watchdog,
         kill_grace=0.3,
-        sandbox="bubblewrap" if "sandbox" in words else None,
+        sandbox=sandbox_here(),
+        confine_all="sandbox" in words,
         accounts=command_accounts(None) if "account" in words else CommandAccounts(),
         isolated="isolated" in words,
     )

@@ -23,6 +23,7 @@ from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.worker.a_launched_worker import Launched, with_a_launched_worker
 from tests.worker.exchange_server import ExchangeServer, an_order
 from tests.worker.processes import alive, ended_soon, written
+from tests.worker.sandboxes import needs_sandbox
 from tests.worker.test_command import HOLD, start, with_a_watchdog
 
 ROOT = os.geteuid() == 0
@@ -38,7 +39,6 @@ def user_namespaces() -> bool:
 
 needs_root = pytest.mark.skipif(not ROOT, reason="only root can give commands another account")
 needs_user_namespaces = pytest.mark.skipif(not user_namespaces(), reason="user namespaces are forbidden here")
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
 def what_became_of_them(words: str, prefix: list[str]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def check(found: dict[str, Any]) -> None:
     "words",
     [
         "isolated,account",
-        pytest.param("isolated,account,sandbox", marks=[needs_bwrap, needs_user_namespaces]),
+        pytest.param("isolated,account,sandbox", marks=[needs_sandbox, needs_user_namespaces]),
         "account",  # in a container that allows no namespaces
     ],
 )
@@ -71,7 +71,7 @@ def test_nothing_outlives_a_run_of_a_root_worker(words: str) -> None:
     check(what_became_of_them(words, []))
 
 
-@pytest.mark.parametrize("words", ["isolated", pytest.param("isolated,sandbox", marks=needs_bwrap)])
+@pytest.mark.parametrize("words", ["isolated", pytest.param("isolated,sandbox", marks=needs_sandbox)])
 @needs_user_namespaces
 def test_nothing_outlives_a_run_of_an_ordinary_user(words: str) -> None:
     found = what_became_of_them(words, AS_ORDINARY_USER)

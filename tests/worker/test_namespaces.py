@@ -55,10 +55,11 @@ def test_it_sees_its_own_processes_and_has_a_session_and_no_descriptor_of_its_su
 def test_term_reaches_every_process_and_kill_those_that_ignore_it(tmp_path: Path) -> None:
     async def test(watchdog: WatchdogClient) -> None:
         saves = "trap 'echo saved >> $1; exit' TERM; echo $$ >> $0; while :; do sleep 0.02; done"
-        command = 'setsid sh -c "$2" $0 $1 & (sh -c "$2" $0 $1 &) ; setsid sh -c "$3" & echo $$ >> $0; exec sleep 60'
+        stays = "trap '' TERM; echo $$ >> $0; while :; do sleep 0.02; done"
+        command = 'setsid sh -c "$2" $0 $1 & (sh -c "$2" $0 $1 &) ; setsid sh -c "$3" $0 & echo $$ >> $0; exec sleep 60'
         pids, saved = tmp_path / "pids", tmp_path / "saved"
-        run = await isolated(watchdog, ["sh", "-c", command, str(pids), str(saved), saves, HOLD])
-        await written(pids, 3)
+        run = await isolated(watchdog, ["sh", "-c", command, str(pids), str(saved), saves, stays])
+        await written(pids, 4)
         run.command.terminate()
         await run.command.exited.wait()
         assert run.command.exit_code == -signal.SIGTERM

@@ -14,6 +14,7 @@ from mainspring.worker.executors.http.on_demand import HttpOnDemand
 from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
@@ -30,14 +31,15 @@ def build_executors(
     app: str | None = None,
     server: str = "",
     token: str = "",
-    sandbox: str | None = None,
+    sandbox: Bubblewrap | NoSandbox | None = None,
+    confine_all: bool = False,
     accounts: CommandAccounts | None = None,
     isolated: bool = False,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
-    """Executors for the tasks of the application, for shell commands (all of them in `sandbox`, if given), and for HTTP
-    calls to addresses that `http_guard` permits. Shell commands run as one of the `accounts`, and `isolated` from all
-    other processes.
+    """Executors for the tasks of the application, for shell commands (all of them in `sandbox` with `confine_all`), and
+    for HTTP calls to addresses that `http_guard` permits. Shell commands run as one of the `accounts`, and `isolated`
+    from all other processes.
 
     `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     """
@@ -71,6 +73,7 @@ def build_executors(
             open_log=open_log,
             folders=folders,
             sandbox=sandbox,
+            confine_all=confine_all,
             accounts=accounts,
             isolated=isolated,
             clock=clock,

@@ -28,8 +28,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
-    `terminate` spares, because a sandbox that ends kills everything in it. isolated: it has a pid namespace of its own.
-    account: None for that of the worker.
+    `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
+    the descriptors 4, 5, and so on. isolated: it has a pid namespace of its own. account: None for that of the worker.
     """
 
     argv: list[str]
@@ -37,8 +37,14 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     cwd: str
     limits: ResourceLimits | None = None
     wrapper: str = ""
+    inputs: list[bytes] = []
     isolated: bool = False
     account: Account | None = None
+
+    def message(self) -> dict[str, Any]:
+        """What the supervisor is sent."""
+        account = None if self.account is None else self.account.for_child()
+        return {**msgspec.structs.asdict(self), "limits": _as_dict(self.limits or _NO_LIMITS), "account": account}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -80,7 +86,7 @@ class Command:
         self._insisting: Timer | None = None
         self._pending_limits = 0
         self._limited = asyncio.Event()
-        channel.start(_as_frame(order), descriptors, self)
+        channel.start(order.message(), descriptors, self)
 
     def terminate(self) -> None:
         """Send SIGTERM to every process of the tree. They may go on until `kill`."""
@@ -166,17 +172,6 @@ class Command:
     def _tell(self) -> None:
         if self._on_news is not None:
             self._on_news()
-
-
-def _as_frame(order: SpawnOrder) -> dict[str, Any]:
-    return {
-        "argv": order.argv,
-        "env": order.env,
-        "cwd": order.cwd,
-        "wrapper": order.wrapper,
-        "limits": _as_dict(order.limits or _NO_LIMITS),
-        "account": None if order.account is None else order.account.for_child(),
-    }
 
 
 def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:
