@@ -103,10 +103,10 @@ def test_a_permission_error_names_the_account_and_the_option(tmp_path: Path) -> 
 def test_a_job_may_name_a_user_only_if_the_worker_allows_it() -> None:
     accounts = command_accounts(None, [OTHER])
     whoami = "id -un; grep NoNewPrivs /proc/self/status"
-    usual, allowed, root, unknown = ends(
-        accounts, (whoami, None), (whoami, OTHER), (whoami, "root"), (whoami, "no-such-user")
+    usual, named, allowed, root, unknown = ends(
+        accounts, *((whoami, name) for name in (None, DEFAULT_ACCOUNT, OTHER, "root", "no-such-user"))
     )
-    assert output(usual)[0] == DEFAULT_ACCOUNT
+    assert output(usual) == output(named) == [DEFAULT_ACCOUNT, "NoNewPrivs:\t1"]
     assert output(allowed) == [OTHER, "NoNewPrivs:\t0"]
     for ending, name in ((root, "root"), (unknown, "no-such-user")):
         assert ending.error is not None

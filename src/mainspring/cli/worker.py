@@ -110,7 +110,7 @@ def command(
             "--run-as-allow",
             metavar="A,B",
             help="Users that jobs may name in run_as.",
-            show_default="none but that of --run-as",
+            show_default="none but the one that commands run as",
         ),
     ] = None,
     process_isolation: IsolationOption = "auto",
@@ -259,7 +259,7 @@ def check_sandbox_read(given: Iterable[str], token_file: Path | None, data: Path
     return check_read_paths(given, private_paths(token_file, data), os.environ)
 
 
-def find_sandbox(readable: list[Path], account: Account | None, *, needed: bool) -> Bubblewrap | NoSandbox:
+def find_sandbox(readable: list[Path], account: Account | None = None, *, needed: bool) -> Bubblewrap | NoSandbox:
     """The sandbox of this machine, built by the account of commands, or why there is none. Raises an error if it is
     needed."""
     import os

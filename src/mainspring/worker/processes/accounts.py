@@ -63,7 +63,8 @@ class CommandAccounts:
         return self.usual is not None or any(account is not None for account in self.allowed.values())
 
     def choose(self, name: str | None) -> Account | None:
-        if name is None:
+        """The account for a job that names this user, or none."""
+        if name is None or name == (own_name() if self.usual is None else self.usual.name):
             return self.usual
         if name not in self.allowed:
             raise NotAllowed(name)
@@ -85,7 +86,6 @@ def command_accounts(run_as: str | None, allow: Iterable[str] = ()) -> CommandAc
     usual = _default_account(notices) if run_as is None and os.geteuid() == 0 else None
     if run_as is not None:
         usual = _named(run_as, "run_as")
-        allowed.setdefault(run_as, usual)
         if usual is None and os.geteuid() == 0:
             notices.append(
                 "--run-as root: whoever may submit a job to this worker is root on this machine. Give commands an "
