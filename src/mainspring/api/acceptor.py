@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ log = get_logger("acceptor")
 
 _AT_ONCE = 100
 _PAUSE = 1.0  # seconds, when there are too many open files
+_HANDSHAKE = 5.0  # seconds for the TLS handshake
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -25,11 +27,14 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 class Acceptor:
     """Helps a server that listens on `listener` already. Both may accept; each connection comes to one of them."""
 
-    def __init__(self, listener: socket.socket, protocol: ProtocolFactory) -> None:
+    def __init__(
+        self, listener: socket.socket, protocol: ProtocolFactory, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = socket.socket(fileno=os.dup(listener.fileno()))
         self._socket.setblocking(False)
         self._protocol = protocol
+        self._tls = tls
         self._connecting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._socket, self._accept)
@@ -59,5 +64,8 @@ class Acceptor:
             task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, connection: socket.socket) -> None:
-        with suppress(OSError):  # it hung up meanwhile
-            await self._loop.connect_accepted_socket(self._protocol, connection)
+        timeout = None if self._tls is None else _HANDSHAKE
+        with suppress(OSError):  # it hung up meanwhile, or the handshake failed
+            await self._loop.connect_accepted_socket(
+                self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=timeout
+            )

@@ -9,14 +9,20 @@ import typer
 
 from mainspring.cli.connect import (
     DatabaseUrlOption,
+    InsecureListenFlag,
     LogLevelOption,
     LogStoreOption,
+    TlsCertOption,
+    TlsKeyOption,
     checked_log_level,
     needed_database_url,
 )
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
-EXAMPLES = ("mainspring server --database-url postgresql://mainspring@db/mainspring --host 0.0.0.0",)
+EXAMPLES = (
+    "mainspring server --database-url-file database-url",
+    "mainspring server --database-url-file database-url --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
+)
 
 
 def command(
@@ -33,6 +39,9 @@ def command(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
     ] = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -42,6 +51,7 @@ def command(
     pause_garbage_collection()  # before the imports; the server enables it again when it is up
     import uvloop
 
+    from mainspring.roles.listening import checked_listening
     from mainspring.roles.server import ServerOptions, run_server
 
     options = ServerOptions(
@@ -53,5 +63,6 @@ def command(
         log_level=checked_log_level(log_level),
         allow_hosts=tuple(allow_host or ()),
         log_store=log_store or None,
+        tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),
     )
     raise typer.Exit(uvloop.run(run_server(options)))

@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 
 from mainspring.api.acceptor import Acceptor
+from mainspring.api.certificate import ServerCertificate, TlsFiles
 from mainspring.api.http_protocol import BoundedHttpProtocol
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
@@ -39,10 +40,12 @@ class ServerOptions:
     log_level: str = "info"
     allow_hosts: tuple[str, ...] = ()
     log_store: str | None = None
+    tls: TlsFiles | None = None
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    certificate = None if options.tls is None else ServerCertificate(options.tls)
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
     with full_database_in_words():
@@ -65,6 +68,8 @@ async def run_server(options: ServerOptions) -> int:
     loops = Loops()
     with full_database_in_words():
         await assembly.start(loops)
+    if certificate is not None:
+        loops.start(certificate)
     freeze_garbage_collection()
     config = uvicorn.Config(
         assembly.front(),
@@ -80,9 +85,10 @@ async def run_server(options: ServerOptions) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
+    scheme = "http" if certificate is None else "https"
+    log.info("serving", url=f"{scheme}://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=assembly.release_waiters).serve()
+        await _Server(config, certificate, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
@@ -92,15 +98,22 @@ async def run_server(options: ServerOptions) -> int:
 class _Server(uvicorn.Server):
     """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
-    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, certificate: ServerCertificate | None, on_exit: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        config.load()
+        config.ssl = None if certificate is None else certificate.context
         self._on_exit = on_exit
         self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         listeners = [listener for server in self.servers for listener in server.sockets]
-        self._acceptors = [Acceptor(listener, self._protocol) for listener in listeners]
+        self._acceptors = [Acceptor(listener, self._protocol, tls=self.config.ssl) for listener in listeners]
+        if self.config.ssl is not None:
+            for server in self.servers:
+                server.close()  # only the acceptors accept: their handshakes have a timeout
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self._acceptors:
