@@ -84,9 +84,9 @@ from mainspring.worker.executors.http.on_demand import HttpOnDemand
 executor = HttpOnDemand(AddressGuard())
 executor.kill_all()
 (execute,) = executor.offers().values()
-assert "h11" not in sys.modules
+assert "httpx" not in sys.modules
 execute(None).close()
-assert "h11" in sys.modules
+assert "httpx" in sys.modules
 """
     loaded_by(code)
 
