@@ -1,1 +1,1 @@
-"""Attacks by users, workers, servers and strangers. Each module names what it needs."""
+"""Attacks: what somebody tries who may submit jobs, or who owns a folder on the machine. One module per subject."""

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection of an http task, over asyncio, one request at a time.
 
-It is not that of a client library, see docs/decisions/0023-our-own-http-client.md. The pool of httpcore checks every
+It is not that of a client library, see docs/decisions/0024-our-own-http-client.md. The pool of httpcore checks every
 connection for every request: 94 calls/s with 64 connections, against thousands here. And bytes that a server sends
 after its answer must never be taken for the answer to the next request, which belongs to another job.
 """

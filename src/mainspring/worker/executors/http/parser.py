@@ -3,7 +3,7 @@
 llhttp, in C, reads the bytes (through httptools). The bounds here are those that it does not have. Without them a
 server keeps a worker busy with 1xx answers, tiny chunks, headers or trailers that never become an answer: a body of
 1 MiB in chunks of one byte takes h11 more than 3 s of CPU. The timeout of the run bounds the time of an answer. See
-docs/decisions/0023-our-own-http-client.md.
+docs/decisions/0024-our-own-http-client.md.
 """
 
 from __future__ import annotations
