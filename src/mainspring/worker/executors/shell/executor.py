@@ -114,7 +114,7 @@ class ShellExecutor:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
-        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
+        log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
         return _ending(attempt, command, output, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
