@@ -21,6 +21,7 @@ import pytest
 
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.worker.sandboxes import PYTHON, needs_sandbox
 from tests.worker.test_command import Run, start, with_a_watchdog
 from tests.worker.test_shell_executor import ran, result, shell
 
@@ -215,6 +216,18 @@ def test_a_hard_link_takes_no_space_and_one_file_cannot_exceed_the_limit(tmp_pat
         assert (await cut.gone()).splitlines()[-1] == "1000000"
 
     with_a_watchdog(test)
+
+
+@needs_sandbox
+def test_the_limits_hold_in_the_sandbox() -> None:
+    """Its /dev/shm is the working folder."""
+
+    def failure(text: str, **limits: Any) -> str | None:
+        command = [PYTHON, "-S", "-c", PRELUDE + text + HELD]
+        return ran(shell(command, setup=RunSetup(sandbox="bubblewrap", limits=ResourceLimits(**limits))))[0].error
+
+    assert failure(MEMFD, memory=MEMORY) == "memory limit of 48MB exceeded"
+    assert failure(FILES["many files"].replace("f'", "f'/dev/shm/"), disk=1_000_000) == "disk limit of 1MB exceeded"
 
 
 # -- output

@@ -114,6 +114,7 @@ class ExchangeServer:
         self.faults: deque[Fault] = deque()
         self.ready = True  # what /readyz says
         self.grants = grants  # to workers that ask for a lease
+        self.tokens_of_all_tenants = False
         self.asked_if_ready = 0
         self.notices: list[DeathNotice] = []
         self.notice_answers: deque[int] = deque()  # the statuses of the next answers to notices; then 200
@@ -316,6 +317,7 @@ class ExchangeServer:
             reply.fenced += stale
             if request.hello is not None and request.hello.lease is not None:
                 reply.lease = self.grants
+            reply.all_tenants = request.hello is not None and self.tokens_of_all_tenants
         return reply
 
     def _know(self, request: ExchangeRequest) -> WorkerRow:

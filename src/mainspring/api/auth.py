@@ -108,6 +108,8 @@ class Gate:
         if is_public(operations):
             return
         caller = scope["caller"] = _caller(await self._authenticate(headers), headers, scope)
+        if (connection := scope.get("connection")) is not None:
+            connection.authenticated()
         check_permission(caller, operations)
         _check_address(scope)
         check_parameters(scope)

@@ -157,7 +157,7 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
     (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
-    sent."""
+    sent. all_tenants: the answer to a hello whose token belongs to no tenant: the worker gets runs of all."""
 
     seq: int
     acked: int = 0
@@ -169,3 +169,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     drain: bool = False
     protocol: int = BASE_PROTOCOL
     lease: LeaseGrant | None = None
+    all_tenants: bool = False

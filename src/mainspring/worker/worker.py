@@ -70,12 +70,13 @@ class Worker:
         death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
         lease: float | None = None,
+        takes_all_tenants: bool = True,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
         time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
-        lease than that of the timing."""
+        lease than that of the timing. `takes_all_tenants`: a token that belongs to no tenant is welcome."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
@@ -106,6 +107,8 @@ class Worker:
         self._leaving = False
         self._drain = Drain(self._runner, timing, clock)
         self._left = asyncio.Event()
+        self._takes_all_tenants = takes_all_tenants
+        self.refused_token = False  # it takes runs of all tenants, and this worker must not
 
     @property
     def worker_id(self) -> UUID:
@@ -330,6 +333,8 @@ class Worker:
         if reply.lease is not None:
             self._lease.grant(reply.lease)
         self._lease.acknowledge(flight.sent)
+        if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
+            self._refuse_token()
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
@@ -348,6 +353,15 @@ class Worker:
             if self._death_record is not None:
                 self._death_record.tell_stopped()
             self._left.set()
+
+    def _refuse_token(self) -> None:
+        """End before anything has started: a command could read the token, and with it the runs of all tenants."""
+        log.error(
+            "the token of this worker takes runs of all tenants, so every command must run in the sandbox",
+            hint="start the worker with --sandbox bubblewrap, or use a token of one tenant",
+        )
+        self.refused_token = True
+        self.stop()
 
     def _take(self, attempts: list[Attempt]) -> None:
         if not attempts:

@@ -34,7 +34,7 @@ from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.beats import Beats
@@ -130,6 +130,7 @@ class Exchanger:
                 await self._serve(exchange)
                 exchange.reply.fenced += stale_progress
                 exchange.reply.lease = self._registry.grant_of(request)
+                exchange.reply.all_tenants = request.hello is not None and tenant == EVERY_TENANT
             finally:
                 await heartbeat
             return exchange.reply
