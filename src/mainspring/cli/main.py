@@ -15,6 +15,7 @@ import typer
 
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 from mainspring.cli.shared_options import with_shared_options
+from mainspring.kernel.terminal import visible
 
 # Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
 # or a worker would pay.
@@ -124,7 +125,7 @@ def _misused(error: Exception) -> int:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if not message:  # a command group without a command: its help was shown
         return 0
-    sys.stderr.write(f"error: {message}\nhint: see {path} --help\n")
+    sys.stderr.write(visible(f"error: {message}\nhint: see {path} --help\n"))
     return BAD_INPUT
 
 

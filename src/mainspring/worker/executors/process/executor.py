@@ -157,7 +157,7 @@ class ProcessExecutor:
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
-            child.command.limit(_for_the_tree(begin.limits, child))
+            child.command.limit(_for_the_tree(begin.limits, child), begin.folder)
         ended, fit = None, False
         try:
             ended = await child.begin(begin, attempt)
