@@ -63,8 +63,9 @@ def command(
     from mainspring.kernel.logs import configure_logs
     from mainspring.roles.listening import checked_listening
     from mainspring.roles.up import UpOptions, run_up
+    from mainspring.sdk.client.connection import checked_ca
 
-    trusted = None if ca is None else str(ca.absolute())
+    trusted = checked_ca(ca)
     tls = checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http)
     if reload:
         check_reload(app)
