@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +33,22 @@ def test_a_worker_names_a_sandbox_that_there_is_not(server: CannedServer, call: 
     assert server.asked == []
 
 
+@pytest.fixture
+def program_folder() -> Iterator[Path]:
+    """Every account may run what is in it. That of pytest is private."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 def test_a_worker_does_not_start_where_its_sandbox_cannot_be_built(
-    server: CannedServer, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: CannedServer, call: Call, program_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where user namespaces are forbidden."""
-    wrapper = tmp_path / "bwrap"
+    wrapper = program_folder / "bwrap"
     wrapper.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{program_folder}:{os.environ['PATH']}")
     code, _, err = call("worker", "--sandbox", "bubblewrap")
     assert (code, "No permissions to create new namespace" in err, "user namespaces" in err) == (2, True, True)
     found = find_sandbox([], needed=False)

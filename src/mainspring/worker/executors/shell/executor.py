@@ -114,7 +114,7 @@ class ShellExecutor:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
-        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
+        log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
         return _ending(attempt, command, output, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
@@ -126,7 +126,8 @@ class ShellExecutor:
             environ = self._environ | {"TMPDIR": str(folder)} | inside
             return SpawnOrder(argv, environ, str(folder), setup.limits)
         assert isinstance(self._sandbox, Bubblewrap)
-        return self._sandbox.confine(argv, folder, self._environ, inside, setup.limits)
+        confined = self._sandbox.confine(argv, folder, self._environ, inside)
+        return msgspec.structs.replace(confined, limits=setup.limits)
 
     def _is_confined(self, order: RunOrder) -> bool:
         return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.execution.work_folders import WorkFolders, remove_tree
 from mainspring.worker.executors.shell.sandbox.read_paths import FOLDER
 from mainspring.worker.executors.shell.sandbox.seccomp import NoFilter, seccomp_filter
@@ -68,12 +67,7 @@ class Bubblewrap:
         object.__setattr__(self, "_read_mounts", read)
 
     def confine(
-        self,
-        argv: list[str],
-        folder: Path,
-        environ: Mapping[str, str],
-        inside: Mapping[str, str],
-        limits: ResourceLimits | None = None,
+        self, argv: list[str], folder: Path, environ: Mapping[str, str], inside: Mapping[str, str]
     ) -> SpawnOrder:
         """The command in the sandbox, with `folder` as its working folder.
 
@@ -89,7 +83,6 @@ class Bubblewrap:
             [self.program, "--args", str(_OPTIONS), "--", *argv],
             dict(environ),
             str(folder),
-            limits,
             wrapper=WRAPPER,
             inputs=[words, self._filter, *WRITTEN.values()],
         )
