@@ -229,6 +229,8 @@ class Worker:
             most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._death_record is not None and not self._held_runs.known:
+            flight.ask_for_nothing()  # a worker that ends before the first answer loses no run
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
