@@ -1,1 +1,1 @@
-"""Attacks by ordinary users, tokens, workers and commands. Each must fail, and change nothing."""
+"""Attacks: what somebody tries who may submit jobs, or who owns a folder on the machine. One module per subject."""

@@ -19,7 +19,7 @@ _COLUMNS = (
 _DURATIONS = (
     *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
 )  # fmt: skip
-_SIZES = ("limits.memory", "limits.output")
+_SIZES = ("limits.memory", "limits.output", "limits.disk")
 
 
 def command(

@@ -10,12 +10,16 @@ import typer
 from mainspring.cli.connect import (
     DatabaseUrlOption,
     HttpAllowOption,
+    InsecureListenFlag,
     LogLevelOption,
     LogStoreOption,
     ReloadFlag,
+    TlsCertOption,
+    TlsKeyOption,
     check_reload,
     checked_log_level,
 )
+from mainspring.cli.shared_options import CaOption
 from mainspring.cli.worker import DEFAULT_SLOTS, QueuesOption
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
@@ -41,6 +45,10 @@ def command(
     ] = None,
     queues: QueuesOption = None,
     reload: ReloadFlag = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    ca: CaOption = None,
+    insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
     log_level: LogLevelOption = "info",
@@ -53,8 +61,11 @@ def command(
     import uvloop
 
     from mainspring.kernel.logs import configure_logs
+    from mainspring.roles.listening import checked_listening
     from mainspring.roles.up import UpOptions, run_up
 
+    trusted = None if ca is None else str(ca.absolute())
+    tls = checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http)
     if reload:
         check_reload(app)
     if queues is not None:
@@ -76,5 +87,8 @@ def command(
         http_allow=http_allow,
         log_store=log_store or None,
         reload=reload,
+        tls=tls,
+        ca=trusted,
+        insecure_http=insecure_http,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

@@ -65,6 +65,11 @@ heard_after_notice = Counter(
     "Requests of workers refused because of their death notice",
     registry=REGISTRY,
 )
+wrong_incarnation = Counter(
+    "mainspring_wrong_incarnation_total",
+    "Requests refused because they do not prove that they come from the worker that they name",
+    registry=REGISTRY,
+)
 judgement_held = Gauge(
     "mainspring_silent_workers_held",
     "Silent workers that are not declared lost yet, because servers or the database were not well",

@@ -16,15 +16,18 @@ from typing import Any
 import uvicorn
 
 from mainspring.api.acceptor import Acceptor
+from mainspring.api.certificate import ServerCertificate, TlsFiles
 from mainspring.api.connections import Connections, EdgeLimits
 from mainspring.api.early_refusals import SAFE_HEADERS
 from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.connection_budget import full_database_in_words
@@ -44,12 +47,15 @@ class ServerOptions:
     log_level: str = "info"
     allow_hosts: tuple[str, ...] = ()
     log_store: str | None = None
+    tls: TlsFiles | None = None
     max_connections: int = MAX_CONNECTIONS
     max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    certificate = None if options.tls is None else ServerCertificate(options.tls)
+    _require_own(options.data)
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
@@ -73,6 +79,8 @@ async def run_server(options: ServerOptions) -> int:
     loops = Loops()
     with full_database_in_words():
         await assembly.start(loops)
+    if certificate is not None:
+        loops.start(certificate)
     loops.start(connections)
     freeze_garbage_collection()
     config = uvicorn.Config(
@@ -87,13 +95,22 @@ async def run_server(options: ServerOptions) -> int:
         backlog=2048,
         timeout_graceful_shutdown=10,
     )
-    log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
+    scheme = "http" if certificate is None else "https"
+    log.info("serving", url=f"{scheme}://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, connections, on_exit=assembly.release_waiters).serve()
+        await _Server(config, connections, certificate, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
     return 0
+
+
+def _require_own(folder: Path) -> None:
+    """Raise Forbidden before anything is written into the folder of somebody else."""
+    try:
+        require_own(folder)
+    except ForeignFile as error:
+        raise not_ours(error) from None
 
 
 def edge_limits(options: ServerOptions) -> EdgeLimits:
@@ -118,8 +135,16 @@ def edge_settings(connections: Connections) -> dict[str, Any]:
 class _Server(uvicorn.Server):
     """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections, on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        certificate: ServerCertificate | None,
+        on_exit: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        config.load()
+        config.ssl = None if certificate is None else certificate.context
         self._connections = connections
         self._on_exit = on_exit
         self._acceptors: list[Acceptor] = []
@@ -127,7 +152,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         listeners = [listener for server in self.servers for listener in server.sockets]
-        self._acceptors = [Acceptor(listener, self._protocol, self._connections) for listener in listeners]
+        tls = self.config.ssl
+        self._acceptors = [Acceptor(listener, self._protocol, self._connections, tls=tls) for listener in listeners]
+        if tls is not None:
+            for server in self.servers:
+                server.close()  # only the acceptors accept: their handshakes have a timeout
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self._acceptors:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
-    `terminate` spares, because a sandbox that ends kills everything in it.
+    `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
+    the descriptors 4, 5, and so on.
     """
 
     argv: list[str]
@@ -34,6 +36,11 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     cwd: str
     limits: ResourceLimits | None = None
     wrapper: str = ""
+    inputs: list[bytes] = []
+
+    def message(self) -> dict[str, Any]:
+        """What the supervisor is sent."""
+        return {**msgspec.structs.asdict(self), "limits": _as_dict(self.limits or _NO_LIMITS, self.cwd)}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -74,9 +81,7 @@ class Command:
         self._insisting: Timer | None = None
         self._pending_limits = 0
         self._limited = asyncio.Event()
-        limits = _as_dict(self._limits)
-        what = {"argv": order.argv, "env": order.env, "cwd": order.cwd, "wrapper": order.wrapper, "limits": limits}
-        channel.start(what, descriptors, self)
+        channel.start(order.message(), descriptors, self)
 
     def terminate(self) -> None:
         """Send SIGTERM to every process of the tree. They may go on until `kill`."""
@@ -90,14 +95,14 @@ class Command:
             if self._insisting is None:
                 self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
-    def limit(self, limits: ResourceLimits | None) -> None:
-        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. Limits of single
-        processes are set once, by the order."""
+    def limit(self, limits: ResourceLimits | None, folder: str = "") -> None:
+        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. `folder` is what the
+        limit of disk space applies to. Limits of single processes are set once, by the order."""
         self._limits = limits or _NO_LIMITS
         if self._channel is not None:
             self._pending_limits += 1
             self._limited.clear()
-            self._channel.say("limits", _as_dict(self._limits))
+            self._channel.say("limits", _as_dict(self._limits, folder))
 
     async def limited(self) -> None:
         """Returns when the supervisor applies the last limits. A breach that it saw before is known by then."""
@@ -163,8 +168,11 @@ class Command:
             self._on_news()
 
 
-def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:
-    return {"memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files}
+def _as_dict(limits: ResourceLimits, folder: str) -> dict[str, float | str | None]:
+    return {
+        "memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files,
+        "disk": limits.disk if folder else None, "folder": folder,
+    }  # fmt: skip
 
 
 def _breach(kind: str, limits: ResourceLimits) -> str:
@@ -175,5 +183,7 @@ def _breach(kind: str, limits: ResourceLimits) -> str:
             return f"CPU limit of {format_duration(limits.cpu)} exceeded"
         case "processes" if limits.processes is not None:
             return f"limit of {limits.processes} processes exceeded"
+        case "disk" if limits.disk is not None:
+            return f"disk limit of {format_size(limits.disk)} exceeded"
         case _:
             return f"{kind} limit exceeded"
