@@ -30,6 +30,7 @@ from mainspring.api.connections import Connections
 from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, twice
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
+from mainspring.wire.protocol import SECRET_HEADER
 
 _MOST_WAITING = 32  # requests that a client sent without waiting for the answers before
 _ONCE = frozenset(
@@ -42,6 +43,7 @@ _ONCE = frozenset(
         b"origin",
         b"if-match",
         b"last-event-id",
+        SECRET_HEADER.lower().encode(),
     }
 )
 _URGENT = (b"/healthz", b"/readyz", b"/metrics", b"/v1/exchange")  # served also when there are too many connections
