@@ -128,6 +128,7 @@ def edge_settings(connections: Connections) -> dict[str, Any]:
         "ws": "none",
         "headers": list(SAFE_HEADERS),
         "server_header": False,
+        "proxy_headers": False,  # a caller's address is that of its connection, whatever X-Forwarded-For says
     }
 
 

@@ -22,7 +22,7 @@ _MOST_STATUSES = 20
 _NARROWER = {
     "jobs": "give the job_id itself (GET /v1/jobs/{job_id}), or leave filters out and read page by page",
     "runs": "give `job`, or `since` with a recent time",
-    "dead letters": "leave `error` out and read page by page, or give a smaller limit",
+    "dead letters": "give `since` with a recent time, or leave `error` out and read page by page",
 }
 
 

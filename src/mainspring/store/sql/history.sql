@@ -14,7 +14,8 @@ limit 1
 
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
--- it is read by a separate query, because a condition with "or" would not use an index.
+-- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
+-- that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1
@@ -22,11 +23,11 @@ where r.tenant_id = $1
   and ($3::text is null or r.job_id = $3)
   and ($4::int[] is null or r.lane_id = any ($4))
   and ($5::smallint[] is null or {{shown_state}} = any ($5))
-  and ($6::text is null or r.last_error ilike $6)
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
+  and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
 limit $11
 
@@ -38,11 +39,11 @@ where h.tenant_id = $1
   and ($2::uuid is null or h.run_id < $2)
   and ($4::int[] is null or h.lane_id = any ($4))
   and ($5::smallint[] is null or h.state = any ($5))
-  and ($6::text is null or h.error ilike $6)
   and ($7::timestamptz is null or (h.scheduled_for >= $7 and h.ended_at >= $7 - interval '1 hour'))
   and ($8::timestamptz is null or h.scheduled_for < $8)
   and ($3::text is null or h.job_id = $3)
   and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
+  and ($6::text is null or h.error ilike $6)
 order by h.run_id desc
 limit $10
 
