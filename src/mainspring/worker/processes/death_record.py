@@ -10,6 +10,7 @@ the same user read it.
     2       1 if a server has acknowledged that the worker stops: it holds nothing any more
     4       the length of the notice
     8       the number of entries that were ever used
+    12, 16  the requests to end orphans (orphans.py)
     4096    the notice: JSON
     65536   entries: 16 bytes of run id and 8 bytes of fence. An empty entry is zero.
 
