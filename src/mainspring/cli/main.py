@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
+from mainspring.cli.shared_options import with_shared_options
 from mainspring.kernel.terminal import visible
 
 # Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
@@ -60,7 +61,9 @@ def build(only: str | None = None) -> typer.Typer:
         for verb in verbs:
             if only in (None, verb):
                 module = _load(verb)
-                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(module.command)
+                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(
+                    with_shared_options(module.command)
+                )
     if only in (None, _BENCH):
         app.add_typer(
             _load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+TOO_LARGE = "(too large for a list)"
 NARROW = 80
 _NOT_A_TERMINAL = 10_000  # a pipe has no width; a folded id could not be found with grep
 _STYLES = {

@@ -24,6 +24,8 @@ MAX_EXCHANGE_BYTES = 8 * 1024 * 1024
 MAX_HELLO_BYTES = 2 * 1024 * 1024
 MAX_SHIPMENT_BYTES = 4 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
+MAX_CONNECTIONS = 20_000  # of clients and workers at one server
+MAX_UNAUTHENTICATED = 256  # of them from one address, without a complete request or a valid token
 MAX_LOG_CHUNK = 1024 * 1024
 DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # per attempt, unless the job sets limits.output
 

@@ -13,9 +13,10 @@ import msgspec
 from mainspring.domain.worker_state import WorkerState as WorkerState
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import TenantId
+from mainspring.store import pages
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 from mainspring.wire.exchange import Progress, Start, WorkerHello
 
 _SQL = load("workers")
@@ -24,8 +25,8 @@ _SQL = load("workers")
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker as clients see it. `state` is a WorkerState."""
+class WorkerRow(PageRow, frozen=True):
+    """A worker as clients see it. `state` is a WorkerState. `left_out`: large columns that a list does not read."""
 
     worker_id: UUID
     tenant_id: TenantId
@@ -37,6 +38,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     slots: int
     state: int
     registered_at: datetime
+    left_out: list[str]
     last_beat_at: datetime | None
     running: int
     holding: int
@@ -44,6 +46,10 @@ class WorkerRow(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> dict[str, str]:
         return _decode_labels(self.labels_text)
+
+    @property
+    def weight(self) -> int:
+        return size_of(*(self.queues or ()), *(self.tasks or ()), self.labels_text, self.name, self.version)
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -57,6 +63,8 @@ class Registration(msgspec.Struct, frozen=True):
     last_seq: int
     notice_at: datetime | None
     protocol: int
+    secret_hash: bytes | None
+    token_id: UUID | None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -122,10 +130,13 @@ async def register(
     worker_id: UUID,
     hello: WorkerHello,
     *,
+    secret_hash: bytes | None = None,
+    token_id: UUID | None = None,
     rescue_after: float = DEFAULT_TIMING.base_rescue,
     exclusive_rescue_after: float = DEFAULT_TIMING.base_rescue,
 ) -> WorkerState | None:
-    """Register an incarnation with its lease and return its state. None if it is lost or stopped already."""
+    """Register an incarnation with its lease and return its state. None if it is lost or stopped already, or bound to
+    another secret or token."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -136,10 +147,11 @@ async def register(
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
-        hash_secret(hello.secret) if hello.secret else None,
+        secret_hash,
         rescue_after,
         exclusive_rescue_after,
         hello.protocol,
+        token_id,
     )
     return None if state is None else WorkerState(state)
 
@@ -173,6 +185,20 @@ async def advance(
 
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
     return await _look.first(connection, worker_id, tenant)
+
+
+async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID, most: int) -> int:
+    """How many live workers the tenant has besides this one, at most `most`."""
+    count: int = await connection.fetchval(_SQL["count_others"], tenant, worker_id, most)
+    return count
+
+
+async def bind(
+    connection: Connection, worker_id: UUID, secret_hash: bytes | None, token_id: UUID, patience: str
+) -> bool:
+    """Bind an incarnation that is bound to nothing yet. False if somebody was faster. Raises LockNotAvailableError if
+    another transaction has locked the row for longer than `patience`."""
+    return await connection.fetchval(_SQL["bind"], worker_id, secret_hash, token_id, patience) is not None
 
 
 async def states(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -288,8 +314,8 @@ async def truncate_beats(connection: Connection, table: int) -> bool:
     return True
 
 
-async def list_workers(connection: Connection, tenant: TenantId) -> list[WorkerRow]:
-    return await _list_workers.fetch(connection, tenant)
+async def list_workers(connection: Connection, tenant: TenantId, limit: int) -> list[WorkerRow]:
+    return await pages.read(connection, _list_workers, tenant, limit)
 
 
 async def prune(connection: Connection) -> None:

@@ -18,6 +18,25 @@ returning task
 -- unguarded: as above.
 delete from mainspring.task_signatures where tenant_id = $1 and task = any ($2::text[]) returning task
 
+-- name: drop_excess
+-- Keep the newest $2 signatures of a tenant, and of these as many as have $3 bytes together. Rows that another hello
+-- holds are left to that one.
+-- unguarded: the same rule applies to whoever drops them; a task without a signature takes any payload.
+with ranked as (
+    select task, row_number() over newest as place, sum(octet_length(schema::text)) over newest as bytes
+    from mainspring.task_signatures
+    where tenant_id = $1
+    window newest as (order by registered_at desc, task)
+), excess as materialized (
+    select s.task
+    from mainspring.task_signatures s
+    join ranked r on r.task = s.task
+    where s.tenant_id = $1 and (r.place > $2 or r.bytes > $3)
+    order by s.task
+    for update of s skip locked
+)
+delete from mainspring.task_signatures s using excess e where s.tenant_id = $1 and s.task = e.task returning s.task
+
 -- name: versions
 -- This is small, and is read every two seconds. A change has another time.
 select tenant_id, task, registered_at from mainspring.task_signatures
@@ -28,10 +47,13 @@ from mainspring.task_signatures s
 join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task)
 
 -- name: offered
--- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload.
-select w.task, w.queues, w.workers, s.schema::text as schema_text
+-- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload. The first $2
+-- bytes of schemas are read, and 100 queues of each task.
+select w.task, w.queues, w.workers,
+       case when sum(octet_length(s.schema::text)) over (order by w.task) <= $2 then s.schema::text end as schema_text,
+       coalesce(sum(octet_length(s.schema::text)) over (order by w.task) > $2, false) and s.schema is not null as left_out
 from (
-    select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues
+    select task, count(distinct worker_id) as workers, (array_agg(distinct queue order by queue))[1:100] as queues
     from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
     where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
     group by task
@@ -42,3 +64,4 @@ left join lateral (
     limit 1
 ) as s on true
 order by w.task
+limit $3

@@ -10,6 +10,7 @@ the same user read it.
     2       1 if a server has acknowledged that the worker stops: it holds nothing any more
     4       the length of the notice
     8       the number of entries that were ever used
+    12, 16  the requests to end orphans (orphans.py)
     4096    the notice: JSON
     65536   entries: 16 bytes of run id and 8 bytes of fence. An empty entry is zero.
 
@@ -20,11 +21,12 @@ from __future__ import annotations
 
 import json
 import mmap
-import secrets
 import struct
 from collections.abc import Container
 from typing import Any
 from uuid import UUID
+
+from mainspring.worker.incarnation import new_secret
 
 CAPACITY = 16 * 1024
 _NOTICE, _ENTRIES = 4096, 65536
@@ -32,7 +34,6 @@ _ENTRY = struct.Struct("<16sq")
 _NUMBER = struct.Struct("<I")
 _NOTICE_LENGTH, _USED = 4, 8
 _EMPTY = bytes(_ENTRY.size)
-_SECRET_BYTES = 32
 
 Key = tuple[int, int]
 
@@ -43,10 +44,12 @@ def shared_memory() -> mmap.mmap:
 
 
 class DeathRecord:
-    """The worker's end. `servers` are the addresses to which the notice is sent."""
+    """The worker's end. `servers` are the addresses to which the notice is sent, `ca` the file of the authorities that
+    are trusted, if not those of the system."""
 
-    def __init__(self, memory: mmap.mmap, servers: tuple[str, ...] = ()) -> None:
+    def __init__(self, memory: mmap.mmap, servers: tuple[str, ...] = (), ca: str | None = None) -> None:
         self.servers = servers
+        self.ca = ca
         self._memory = memory
         self._places: dict[Key, int] = {}
         self._free: list[int] = []
@@ -61,8 +64,9 @@ class DeathRecord:
         self._free.clear()
         self._used = 0
         self._set_number(_USED, 0)
-        secret = secrets.token_hex(_SECRET_BYTES)
-        notice = json.dumps({"servers": self.servers, "worker_id": str(worker_id), "secret": secret}).encode()
+        secret = new_secret()
+        named = {"servers": self.servers, "worker_id": str(worker_id), "secret": secret}
+        notice = json.dumps(named if self.ca is None else {**named, "ca": self.ca}).encode()
         if len(notice) <= _ENTRIES - _NOTICE:
             memory[_NOTICE : _NOTICE + len(notice)] = notice
             self._set_number(_NOTICE_LENGTH, len(notice))

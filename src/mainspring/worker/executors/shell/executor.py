@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.domain.job import SHELL_TASK
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
+from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
@@ -33,14 +33,18 @@ from mainspring.worker.execution.attempt import (
     grace_of,
 )
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
-from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+from mainspring.worker.output.process_output import Output
+from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
+_DENIED, _TAIL_READ = "permission denied", 2048
+_AS = "commands of this worker run as {}; give it access, or start the worker with another --run-as"
+_ALLOW = "start it with --run-as-allow, or remove the field from the job"
 
 log = get_logger("shell")
 
@@ -57,18 +61,24 @@ class ShellExecutor:
         environ: Mapping[str, str] | None = None,
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
-        sandbox: str | None = None,
+        sandbox: Bubblewrap | NoSandbox | None = None,
+        confine_all: bool = False,
+        accounts: CommandAccounts | None = None,
+        isolated: bool = False,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`sandbox` applies to every command, even if the job does not ask for it."""
+        """`sandbox` is for the jobs that ask for it, and for every command with `confine_all`. `isolated`: each command
+        has a pid namespace of its own."""
         self._clock = clock
-        self._sandbox = sandbox
+        self._sandbox = sandbox or NoSandbox("it was started without", "")
+        self._confine_all = confine_all
         self._watchdog = watchdog
         self._kill_grace = kill_grace
-        self._workers_environ = os.environ if environ is None else environ
-        self._environ = base_environment(self._workers_environ)
+        self._environ = base_environment(os.environ if environ is None else environ)
         self._open_log = open_log
-        self._folders = folders or WorkFolders()
+        self._accounts = accounts or CommandAccounts()
+        self._isolated = isolated
+        self._folders = folders or WorkFolders(shared=self._accounts.change)
         self._commands: set[Command] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -86,19 +96,23 @@ class ShellExecutor:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
         if memoryview(order.payload).nbytes > MAX_SHELL_PAYLOAD_BYTES:
             return failed(f"payload: a shell run takes at most {MAX_SHELL_PAYLOAD_BYTES} bytes", retry=False)
+        if isinstance(self._sandbox, NoSandbox) and self._is_confined(order):
+            return failed(f"sandbox: this worker offers none: {self._sandbox}", retry=False)
         try:
-            folder = self._folders.make()
+            account = self._accounts.choose(order.setup.run_as if order.setup is not None else None)
+        except NotAllowed as name:
+            return failed(f"run_as: this worker does not run commands as {name}; {_ALLOW}", retry=False)
+        try:
+            folder = self._folders.make(account)
         except OSError as error:
             return failed(f"no working folder could be made: {error}")
         try:
-            return await self._run_in(folder, attempt, news)
-        except NoSandbox:
-            return failed("sandbox: bubblewrap (bwrap) is not installed on this worker", retry=False)
+            return await self._run_in(folder, account, attempt, news)
         finally:
             await self._folders.remove(folder)
 
-    async def _run_in(self, folder: Path, attempt: Attempt, news: asyncio.Event) -> Ending:
-        spawn_order = self._spawn_order(attempt.order, folder)
+    async def _run_in(self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event) -> Ending:
+        spawn_order = self._spawn_order(attempt.order, folder, account)
         try:
             output = Output(attempt, self._open_log)
         except OSError as error:
@@ -114,23 +128,24 @@ class ShellExecutor:
         finally:
             output.close()
         log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
-        return _ending(attempt, command, output, stopped=stopped)
+        return _ending(attempt, command, output, account, stopped=stopped)
 
-    def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
+    def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
-        given = setup.env or {}
-        environ = self._environ | {"TMPDIR": str(folder)} | given | environment_of(order)
-        if (setup.sandbox or self._sandbox) is None:
-            return SpawnOrder(argv, environ, str(folder), setup.limits)
-        data = Path(DEFAULT_DATA_FOLDER).absolute()
-        inside = inside_only(given)
-        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,), variables=inside)
-        if "HOME" not in given:
-            environ["HOME"] = str(folder)
-        outside = {name: value for name, value in environ.items() if name not in inside}
-        return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
+        inside = (setup.env or {}) | environment_of(order)
+        if not self._is_confined(order):
+            own = {} if account is None else account.environment(str(folder))
+            environ = self._environ | own | {"TMPDIR": str(folder)} | inside
+            plain = SpawnOrder(argv, environ, str(folder))
+        else:
+            assert isinstance(self._sandbox, Bubblewrap)
+            plain = self._sandbox.confine(argv, folder, self._environ, inside)
+        return msgspec.structs.replace(plain, limits=setup.limits, isolated=self._isolated, account=account)
+
+    def _is_confined(self, order: RunOrder) -> bool:
+        return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)
 
     async def _until_gone(self, command: Command, attempt: Attempt, news: asyncio.Event) -> None:
         """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""
@@ -176,16 +191,18 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, command: Command, output: Output, *, stopped: bool) -> Ending:
+def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:
     text = output.text
     if stopped:
         return ending_after_stop(attempt, text)
     if command.exit_code == 0 and command.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
-        if output.size > OUTPUT_KEPT:
+        if output.size > output.kept:
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""
+    if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():
+        tail += f" ({_AS.format(account.name)})"
     return failed(f"{command.breach or _in_words(command.exit_code)}{tail}", cause=Cause(exit_code=command.exit_code))
 
 
