@@ -2,19 +2,24 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/tools
+PIP_FLAGS := --quiet --disable-pip-version-check
+CODE := src tests examples tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox faults chaos check format bench clean
+.PHONY: help setup run test sandbox faults chaos check format bench lock audit wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv and install everything
 
-$(STAMP): pyproject.toml constraints.txt
+# Everything that is installed, also what builds the package, has a hash in requirements.lock.
+$(STAMP): pyproject.toml requirements.lock
 	$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or newer; set PY=python3.x")'
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 run: $(STAMP) ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8700)
@@ -40,14 +45,14 @@ chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, A
 	  $(BIN)/python -m pytest -p tests.chaos.delays $(ARGS)
 
 check: $(STAMP) ## check format, lint, types and layers
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(STAMP) ## format the code and apply automatic fixes
-	$(BIN)/ruff format src tests examples
-	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules, overhead, process, output, failover
 	$(BIN)/mainspring bench throughput
@@ -59,6 +64,28 @@ bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules
 	$(BIN)/mainspring bench process
 	$(BIN)/mainspring bench output
 	$(BIN)/mainspring bench failover
+
+$(TOOLS)/.installed: $(STAMP) tools/requirements.lock
+	test -x $(TOOLS)/bin/python || $(PY) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install $(PIP_FLAGS) --require-hashes --requirement tools/requirements.lock
+	@touch $@
+
+# Run with the oldest Python that we support: it needs the most packages.
+COMPILE := $(TOOLS)/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+  --annotation-style line --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(ARGS)
+lock: $(TOOLS)/.installed ## renew the locks after a change of the dependencies (ARGS=--upgrade: newer versions)
+	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --output-file tools/requirements.lock tools/requirements.in
+
+audit: $(STAMP) ## check licences, and ask for known vulnerabilities where the network allows
+	$(BIN)/python -m tools.licences
+	@$(MAKE) --silent $(TOOLS)/.installed || true
+	$(BIN)/python -m tools.vulnerabilities $(TOOLS)/bin/pip-audit
+
+wheel: $(STAMP) ## build the wheel and its SBOM (CycloneDX) in dist/
+	rm -f dist/*.whl dist/*.cdx.json
+	$(BIN)/python -m hatchling build -t wheel -d dist
+	$(BIN)/python -m tools.sbom dist/*.whl
 
 clean: ## remove .venv and caches (not your data in .mainspring)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

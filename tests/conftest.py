@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -22,6 +23,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
+from mainspring.store.embedded.access import ROLE
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import SESSION_SETTINGS, Store, open_store
 
@@ -111,6 +113,37 @@ async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
     """A database with nothing in it: not migrated, and no token."""
     async with _a_database(postgres, "template1") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
+    """Turns a URL of a database into one of its superuser, who can log in only in the tests that use this fixture."""
+
+    def url(of: str) -> str:
+        return of.replace(f"//{ROLE}@", "//postgres@")
+
+    async def until_allowed() -> None:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    return await (await asyncpg.connect(url(postgres.url()))).close()
+                except asyncpg.InvalidAuthorizationSpecificationError:
+                    await asyncio.sleep(0.01)
+
+    rules = postgres.access.hba_file
+    rules.write_text(f"local all postgres trust\n{rules.read_text()}")
+    assert postgres.pid is not None
+    os.kill(postgres.pid, signal.SIGHUP)
+    asyncio.run(until_allowed())
+    return url
+
+
+@pytest.fixture
+async def superuser(database_url: str, superuser_of: Callable[[str], str]) -> AsyncIterator[asyncpg.Connection]:
+    """A superuser's connection to the test's database."""
+    opened = await asyncpg.connect(superuser_of(database_url))
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

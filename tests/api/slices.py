@@ -13,9 +13,10 @@ from typing import TypeVar
 import uvicorn
 from uvicorn.server import ServerState
 
-from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.api.connections import Connections
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.roles.assembly import Assembly
+from mainspring.roles.server import edge_settings
 from tests.conftest import TOKEN
 
 T = TypeVar("T")
@@ -59,13 +60,16 @@ def measured() -> Iterator[Slices]:
 
 
 @asynccontextmanager
-async def listening(assembly: Assembly) -> AsyncIterator[int]:
-    """The port of a server that reads HTTP as in production."""
-    config = uvicorn.Config(assembly.front(), lifespan="off", log_config=None, access_log=False, server_header=False)
+async def listening(assembly: Assembly, connections: Connections | None = None) -> AsyncIterator[int]:
+    """The port of a server that reads HTTP as in production. Its connections are swept only by the test."""
+    settings = edge_settings(connections or Connections())
+    config = uvicorn.Config(assembly.front(), lifespan="off", log_config=None, access_log=False, **settings)
     config.load()
     state = ServerState()
+    state.default_headers = config.encoded_headers
+    make: Callable[..., asyncio.Protocol] = config.http_protocol_class
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: make(config, state, {}), "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

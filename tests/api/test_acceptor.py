@@ -8,6 +8,7 @@ import socket
 import uvloop
 
 from mainspring.api.acceptor import Acceptor
+from mainspring.api.connections import Connections
 
 CONNECTIONS = 500
 TURNS = 20
@@ -24,7 +25,7 @@ async def accept_all() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Counted, "127.0.0.1", 0, backlog=2 * CONNECTIONS)
     [listener] = server.sockets
-    acceptor = Acceptor(listener, Counted)
+    acceptor = Acceptor(listener, Counted, Connections())
     port = listener.getsockname()[1]
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
     try:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mainspring.cli.worker import find_sandbox
+from mainspring.roles.worker import WorkerOptions, offered_labels
+from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox
 from tests.cli.test_verbs import Call
 from tests.sdk.wire_samples import run
+from tests.worker.sandboxes import needs_sandbox
 
 from .conftest import CannedServer
 
@@ -21,8 +29,48 @@ def test_a_worker_names_a_sandbox_that_there_is_not(server: CannedServer, call: 
     assert (code, "'jail' is not a sandbox" in err, "bubblewrap" in err) == (2, True, True)
     monkeypatch.setenv("PATH", "/nowhere")
     code, _, err = call("worker", "--sandbox", "bubblewrap")
-    assert (code, "bwrap is not installed" in err) == (2, True)
+    assert (code, "(bwrap) is not installed" in err, "apt install bubblewrap" in err) == (2, True, True)
     assert server.asked == []
+
+
+@pytest.fixture
+def program_folder() -> Iterator[Path]:
+    """Every account may run what is in it. That of pytest is private."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_worker_does_not_start_where_its_sandbox_cannot_be_built(
+    server: CannedServer, call: Call, program_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where user namespaces are forbidden."""
+    wrapper = program_folder / "bwrap"
+    wrapper.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program_folder}:{os.environ['PATH']}")
+    code, _, err = call("worker", "--sandbox", "bubblewrap")
+    assert (code, "No permissions to create new namespace" in err, "user namespaces" in err) == (2, True, True)
+    found = find_sandbox([], needed=False)
+    assert isinstance(found, NoSandbox)
+    options = WorkerOptions("http://h", "t", None, 1, None, None, "info", labels={"zone": "eu"}, sandbox=found)
+    assert offered_labels(options) == {"zone": "eu"}
+    assert server.asked == []
+
+
+def test_a_worker_says_which_path_its_sandbox_must_not_show(server: CannedServer, call: Call, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("ms_secret")
+    code, _, err = call("worker", "--token-file", str(token), "--sandbox-read", str(tmp_path))
+    assert (code, "sandbox_read" in err, "belongs to this worker" in err) == (2, True, True)
+    assert server.asked == []
+
+
+@needs_sandbox
+def test_a_worker_that_can_build_the_sandbox_has_a_label_for_it() -> None:
+    found = find_sandbox([], needed=True)
+    options = WorkerOptions("http://h", "t", None, 1, None, None, "info", labels={"zone": "eu"}, sandbox=found)
+    assert offered_labels(options) == {"zone": "eu", "sandbox": "bubblewrap"}
 
 
 def worker(worker_id: str, name: str, state: str = "LIVE", **changes: Any) -> dict[str, Any]:

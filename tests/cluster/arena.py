@@ -17,6 +17,7 @@ import httpx
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
+from mainspring.store.embedded.access import ROLE
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
@@ -173,7 +174,10 @@ class Arena:
     def _database_url(self, seat: Seat, label: str) -> str:
         """The database URL with the label of the process, so that the audit knows who wrote."""
         port = self.database_link(seat).port
-        return f"postgresql://postgres@127.0.0.1:{port}/mainspring?sslmode=disable&arena.process={label}"
+        passfile = self.postgres.access.password_file
+        return (
+            f"postgresql://{ROLE}@127.0.0.1:{port}/mainspring?sslmode=disable&passfile={passfile}&arena.process={label}"
+        )
 
     async def all_ready(self, within: float = 120.0) -> None:
         """Wait until every process that should be up is ready."""

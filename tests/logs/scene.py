@@ -37,7 +37,7 @@ async def ship(worker: HandWorker, *chunks: LogChunk) -> LogReceipt:
 
 async def ask(worker: HandWorker, *chunks: LogChunk) -> httpx.Response:
     body = encode(LogShipment(worker.worker_id, list(chunks)))
-    return await worker.api.post("/v1/exchange/logs", content=body, headers=JSON)
+    return await worker.api.post("/v1/exchange/logs", content=body, headers=worker.headers)
 
 
 async def text(api: httpx.AsyncClient, run_id: UUID, **params: Any) -> str:

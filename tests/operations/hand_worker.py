@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, RunOrder, WorkerHello
+from mainspring.wire.protocol import SECRET_HEADER
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ExchangeReply).decode
@@ -24,6 +25,7 @@ class HandWorker:
         self.api = api
         self.worker_id = uuid7()
         self.seq = 0
+        self.secret = ""  # a worker without one is bound to its token
         self.card = WorkerHello(
             name="by-hand", queues=list(queues), tasks=list(tasks), slots=100, labels={"zone": "a"}, version="1.2.3"
         )
@@ -32,9 +34,12 @@ class HandWorker:
         """Send the next exchange and return the response, also if it is an error."""
         self.seq += 1
         request = ExchangeRequest(worker_id=self.worker_id, seq=self.seq, **fields)
-        return await self.api.post(
-            "/v1/exchange", content=_encode(request), headers={"Content-Type": "application/json"}
-        )
+        return await self.api.post("/v1/exchange", content=_encode(request), headers=self.headers)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        proof = {SECRET_HEADER: self.secret} if self.secret else {}
+        return {"Content-Type": "application/json", **proof}
 
     async def exchange(self, **fields: Any) -> ExchangeReply:
         answer = await self.ask(**fields)

@@ -33,7 +33,7 @@ class Scene:
     def __init__(self, api: httpx.AsyncClient) -> None:
         self.api = api
         self.worker = HandWorker(api)
-        self.worker.card.secret = SECRET
+        self.worker.secret = SECRET
 
     async def holds(self, count: int = 1, **fields: Any) -> list[RunOrder]:
         for _ in range(count):
@@ -111,7 +111,7 @@ async def test_a_wrong_secret_does_not_wait_for_a_lock(scene: Scene, connection:
 
 
 async def test_a_worker_without_a_secret_cannot_be_given_notice_of(scene: Scene) -> None:
-    scene.worker.card.secret = ""
+    scene.worker.secret = ""
     await scene.holds()
     for secret in (SECRET, "None", "\\x"):
         assert (await scene.notice(secret=secret)).status_code == 403
@@ -134,17 +134,17 @@ async def test_a_malformed_notice_is_refused(scene: Scene, body: dict[str, Any])
 
 async def test_the_first_secret_of_an_incarnation_stays(scene: Scene) -> None:
     await scene.worker.hello()
-    scene.worker.card.secret = "another"
-    await scene.worker.hello()
+    scene.worker.secret = "another"
+    assert (await scene.worker.ask(hello=scene.worker.card)).status_code == 403
     assert (await scene.notice(secret="another")).status_code == 403
     assert (await scene.notice()).status_code == 200
 
 
 async def test_a_hello_without_a_secret_may_be_completed_later(scene: Scene) -> None:
-    """The first hello goes to a server whose protocol is not known yet."""
-    scene.worker.card.secret = ""
+    """The first hello may have gone to a server that does not know secrets."""
+    scene.worker.secret = ""
     await scene.worker.hello()
-    scene.worker.card.secret = SECRET
+    scene.worker.secret = SECRET
     await scene.worker.hello()
     assert (await scene.notice()).status_code == 200
 

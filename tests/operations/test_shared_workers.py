@@ -49,7 +49,10 @@ async def run_of(tenants: Tenants, name: str, job_id: str) -> dict[str, Any]:
 async def test_runs_of_every_tenant_are_taken_and_reported(tenants: Tenants) -> None:
     made = {name: (await tenants.submit(name))[0] for name in ("default", "a", "b")}
     worker = await tenants.shared_worker()
-    orders = (await worker.hello(free=10)).runs
+    told = await worker.hello(free=10)
+    orders = told.runs
+    assert told.all_tenants
+    assert not (await HandWorker(tenants.clients["a"]).hello()).all_tenants
     assert sorted(whose(orders)) == ["a", "b", "default"]
     for name, job_id in made.items():
         running = await run_of(tenants, name, job_id)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.exchange import worker_registry
 from mainspring.operations.submit import signature_compiler, signature_registry
 from mainspring.operations.submit.signature_registry import MOST_BYTES, SignatureRegistry
 from mainspring.store.pool import Store
@@ -34,9 +35,29 @@ def hello(**fields: Any) -> dict[str, Any]:
         ({"labels": {f"l{n}": "v" for n in range(101)}}, 422, "hello.labels"),
         ({"labels": {"l": "v" * 1001}}, 422, "hello.labels"),
         ({"version": "v" * 1001}, 422, "hello.version"),
+        ({"name": "n" * 201}, 422, "hello.name"),
+        ({"slots": 100_001}, 422, "hello.slots"),
+        ({"lease": -1}, 422, "hello.lease"),
+        ({"protocol": 1001}, 422, "hello.protocol"),
+        ({"tasks": [f"t{n}" for n in range(1000)], "queues": [f"q{n}" for n in range(201)]}, 422, "hello.queues"),
+        ({"tasks": [f"{n:0>900}" for n in range(300)]}, 413, "hello"),
         ({"signatures": {f"t{n}": {} for n in range(5001)}}, 422, "hello.signatures"),
     ],
-    ids=["tasks", "a task", "queues", "labels", "a label", "version", "signatures"],
+    ids=[
+        "tasks",
+        "a task",
+        "queues",
+        "labels",
+        "a label",
+        "version",
+        "name",
+        "slots",
+        "lease",
+        "protocol",
+        "pairs",
+        "text",
+        "signatures",
+    ],
 )
 async def test_a_hello_that_says_too_much_is_refused(
     api: httpx.AsyncClient, fields: dict[str, Any], status: int, field: str
@@ -50,6 +71,30 @@ async def test_signatures_that_are_too_large_together_are_refused(api: httpx.Asy
     answer = await api.post("/v1/exchange", json=hello(signatures=signatures))
     assert answer.status_code == 413
     assert answer.json()["field"] in ("hello", "hello.signatures")
+
+
+async def test_a_tenant_has_only_so_many_workers(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_registry, "MOST_WORKERS", 2)
+    said = [hello() for _ in range(3)]
+    answers = [await api.post("/v1/exchange", json=one) for one in (*said, said[0] | {"seq": 2})]
+    assert [answer.status_code for answer in answers] == [200, 200, 409, 200]
+    assert answers[2].json()["code"] == "too_many_workers"
+
+
+@pytest.mark.parametrize("bound", ["MOST_TASKS", "MOST_BYTES"])
+async def test_what_earlier_workers_declared_is_bounded_too(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """One hello after the other, each with other tasks. The newest stay."""
+    monkeypatch.setattr(signature_registry, bound, 4 if bound == "MOST_TASKS" else 4 * len(json.dumps(SCHEMA)))
+    for number in range(0, 10, 2):
+        tasks = [f"t{number}", f"t{number + 1}"]
+        said = hello(tasks=tasks, signatures=dict.fromkeys(tasks, SCHEMA))
+        assert (await api.post("/v1/exchange", json=said)).status_code == 200
+    stored = await connection.fetch("select task from mainspring.task_signatures order by task")
+    assert {"t8", "t9"} <= {row["task"] for row in stored} and 4 <= len(stored) <= 6
+    refused = await api.post("/v1/jobs", json={"task": "t9", "payload": {"n": "text"}})
+    assert refused.json()["code"] == "bad_payload"
 
 
 async def test_what_is_stored_beyond_the_bound_is_skipped_with_a_line(

@@ -262,37 +262,37 @@ async def test_a_chosen_id_is_taken_once_over_both_ways(user: asyncpg.Connection
 
 
 async def test_a_role_needs_the_grant_and_nothing_else(
-    user: asyncpg.Connection, connection: asyncpg.Connection
+    superuser: asyncpg.Connection, connection: asyncpg.Connection
 ) -> None:
-    await connection.execute("create role clerk")
+    await superuser.execute("create role clerk")
     try:
-        await user.execute("set role clerk")
+        await superuser.execute("set role clerk")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await submit(user, task="noop")
+            await submit(superuser, task="noop")
         await connection.execute("grant usage on schema mainspring to clerk")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await submit(user, task="noop")
+            await submit(superuser, task="noop")
         await connection.execute("grant execute on function mainspring.submit(jsonb) to clerk")
-        async with user.transaction():
-            await submit(user, task="noop")
+        async with superuser.transaction():
+            await submit(superuser, task="noop")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await user.fetch("select * from mainspring.runs")
+            await superuser.fetch("select * from mainspring.runs")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await user.fetch("select mainspring.new_id()")
+            await superuser.fetch("select mainspring.new_id()")
         assert await runs(connection) == 1
     finally:
-        await user.execute("reset role")
-        await connection.execute("drop owned by clerk")
-        await connection.execute("drop role clerk")
+        await superuser.execute("reset role")
+        await superuser.execute("drop owned by clerk")
+        await superuser.execute("drop role clerk")
 
 
 async def test_a_role_submits_for_its_tenant_and_cannot_choose_another(
-    user: asyncpg.Connection, connection: asyncpg.Connection
+    superuser: asyncpg.Connection, connection: asyncpg.Connection
 ) -> None:
     tenant = await connection.fetchval(
         "insert into mainspring.tenants (tenant_id, name) values (7, 'acme') returning tenant_id"
     )
-    await connection.execute("""
+    await superuser.execute("""
         create role acme_app; create role acme_friend in role acme_app; create role some_app;
         grant usage on schema mainspring to acme_app, some_app;
         grant execute on function mainspring.submit(jsonb) to acme_app, some_app;
@@ -300,20 +300,20 @@ async def test_a_role_submits_for_its_tenant_and_cannot_choose_another(
             select 'acme_app', tenant_id from mainspring.tenants where name = 'acme';
     """)
     try:
-        await user.execute("set session authorization acme_app")  # as if it had logged in
-        await submit(user, task="noop", job_id="hers", idempotency_key="k")
-        await submit(user, task="noop", job_id="hourly", schedule={"every": "1h"})
+        await superuser.execute("set session authorization acme_app")  # as if it had logged in
+        await submit(superuser, task="noop", job_id="hers", idempotency_key="k")
+        await submit(superuser, task="noop", job_id="hourly", schedule={"every": "1h"})
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await user.execute("insert into mainspring.tenant_roles values ('some_app', 7)")
-        await user.execute("reset session authorization; set session authorization some_app")
-        await submit(user, task="noop", job_id="hers", idempotency_key="k")  # another tenant's ids and keys
+            await superuser.execute("insert into mainspring.tenant_roles values ('some_app', 7)")
+        await superuser.execute("reset session authorization; set session authorization some_app")
+        await submit(superuser, task="noop", job_id="hers", idempotency_key="k")  # another tenant's ids and keys
         # `set role` does not change the role that logged in.
-        await user.execute("reset session authorization; set session authorization acme_friend; set role acme_app")
-        await submit(user, task="noop", job_id="friend")
+        await superuser.execute("reset session authorization; set session authorization acme_friend; set role acme_app")
+        await submit(superuser, task="noop", job_id="friend")
     finally:
-        await user.execute("reset session authorization")
-        await connection.execute("drop owned by acme_app, acme_friend, some_app")
-        await connection.execute("drop role acme_app, acme_friend, some_app")
+        await superuser.execute("reset session authorization")
+        await superuser.execute("drop owned by acme_app, acme_friend, some_app")
+        await superuser.execute("drop role acme_app, acme_friend, some_app")
     rows = await connection.fetch(
         "select job_id, r.tenant_id, l.tenant_id from mainspring.runs r join mainspring.lanes l using (lane_id)"
         " order by 1, 2"

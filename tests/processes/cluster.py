@@ -166,10 +166,10 @@ class Cluster:
                 child.send_signal(signal.SIGKILL)
             child.wait()
 
-    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def cli(self, *arguments: str, token_file: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run one command of the CLI to its end."""
         child = [sys.executable, "-m", "mainspring", *arguments, "--url", self.url]
-        child += ["--token-file", str(self._token_file)]
+        child += ["--token-file", str(token_file or self._token_file)]
         wide = {**os.environ, "COLUMNS": "500"}  # a table is not folded
         return subprocess.run(child, env=wide, capture_output=True, text=True, timeout=START, check=False)
 

@@ -149,7 +149,7 @@ async def test_a_worker_that_stops_in_order_is_stopped_and_its_notice_changes_no
     async def registered() -> bool:
         return bool(await ask(database_url, "select 1 from mainspring.workers where secret_hash is not null"))
 
-    await eventually(registered, SLOW, "the server knows the secret, which comes with the second hello")
+    await eventually(registered, SLOW, "the server knows the secret")
     worker.terminate()
     assert worker.wait(SLOW) == 0
 

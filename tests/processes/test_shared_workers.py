@@ -1,4 +1,6 @@
-"""A real `mainspring worker` with a token that belongs to no tenant, and two tenants that it serves."""
+"""A real `mainspring worker` with a token that belongs to no tenant, and two tenants that it serves.
+
+Needs bubblewrap and user namespaces: such a worker does not start without the sandbox."""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ import httpx
 import pytest
 
 from tests.processes.cluster import SLOW, START, Cluster, eventually
+from tests.worker.sandboxes import needs_sandbox
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs_sandbox]
 
 APP = "tests.processes.sample_app:app"
 
@@ -43,7 +46,9 @@ async def test_one_worker_runs_what_two_tenants_submit_and_each_sees_its_own(clu
     assert made.returncode == 0, made.stderr
     token_file = Path(cluster.folder / "pool-token")
     token_file.write_text(made.stdout)
-    worker = await cluster.worker("--token-file", str(token_file), app=APP)
+    unconfined = cluster.cli("worker", token_file=token_file)
+    assert (unconfined.returncode, "--sandbox bubblewrap" in unconfined.stderr) == (2, True), unconfined.stderr
+    worker = await cluster.worker("--token-file", str(token_file), "--sandbox", "bubblewrap", app=APP)
     listed = cluster.cli("workers")
     assert "all tenants" in listed.stdout
     a, b = await a_tenant(cluster, "a"), await a_tenant(cluster, "b")
@@ -51,7 +56,7 @@ async def test_one_worker_runs_what_two_tenants_submit_and_each_sees_its_own(clu
         jobs = {
             name: [
                 await submit(client, task="hello", payload={"name": name}),
-                await submit(client, command=f"echo printed for {name}"),
+                await submit(client, command=f"cat {token_file} 2>/dev/null; echo printed for {name}"),
             ]
             for name, client in (("a", a), ("b", b))
         }

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import sqlalchemy
 import mainspring
 from mainspring import Context
 from mainspring.domain.errors import InvalidInput
+from mainspring.store.embedded.access import ROLE
 from mainspring.wire.runs import RunView
 from tests.sdk.ledgers import ALL, CHARGE, CHARGES, COUNT, ON_POSTGRES, Ledger, Place, settled
 from tests.sdk.wire_samples import run as run_sample
@@ -181,8 +182,10 @@ async def test_many_who_find_no_table_at_the_same_time_all_get_on(opening: Openi
     assert await count(ledgers[1]) == 7
 
 
-async def test_a_table_that_was_created_ahead_is_used_by_one_who_may_not_create_tables(place: Place) -> None:
-    with psycopg.connect(place.postgres) as owner:
+async def test_a_table_that_was_created_ahead_is_used_by_one_who_may_not_create_tables(
+    place: Place, superuser_of: Callable[[str], str]
+) -> None:
+    with psycopg.connect(superuser_of(place.postgres)) as owner:
         owner.execute(mainspring.exactly_once_table())
         owner.execute("create role clerk_of_exactly_once")
         owner.execute("grant select, insert on mainspring_done to clerk_of_exactly_once")
@@ -321,11 +324,11 @@ def test_no_database_library_is_loaded_that_its_user_has_not_loaded() -> None:
 @pytest.mark.parametrize("database", ["postgresql", "sqlite3"])
 async def test_djangos_connection_works_inside_atomic_and_is_refused_outside(place: Place, database: str) -> None:
     """In a separate process, because Django can be set up only once."""
-    host = place.postgres.partition("host=")[2].partition("&")[0]
+    host, passfile = (place.postgres.partition(f"{part}=")[2].partition("&")[0] for part in ("host", "passfile"))
     name = place.postgres.partition("@/")[2].partition("?")[0] if database == "postgresql" else str(place.sqlite)
-    settings = {"ENGINE": f"django.db.backends.{database}", "NAME": name}
+    settings: dict[str, Any] = {"ENGINE": f"django.db.backends.{database}", "NAME": name}
     if database == "postgresql":
-        settings |= {"USER": "postgres", "HOST": unquote(host), "PORT": "5432"}
+        settings |= {"USER": ROLE, "HOST": unquote(host), "PORT": "5432", "OPTIONS": {"passfile": unquote(passfile)}}
     code = DJANGO.format(settings=settings)
     answer = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.stdout.split() == ["refused", "True", "True", "False", "1"], answer.stderr

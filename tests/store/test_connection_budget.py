@@ -99,7 +99,7 @@ def ordinary_postgres() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 async def url(ordinary_postgres: EmbeddedPostgres) -> str:
-    address = ordinary_postgres.url("postgres")
+    address = ordinary_postgres.url()
     await migrate(address)
     connection = await asyncpg.connect(address)
     if not await connection.fetchval("select exists (select from mainspring.tokens)"):

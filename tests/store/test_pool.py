@@ -37,8 +37,10 @@ def link(links: Links, database_url: str) -> ProxyLink:
 
 @pytest.fixture
 async def store(link: ProxyLink, database_url: str) -> AsyncIterator[Store]:
+    parts = urlsplit(database_url)
+    passfile = parse_qs(parts.query)["passfile"][0]
     opened = await open_store(
-        f"postgresql://postgres@127.0.0.1:{link.port}{urlsplit(database_url).path}?sslmode=disable"
+        f"postgresql://{parts.username}@127.0.0.1:{link.port}{parts.path}?sslmode=disable&passfile={passfile}"
     )
     yield opened
     await opened.close()

@@ -76,9 +76,11 @@ async def test_a_routine_that_something_of_the_users_needs_is_left(
     assert await connection.fetchval("select greeting from greetings") == "one"
 
 
-async def test_grants_of_the_operator_stay_and_the_public_is_kept_out(connection: asyncpg.Connection) -> None:
+async def test_grants_of_the_operator_stay_and_the_public_is_kept_out(
+    connection: asyncpg.Connection, superuser: asyncpg.Connection
+) -> None:
     assert await connection.fetch(PUBLIC) == []
-    await connection.execute("create role granted_clerk")
+    await superuser.execute("create role granted_clerk")
     try:
         await connection.execute("grant execute on function mainspring.submit(jsonb) to granted_clerk")
         await load(connection, read_routines() + GREET)
@@ -88,7 +90,7 @@ async def test_grants_of_the_operator_stay_and_the_public_is_kept_out(connection
         assert not await connection.fetchval(may, "mainspring.greet()")
         assert await connection.fetch(PUBLIC) == []
     finally:
-        await connection.execute("drop owned by granted_clerk; drop role granted_clerk")
+        await superuser.execute("drop owned by granted_clerk; drop role granted_clerk")
 
 
 @pytest.mark.parametrize(("earlier", "later"), [("0.2.0", "0.3.0"), ("0.9.1", "0.10.0"), ("1.0.0", "1.0.1")])

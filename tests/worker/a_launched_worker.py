@@ -117,7 +117,7 @@ async def a_launched_worker(
     )
     launched = None
     try:
-        await server.until(lambda: any(request.hello and request.hello.secret for request in server.requests))
+        await server.until(lambda: any(server.secrets.values()))
         launched = Launched(process)
         yield launched
     finally:

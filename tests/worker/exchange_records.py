@@ -22,6 +22,7 @@ ALIVE = (WorkerState.LIVE, WorkerState.DRAINING)
 
 class WorkerRow(msgspec.Struct):
     hello: WorkerHello
+    secret: str = ""
     state: WorkerState = WorkerState.LIVE
     last_seq: int = 0
 
@@ -42,14 +43,20 @@ class Records:
 
     # -- workers
 
-    def register(self, worker_id: UUID, hello: WorkerHello) -> WorkerRow:
+    def register(self, worker_id: UUID, hello: WorkerHello, secret: str) -> WorkerRow:
         row = self.workers.get(worker_id)
         if row is None:
-            row = self.workers[worker_id] = WorkerRow(hello)
+            row = self.workers[worker_id] = WorkerRow(hello, secret)
         elif row.state not in ALIVE:
             raise gone(WorkerState.LOST)
         row.hello = hello
+        row.secret = row.secret or secret
         return row
+
+    def admits(self, worker_id: UUID, secret: str) -> bool:
+        """All workers of this server have the same token, which is enough for one without a secret."""
+        row = self.workers.get(worker_id)
+        return row is None or row.secret in ("", secret)
 
     def living(self, worker_id: UUID) -> WorkerRow:
         row = self.workers.get(worker_id)

@@ -25,7 +25,7 @@ from mainspring.store.workers import WorkerState
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, LeaseGrant, Outcome, RunOrder
 from mainspring.wire.problems import Problem
-from mainspring.wire.protocol import PROTOCOL
+from mainspring.wire.protocol import PROTOCOL, SECRET_HEADER
 
 from .exchange_records import Records, WorkerRow
 
@@ -53,6 +53,7 @@ _PROBLEMS = {
 }
 # What the database knows of the worker when a server answers so.
 _INCARNATION_OVER = {"unknown_worker": None, "fenced": WorkerState.LOST}
+_NOT_PROVED = "this request does not prove that it comes from this worker"
 _STOP_LOOK = 1.0
 _RECALL_PAUSE = 0.1
 
@@ -106,12 +107,14 @@ class ExchangeServer:
     ) -> None:
         self.records = records or Records()
         self.requests: list[ExchangeRequest] = []
+        self.secrets: dict[UUID, str] = {}  # of the workers that sent requests, by id
         self.arrivals: list[float] = []  # when each of them came (monotonic)
         self.outcomes: dict[UUID, Outcome] = {}  # that were reported here
         self.recorded_twice: list[UUID] = []
         self.faults: deque[Fault] = deque()
         self.ready = True  # what /readyz says
         self.grants = grants  # to workers that ask for a lease
+        self.tokens_of_all_tenants = False
         self.asked_if_ready = 0
         self.notices: list[DeathNotice] = []
         self.notice_answers: deque[int] = deque()  # the statuses of the next answers to notices; then 200
@@ -233,6 +236,10 @@ class ExchangeServer:
                 request = _decode(body)
                 assert head.startswith(b"POST /v1/exchange ")
                 assert b"authorization: bearer secret\r\n" in head.lower()
+                if not self.records.admits(request.worker_id, secret := _secret_in(head)):
+                    writer.write(_problem(403, "wrong_incarnation", _NOT_PROVED, SECRET_HEADER))
+                    continue
+                self.secrets[request.worker_id] = secret
                 self._in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self._in_flight)
                 try:
@@ -310,12 +317,13 @@ class ExchangeServer:
             reply.fenced += stale
             if request.hello is not None and request.hello.lease is not None:
                 reply.lease = self.grants
+            reply.all_tenants = request.hello is not None and self.tokens_of_all_tenants
         return reply
 
     def _know(self, request: ExchangeRequest) -> WorkerRow:
         if request.hello is not None:
             self._known[request.worker_id] = Known()
-            return self.records.register(request.worker_id, request.hello)
+            return self.records.register(request.worker_id, request.hello, self.secrets[request.worker_id])
         known = self._known.get(request.worker_id)
         row = self.records.workers.get(request.worker_id)
         if row is None or known is None or self._clock.monotonic() - known.looked_at >= _STOP_LOOK:
@@ -394,6 +402,10 @@ class ExchangeServer:
         others = (waiter for waiter in self._waiters.values() if waiter.waits)
         idle += sum(other.request.free for other in others if other.request.worker_id != request.worker_id)
         return min(request.unstarted, idle)
+
+
+def _secret_in(head: bytes) -> str:
+    return head.decode().partition(f"{SECRET_HEADER}: ")[2].partition("\r\n")[0]
 
 
 def _problem(status: int, code: str, detail: str = "", field: str | None = None) -> bytes:

@@ -23,6 +23,7 @@ from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
+from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 
@@ -163,7 +164,7 @@ def on_a_scene(test: Callable[[Scene], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
             shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0))
-            shipper.speaks_for(lambda: WORKER)
+            shipper.speaks_for(lambda: Incarnation(WORKER, ""))
             try:
                 with captured_streams(shipper.open):
                     await test(Scene(server, shipper))

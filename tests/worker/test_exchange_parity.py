@@ -259,6 +259,18 @@ async def who_is_not_known(scene: Scene) -> None:
     assert (await scene.ask(worker, hello=worker.card))["status"] == 200
 
 
+async def who_does_not_prove_it(scene: Scene) -> None:
+    worker = scene.worker()
+    worker.secret = "its own"
+    await scene.submit(1)
+    [held] = await scene.claim(worker)
+    for worker.secret in ("", "another"):
+        assert (await scene.ask(worker, outcomes=[ended(held)]))["code"] == "wrong_incarnation"
+        assert (await scene.ask(worker, hello=worker.card))["code"] == "wrong_incarnation"
+    worker.secret = "its own"
+    assert (await scene.ask(worker, outcomes=[ended(held)]))["acked"] == 1
+
+
 async def who_has_stopped(scene: Scene) -> None:
     worker = scene.worker()
     await scene.ask(worker)
@@ -343,6 +355,7 @@ SCRIPTS: list[Script] = [
     a_late_copy_is_stale,
     a_lost_claim_is_handed_out_again,
     who_is_not_known,
+    who_does_not_prove_it,
     who_has_stopped,
     whose_incarnation_was_given_up,
     a_run_is_to_stop,

@@ -37,9 +37,8 @@ def test_kill_9_is_told_to_the_server_when_everything_is_gone(victim: str, tmp_p
         os.kill(launched.pid if victim == "launcher" else launched.worker, signal.SIGKILL)
         await server.until(lambda: server.notices)
         assert found == []
-        hello = next(request.hello for request in server.requests if request.hello and request.hello.secret)
         (notice,) = server.notices
-        assert (notice.worker_id, notice.secret) == (server.incarnations[-1], hello.secret)
+        assert (notice.worker_id, notice.secret) == next(iter(server.secrets.items()))
         assert notice.exit == "killed by SIGKILL"
         assert await launched.process.wait() == -signal.SIGKILL
         assert await ended_soon(launched.parent_watchdog)
@@ -289,32 +288,16 @@ def test_a_parent_watchdog_that_was_stopped_still_knows_what_had_started(tmp_pat
     with_a_launched_worker(tmp_path, test)
 
 
-def test_a_worker_holds_no_run_before_the_server_knows_its_secret(tmp_path: Path) -> None:
-    """The first hello goes to a server that may not know the field. A run that ends its worker would be found late."""
-
-    async def test(server: ExchangeServer, launched: Launched) -> None:
-        first = next(place for place, request in enumerate(server.requests) if request.hello and request.hello.secret)
-        assert first > 0
-        assert [request.free for request in server.requests[:first]] == [0] * first
-        assert server.requests[first].free > 0
-
-    with_a_launched_worker(tmp_path, test)
-
-
 def test_each_incarnation_has_a_secret_of_its_own_and_the_last_one_is_given_notice_of(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, launched: Launched) -> None:
         first = server.incarnations[-1]
         server.faults.append("fenced")
 
-        def new_hello() -> list[str]:
-            hellos = [r.hello for r in server.requests if r.worker_id != first and r.hello and r.hello.secret]
-            return [hello.secret for hello in hellos]
-
-        await server.until(new_hello)
+        await server.until(lambda: len(server.secrets) == 2)
         os.kill(launched.worker, signal.SIGKILL)
         await server.until(lambda: server.notices)
-        secrets = {request.hello.secret for request in server.requests if request.hello and request.hello.secret}
-        assert len(secrets) == 2
-        assert (server.notices[0].worker_id, server.notices[0].secret) == (server.incarnations[-1], new_hello()[0])
+        secrets = [server.secrets[first], server.secrets[server.incarnations[-1]]]
+        assert all(secrets) and secrets[0] != secrets[1]
+        assert (server.notices[0].worker_id, server.notices[0].secret) == (server.incarnations[-1], secrets[1])
 
     with_a_launched_worker(tmp_path, test)

@@ -16,6 +16,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, key_of
+from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output import attempt_log, log_shipper
 from mainspring.worker.output.attempt_log import AttemptLog
 from mainspring.worker.output.log_shipper import MOST_WAITING, LogShipper
@@ -31,7 +32,7 @@ def against(test: Callable[[LogServer, LogShipper], Awaitable[None]], clock: Loo
     async def run() -> None:
         async with asyncio.timeout(60), LogServer() as server:
             shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0), clock)
-            shipper.speaks_for(lambda: WORKER)
+            shipper.speaks_for(lambda: Incarnation(WORKER, ""))
             try:
                 await test(server, shipper)
             finally:
@@ -259,7 +260,7 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
             async with LogServer() as other:
                 away = other.url
             shipper = LogShipper(ServerClient(f"{server.url},{away}", "secret", timeout=20.0))
-            shipper.speaks_for(lambda: WORKER)
+            shipper.speaks_for(lambda: Incarnation(WORKER, ""))
             server.log_store_down = True
             attempt = an_attempt()
             shipper.open(attempt).write(b"late")

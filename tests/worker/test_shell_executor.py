@@ -20,12 +20,15 @@ import uvloop
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
+from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.operations.waiting import until
 
 from .exchange_server import an_order
 from .processes import alive, ended_soon, written
+from .sandboxes import sandbox_here
 from .sinks import DroppedLog, KeptLog
 
 KILL_GRACE = 0.3
@@ -39,11 +42,21 @@ ENVIRON = {
 
 
 @asynccontextmanager
-async def an_executor(open_log: OpenLog | None = None, sandbox: str | None = None) -> AsyncIterator[ShellExecutor]:
+async def an_executor(
+    open_log: OpenLog | None = None,
+    *,
+    confine_all: bool = False,
+    sandbox: Bubblewrap | NoSandbox | None = None,
+    folders: WorkFolders | None = None,
+) -> AsyncIterator[ShellExecutor]:
+    """`sandbox`: another than that of this machine."""
     watchdog = WatchdogClient()
     watchdog.start()
     try:
-        yield ShellExecutor(watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log, sandbox=sandbox)
+        yield ShellExecutor(
+            watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log, folders=folders,
+            sandbox=sandbox or sandbox_here(), confine_all=confine_all,
+        )  # fmt: skip
     finally:
         watchdog.stop()
 
@@ -56,12 +69,12 @@ def ran(
     order: RunOrder,
     meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None,
     open_log: OpenLog | None = None,
-    sandbox: str | None = None,
+    **fields: Any,
 ) -> tuple[Ending, ShellExecutor]:
-    """How the order ended, while `meanwhile` did its deed. `sandbox` is the worker's, for every command."""
+    """How the order ended, while `meanwhile` did its deed. `fields` are those of the executor."""
 
     async def run() -> tuple[Ending, ShellExecutor]:
-        async with an_executor(open_log, sandbox) as executor:
+        async with an_executor(open_log, **fields) as executor:
             attempt = Attempt(order, key_of(order), 0.0)
             running = asyncio.create_task(executor.execute(attempt))
             if meanwhile is not None:

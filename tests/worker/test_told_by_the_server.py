@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import uvloop
 
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.worker import Worker
 
-from .a_worker import against_a_server, passes_until
+from .a_worker import a_worker, against_a_server, passes_until, ran
 from .exchange_server import ExchangeServer, an_order
 
 SLOW_BEATS = Timing(beat=2.0, base_kill=30.0, base_rescue=60.0, drain_grace=30.0)
@@ -55,6 +56,25 @@ def test_told_to_drain_it_finishes_and_leaves() -> None:
         assert any(request.draining for request in server.requests)
 
     against_a_server(test, timing=SLOW_BEATS, clock=clock)
+
+
+def test_told_that_its_token_is_of_all_tenants_it_leaves_without_a_start_unless_it_may_take_them() -> None:
+    async def test(may_take: bool) -> None:
+        order = an_order("counted", payload={"name": "run"})
+        async with ExchangeServer() as server:
+            server.tokens_of_all_tenants = True
+            server.submit(order)
+            async with a_worker(server, 1, SLOW_BEATS, takes_all_tenants=may_take) as worker:
+                await server.until(lambda: order.run_id in server.outcomes)
+                if not may_take:
+                    await server.until(lambda: server.requests[-1].stopped)
+        assert worker.refused_token is not may_take
+        assert server.outcomes[order.run_id].status == ("SUCCESS" if may_take else "RETURNED")
+        assert ran["run"] == may_take
+
+    for may_take in (False, True):
+        ran.clear()
+        uvloop.run(test(may_take))
 
 
 def test_progress_is_told_at_once_and_then_at_most_twice_a_second_and_the_parked_poll_goes_on() -> None:

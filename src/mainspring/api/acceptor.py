@@ -2,6 +2,9 @@
 
 uvloop accepts one connection in each turn. While a loop is busy its turns are long and few, so new connections wait in
 the kernel's queue, which then overflows: a server looked healthy while workers could not connect to it and were lost.
+
+It accepts no more than the server has room for. Otherwise all descriptors of the process could be in use, and then
+nobody can connect, and no file and no connection to the database can be opened.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+from mainspring.api.connections import Connections
+from mainspring.api.early_refusals import FULL
 from mainspring.kernel.logs import get_logger
 
 log = get_logger("acceptor")
@@ -25,11 +30,12 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 class Acceptor:
     """Helps a server that listens on `listener` already. Both may accept; each connection comes to one of them."""
 
-    def __init__(self, listener: socket.socket, protocol: ProtocolFactory) -> None:
+    def __init__(self, listener: socket.socket, protocol: ProtocolFactory, connections: Connections) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = socket.socket(fileno=os.dup(listener.fileno()))
         self._socket.setblocking(False)
         self._protocol = protocol
+        self._connections = connections
         self._connecting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._socket, self._accept)
@@ -43,20 +49,38 @@ class Acceptor:
             self._socket.close()
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                connection, _ = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.warning("no connection can be accepted for a moment", error=repr(error))
-                self._loop.remove_reader(self._socket)
-                self._pause = self._loop.call_later(_PAUSE, self._loop.add_reader, self._socket, self._accept)
+        room = self._connections.room(len(self._connecting))
+        if room <= 0:
+            if not self._connections.make_room():  # otherwise there is room in the next turn
+                self._refuse_one()
+            return
+        for _ in range(min(_AT_ONCE, room)):
+            connection = self._next()
+            if connection is None:
                 return
             connection.setblocking(False)
             task = self._loop.create_task(self._connect(connection))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
+
+    def _next(self) -> socket.socket | None:
+        try:
+            return self._socket.accept()[0]
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            log.warning("no connection can be accepted for a moment", error=repr(error))
+            self._loop.remove_reader(self._socket)
+            self._pause = self._loop.call_later(_PAUSE, self._loop.add_reader, self._socket, self._accept)
+            return None
+
+    def _refuse_one(self) -> None:
+        """All connections are in use by clients with tokens."""
+        connection = self._next()
+        if connection is not None:
+            with connection, suppress(OSError):
+                connection.setblocking(False)
+                connection.send(FULL)
 
     async def _connect(self, connection: socket.socket) -> None:
         with suppress(OSError):  # it hung up meanwhile

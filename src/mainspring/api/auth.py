@@ -24,8 +24,11 @@ from mainspring.operations.access.permissions import check_permission, is_public
 from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Store
 from mainspring.store.tokens import Principal
+from mainspring.store.workers import hash_secret
+from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
 
 _REMEMBER = 5.0  # seconds for which a token is cached
+_SECRET = SECRET_HEADER.lower().encode()
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -110,7 +113,9 @@ class Admission:
         operations = operations_of(scope["route_handler"], scope["path"])
         if is_public(operations):
             return
-        caller = scope["caller"] = _caller(await self._authenticate(headers), scope)
+        caller = scope["caller"] = _caller(await self._authenticate(headers), headers, scope)
+        if (connection := scope.get("connection")) is not None:
+            connection.authenticated()
         check_permission(caller, operations)
         _check_address(scope)
         check_parameters(scope)
@@ -142,11 +147,23 @@ class Admission:
         return principal
 
 
-def _caller(principal: Principal, scope: Any) -> Caller:
+def _caller(principal: Principal, headers: dict[bytes, bytes], scope: Any) -> Caller:
     peer = scope.get("client")
     return Caller(
-        principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None
-    )
+        principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None,
+        _secret_hash(headers),
+    )  # fmt: skip
+
+
+def _secret_hash(headers: dict[bytes, bytes]) -> bytes | None:
+    secret = headers.get(_SECRET)
+    if not secret:
+        return None
+    if len(secret) > LONGEST_SECRET:
+        raise InvalidInput(
+            "the secret is too long", field=SECRET_HEADER, expected=f"at most {LONGEST_SECRET} characters"
+        )
+    return hash_secret(secret.decode("latin-1"))
 
 
 def _bearer(authorization: str) -> str:

@@ -1,31 +1,87 @@
-"""HTTP as uvicorn reads it, with bounds on what is parsed before a request is known.
+"""HTTP as uvicorn reads it, with bounds on what a client may send and on how long it may take.
 
 The parser collects a header until it is complete, and copies what it has with every piece that arrives: one header of
 80 MB held up the server for 5.9 s, and needed no token. Here the head of a request has 64 KiB, and so has what follows
 a body (trailers, or the framing of an endless chunk). More is answered 431, and the connection is closed.
+
+`deadline` says when the client must have got on; connections.py compares it with the time once a second:
+
+    a head                      10 s, from the connection or from its first byte
+    a body                      at least 120 KiB, or the rest of it, every 30 s
+    an answer that is not read  the same, as the client's acknowledgements show it
+    between two requests        75 s
+    a request that is worked on no limit: long polls and followed logs last as long as they need
 """
 
 from __future__ import annotations
 
+import asyncio
+import termios
+from array import array
+from contextlib import suppress
+from enum import Enum
+from fcntl import ioctl
+from math import inf
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mainspring.api.connections import Connections
+from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, twice
+from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
 
 _MOST_WAITING = 32  # requests that a client sent without waiting for the answers before
-_TEXT = b"the head of the request is too large\n"
-_REFUSAL = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TEXT), _TEXT)
+_ONCE = frozenset(
+    {
+        b"host",
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"transfer-encoding",
+        b"origin",
+        b"if-match",
+        b"last-event-id",
+    }
 )
+_URGENT = (b"/healthz", b"/readyz", b"/metrics", b"/v1/exchange")  # served also when there are too many connections
+
+
+class Reading(Enum):
+    """What the client is sending."""
+
+    NOTHING = "nothing"
+    HEAD = "head"
+    BODY = "body"
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, edge: Connections | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._unaccounted = 0  # bytes since the parser last came to an end of something
         self._body_bytes = 0  # of the request that is read
+        self._edge = edge or Connections()
+        self._limits = self._edge.limits
+        self._reading = Reading.HEAD
+        self._moved = 0  # bytes of the body when the window began
+        self._unsent = 0  # bytes that the client had not taken when the window began
+        self._authenticated = False
+        self._only_urgent = False
+        self._refusal: bytes | None = None
+        self.address = ""
+        self.deadline = inf
+
+    # --- what the client sends
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self.deadline = self._edge.now + self._limits.head
+        self._only_urgent = not self._edge.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._edge.closed(self)
 
     def data_received(self, data: bytes) -> None:
         if len(data) + self._unaccounted < MAX_HEAD_BYTES:
@@ -47,8 +103,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             if self.transport.is_closing():
                 return
             if self._unaccounted >= MAX_HEAD_BYTES:
-                self.transport.write(_REFUSAL)
-                self.transport.close()
+                self._refuse(HEAD_TOO_LARGE)
                 return
 
     def _body_left(self) -> int:
@@ -60,12 +115,35 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 return max(0, int(value) - self._body_bytes)
         return 0
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
+        if self._reading is Reading.NOTHING:  # otherwise its time began with the connection
+            self._reading = Reading.HEAD
+            self.deadline = self._edge.now + self._limits.head
+
     def on_headers_complete(self) -> None:
         self._unaccounted = 0
-        self._body_bytes = 0
-        if len(self.pipeline) >= _MOST_WAITING:
-            raise ValueError("too many requests at once on one connection")  # the parser stops, and 400 is answered
+        self._body_bytes = self._moved = 0
+        self._check_head()
+        self._reading = Reading.BODY
+        self.deadline = self._edge.now + self._limits.window
         super().on_headers_complete()
+        if self._only_urgent:
+            self.cycle.keep_alive = False
+
+    def _check_head(self) -> None:
+        """Raise ValueError if the request is refused. Then the parser stops, and `send_400_response` is called."""
+        once = [name for name, _ in self.headers if name in _ONCE]
+        if len(once) != len(set(once)):
+            self._refusal = twice(next(name for name in once if once.count(name) > 1).decode())
+        elif len(self.pipeline) >= _MOST_WAITING:
+            self._refusal = TOO_MANY_AHEAD
+        elif self._only_urgent and not self.url.startswith(_URGENT):
+            self._refusal = FULL
+        else:
+            return
+        raise ValueError("the request is refused")
 
     def on_body(self, body: bytes) -> None:
         self._unaccounted = 0
@@ -74,4 +152,116 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._unaccounted = 0
+        self._reading = Reading.NOTHING
+        self.deadline = self._deadline_between()
+        if not self._authenticated and not self.cycle.response_complete:
+            self._edge.busy(self)
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._refusal or MALFORMED)
+
+    # --- what the server answers
+
+    def authenticated(self) -> None:
+        """A request on this connection had a valid token."""
+        if not self._authenticated:
+            self._authenticated = True
+            self._edge.busy(self)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn has it, but with a deadline instead of a timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+            return
+        if self._reading is Reading.NOTHING:
+            self.deadline = self._deadline_between()
+        if not self._authenticated:
+            self._edge.waits(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self._bytes_unsent()
+        self.deadline = min(self.deadline, self._edge.now + self._limits.window)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reading is Reading.NOTHING:
+            self.deadline = self._deadline_between()
+
+    # --- when time is up
+
+    @property
+    def idle(self) -> bool:
+        """Between two requests."""
+        return self._reading is Reading.NOTHING and not self._answering and not self.flow.write_paused
+
+    def expire(self, now: float) -> None:
+        limits = self._limits
+        self.deadline = now + limits.window
+        if self.transport.is_closing() and not self.flow.write_paused:
+            self.transport.abort()
+        elif self.flow.write_paused:
+            left = self._bytes_unsent()
+            if self._unsent - left < limits.least:
+                self._cut("reader")
+            self._unsent = left
+        elif self._reading is Reading.NOTHING:
+            if self._answering:
+                self.deadline = inf
+            else:
+                self._close()
+        elif self.flow.read_paused:  # the server is busy with an earlier request
+            pass
+        elif self._reading is Reading.BODY and self._body_bytes - self._moved >= limits.least:
+            self._moved = self._body_bytes
+        else:
+            metrics.connections_cut.labels(self._reading.value).inc()
+            self._refuse(TOO_SLOW if self._unaccounted or self._reading is Reading.BODY else None)
+
+    def dismiss(self, why: str) -> None:
+        metrics.connections_cut.labels(why).inc()
+        self._refuse(FULL)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _deadline_between(self) -> float:
+        """When a connection that sends nothing is closed: never while it waits for an answer."""
+        if not self._answering:
+            return self._edge.now + self._limits.idle
+        return self._edge.now + self._limits.window if self.flow.write_paused else inf
+
+    def _refuse(self, answer: bytes | None) -> None:
+        """Close, with this answer if the client can only take it as the one to the request that it is sending."""
+        if self.transport.is_closing():
+            return
+        own = self._answering and self.cycle.scope is self.scope and not self.cycle.response_started
+        if answer is not None and not self.pipeline and (own or not self._answering):
+            self.transport.write(answer)
+        self._close()
+
+    def _close(self) -> None:
+        self.deadline = self._edge.now + self._limits.last_words
+        self.transport.close()
+
+    def _cut(self, why: str) -> None:
+        metrics.connections_cut.labels(why).inc()
+        self.transport.abort()
+
+    def _bytes_unsent(self) -> int:
+        """Bytes of answers that have not arrived: in the transport, and in the kernel as far as it tells."""
+        count: int = self.transport.get_write_buffer_size()
+        opened = self.transport.get_extra_info("socket")
+        if opened is not None:
+            queued = array("i", [0])
+            with suppress(OSError):
+                ioctl(opened.fileno(), termios.TIOCOUTQ, queued)
+            count += queued[0]
+        return count

@@ -22,6 +22,8 @@ from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, WorkerHello
+from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.worker.incarnation import new_secret
 
 TASK, QUEUE = "bench.held", "overload"
 _ANSWER_WITHIN = 4.0
@@ -53,7 +55,7 @@ class ProtocolWorker:
         self.longest_silence = 0.0
         self.held: dict[UUID, int] = {}
         self._server = server
-        self._head = server.post("/v1/exchange", token)
+        self._head = server.post("/v1/exchange", token, {SECRET_HEADER: new_secret()})
         self._slots = slots
         self._worker_id = uuid7()
         self._seq = 0

@@ -14,7 +14,13 @@ from mainspring.cli.connect import (
     checked_log_level,
     needed_database_url,
 )
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
+from mainspring.kernel.config import (
+    DEFAULT_DATA_FOLDER,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    MAX_CONNECTIONS,
+    MAX_UNAUTHENTICATED,
+)
 
 EXAMPLES = ("mainspring server --database-url postgresql://mainspring@db/mainspring --host 0.0.0.0",)
 
@@ -33,6 +39,25 @@ def command(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
     ] = None,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            "--max-connections",
+            metavar="N",
+            min=1,
+            help="Connections at a time. Fewer, if the limit of open files (ulimit -Hn) has no room for them.",
+        ),
+    ] = MAX_CONNECTIONS,
+    max_unauthenticated: Annotated[
+        int,
+        typer.Option(
+            "--max-unauthenticated-per-address",
+            metavar="N",
+            min=0,
+            help="Connections from one address that send no complete request and no valid token. 0: no limit. "
+            "All clients behind a load balancer have its address.",
+        ),
+    ] = MAX_UNAUTHENTICATED,
     log_store: LogStoreOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -53,5 +78,7 @@ def command(
         log_level=checked_log_level(log_level),
         allow_hosts=tuple(allow_host or ()),
         log_store=log_store or None,
+        max_connections=max_connections,
+        max_unauthenticated_per_address=max_unauthenticated,
     )
     raise typer.Exit(uvloop.run(run_server(options)))

@@ -158,7 +158,10 @@ def command(
     sandbox: Annotated[
         str | None,
         typer.Option(
-            "--sandbox", metavar="S", help="bubblewrap: no network, a read-only system.", rich_help_panel=_ENVIRONMENT
+            "--sandbox",
+            metavar="S",
+            help="bubblewrap: no network, no files but the system.",
+            rich_help_panel=_ENVIRONMENT,
         ),
     ] = None,
     kill_grace: Annotated[

@@ -9,7 +9,7 @@ import typer
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import say, show_json, show_line
 
-EXAMPLES = ("mainspring tenant-add acme > acme-token",)
+EXAMPLES = ("(umask 077; mainspring tenant-add acme > acme-token)",)
 
 
 def command(

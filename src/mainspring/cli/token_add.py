@@ -12,9 +12,9 @@ from mainspring.cli.wording import local
 
 EXAMPLES = (
     "mainspring token-add ci --role admin --expires-in 30d",
-    "mainspring token-add web --role worker > worker-token",
-    "mainspring token-add pool --role worker --all-tenants > pool-token",
-    "mainspring token-add 'second admin' --role admin --tenant acme > acme-token",
+    "(umask 077; mainspring token-add web --role worker > worker-token)",
+    "(umask 077; mainspring token-add pool --role worker --all-tenants > pool-token)",
+    "(umask 077; mainspring token-add 'second admin' --role admin --tenant acme > acme-token)",
 )
 
 
@@ -30,7 +30,8 @@ def command(
         bool,
         typer.Option(
             "--all-tenants",
-            help="For shared workers, which take runs of all tenants fairly. Needs a token of the tenant default.",
+            help="For shared workers, which take runs of all tenants fairly and run with --sandbox. Needs a token of "
+            "the tenant default.",
             show_default=False,
         ),
     ] = False,

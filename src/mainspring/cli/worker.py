@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,11 +19,14 @@ from mainspring.cli.connect import (
     checked_log_level,
 )
 
+if TYPE_CHECKING:
+    from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
     "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
-    "mainspring worker --token-file pool-token --sandbox bubblewrap",
+    "mainspring worker --token-file /etc/mainspring/pool-token --sandbox bubblewrap --sandbox-read /opt/tools",
     "mainspring worker --lease 1m",
     "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
 )
@@ -63,9 +67,18 @@ def command(
         typer.Option(
             "--sandbox",
             metavar="S",
-            help="bubblewrap: run every command in this sandbox, even if the job does not ask for it. For commands of "
-            "people who must not read the worker's token.",
+            help="bubblewrap: run every command in this sandbox, even if the job does not ask for it. A worker with a "
+            "token for all tenants needs it.",
             show_default="the sandbox of each job",
+        ),
+    ] = None,
+    sandbox_read: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sandbox-read",
+            metavar="PATH",
+            help="A file or folder that sandboxed commands may read besides the system, such as /opt/tools. Can be "
+            "repeated.",
         ),
     ] = None,
     lease: Annotated[
@@ -76,6 +89,16 @@ def command(
             help="How long servers wait for this worker, if it is silent, before others get its runs: 7s to 5m. Runs "
             "that must not overlap wait for 75s at least. The worker ends its runs itself after 80 % of the time.",
             show_default="15s",
+        ),
+    ] = None,
+    app_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--app-token-file",
+            metavar="FILE",
+            help="File with the token with which the tasks of --app submit jobs, and which creates their schedules. "
+            "Commands cannot use it.",
+            show_default="the worker's own token",
         ),
     ] = None,
     log_level: LogLevelOption = "info",
@@ -93,18 +116,21 @@ def command(
 
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
-    confined = checked_sandbox(sandbox)
+    confine_all = read_sandbox_option(sandbox)
+    readable = check_sandbox_read(sandbox_read or (), token_file, data)
     wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
     connection = find_connection(url, token_file=token_file, data=data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
+    app_token = read_app_token(app, app_token_file)
     from mainspring.worker.executors.http.address_guard import AddressGuard
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
     level = checked_log_level(log_level)
+    found = find_sandbox(readable, needed=confine_all)
     launched = launch()  # after all options are checked: from here on this is the worker process
     # These imports are only for the worker process. The others do not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
@@ -112,6 +138,7 @@ def command(
     options = WorkerOptions(
         server=connection.url,
         token=connection.token,
+        app_token=app_token,
         queues=names,
         weights=weights,
         slots=slots,
@@ -120,7 +147,8 @@ def command(
         app=app,
         log_level=level,
         http_allow=http_allow,
-        sandbox=confined,
+        sandbox=found,
+        confine_all=confine_all,
         launched=launched,
         lease=wanted_lease,
     )
@@ -141,6 +169,20 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
     return labels
 
 
+def read_app_token(app: str | None, file: Path | None) -> str | None:
+    """The content of --app-token-file."""
+    if file is None:
+        return None
+    from mainspring.domain.errors import InvalidInput
+    from mainspring.sdk.client.connection import read_token
+
+    if app is None:
+        raise InvalidInput(
+            "--app-token-file needs an application", field="app_token_file", hint="give --app MODULE:APP"
+        )
+    return read_token(file, "app_token_file")
+
+
 def read_lease(text: str | None) -> float | None:
     """The seconds of --lease."""
     if text is None:
@@ -151,30 +193,49 @@ def read_lease(text: str | None) -> float | None:
     return parse_duration(text, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
 
 
-def checked_sandbox(word: str | None) -> str | None:
-    """The sandbox with this name. Raises an error if it is not installed."""
-    if word is None:
-        return None
+def read_sandbox_option(word: str | None) -> bool:
+    """Whether --sandbox names the sandbox. Raises an error if it names another."""
+    from mainspring.domain.intake.execution import read_sandbox
+
+    return word is not None and read_sandbox(word) is not None
+
+
+def check_sandbox_read(given: Iterable[str], token_file: Path | None, data: Path | None) -> list[Path]:
+    """The paths of --sandbox-read. Raises an error if a sandboxed command could read a secret of this worker."""
+    import os
+
+    from mainspring.sdk.client.connection import private_paths
+    from mainspring.worker.executors.shell.sandbox.read_paths import check_read_paths
+
+    return check_read_paths(given, private_paths(token_file, data), os.environ)
+
+
+def find_sandbox(readable: list[Path], *, needed: bool) -> Bubblewrap | NoSandbox:
+    """The sandbox of this machine, or why there is none. Raises an error if it is needed."""
     import os
 
     from mainspring.domain.errors import InvalidInput
-    from mainspring.domain.intake.execution import read_sandbox
-    from mainspring.worker.executors.shell.sandbox import WRAPPER, installed
+    from mainspring.worker.execution.work_folders import WorkFolders
+    from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox, tried_bubblewrap
 
-    found = read_sandbox(word)
-    if found is not None and not installed(os.environ):
-        raise InvalidInput(f"{WRAPPER} is not installed", field="sandbox", hint="install it: apt install bubblewrap")
-    return found
+    folders = WorkFolders()
+    try:
+        return tried_bubblewrap(os.environ, readable, folders)
+    except NoSandbox as reason:
+        if needed:
+            raise InvalidInput(f"cannot be built here: {reason}", field="sandbox", hint=reason.hint) from None
+        return reason
+    finally:
+        folders.close()
 
 
 def _reloading(app: str | None) -> int:
     """Run the same command without --reload as a child process, and restart it when files change."""
     import asyncio
     import sys
-    from pathlib import Path
 
     from mainspring.roles.reload import Reloader
 
     check_reload(app)
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
-    return asyncio.run(Reloader([sys.executable, "-m", "mainspring", *arguments], Path.cwd()).run())
+    return asyncio.run(Reloader([sys.executable, "-P", "-m", "mainspring", *arguments], Path.cwd()).run())

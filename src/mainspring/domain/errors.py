@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 
+from mainspring.kernel.ownership import ForeignFile
 from mainspring.wire.problems import FieldProblem
 
 
@@ -133,3 +134,8 @@ class VersionMismatch(Conflict):
 class Unavailable(MainspringError):
     code = "unavailable"
     retry_after: int = 1
+
+
+def not_ours(error: ForeignFile) -> Forbidden:
+    """The refusal of a data folder that somebody else controls."""
+    return Forbidden(str(error), code="data_folder_not_ours", field="data", hint=error.fix)

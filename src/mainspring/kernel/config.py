@@ -8,6 +8,8 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8700
 DEFAULT_DATA_FOLDER = ".mainspring"
 TOKEN_FILE_NAME = "admin-token"
+WORKER_TOKEN_FILE_NAME = "worker-token"
+POSTGRES_ACCOUNT = "pgserver"  # runs the embedded PostgreSQL if Mainspring runs as root
 LOG_FOLDER_NAME = "logs"
 DEFAULT_QUEUE = "default"
 SHARD_COUNT = 128
@@ -22,6 +24,8 @@ MAX_EXCHANGE_BYTES = 8 * 1024 * 1024
 MAX_HELLO_BYTES = 2 * 1024 * 1024
 MAX_SHIPMENT_BYTES = 4 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
+MAX_CONNECTIONS = 20_000  # of clients and workers at one server
+MAX_UNAUTHENTICATED = 256  # of them from one address, without a complete request or a valid token
 MAX_LOG_CHUNK = 1024 * 1024
 DEFAULT_LOG_BYTES = 10 * 1024 * 1024  # per attempt, unless the job sets limits.output
 

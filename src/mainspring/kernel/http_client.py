@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpServer:
@@ -27,12 +31,13 @@ class HttpServer:
         self._path = parts.path.rstrip("/")
         self._host_header = parts.netloc.rpartition("@")[2]
 
-    def post(self, path: str, token: str) -> bytes:
+    def post(self, path: str, token: str, headers: Mapping[str, str] = _NO_HEADERS) -> bytes:
         """The head of a POST request with JSON, up to the value of Content-Length."""
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return (
             f"POST {self._path}{path} HTTP/1.1\r\nHost: {self._host_header}\r\n"
             f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
-            "Content-Length: "
+            f"{more}Content-Length: "
         ).encode("ascii")
 
     def get(self, path: str) -> bytes:

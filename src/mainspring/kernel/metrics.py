@@ -52,10 +52,22 @@ loop_stall_seconds = Histogram(
     registry=REGISTRY,
 )  # fmt: skip
 refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)
+connections = Gauge("mainspring_connections", "Open connections of clients and workers", registry=REGISTRY)
+connections_cut = Counter(
+    "mainspring_connections_cut_total",
+    "Connections closed because of a slow head, body or reader, or because there were too many (address, full)",
+    ["why"],
+    registry=REGISTRY,
+)
 death_notices = Counter("mainspring_death_notices_total", "Death notices of workers that were taken", registry=REGISTRY)
 heard_after_notice = Counter(
     "mainspring_heard_after_notice_total",
     "Requests of workers refused because of their death notice",
+    registry=REGISTRY,
+)
+wrong_incarnation = Counter(
+    "mainspring_wrong_incarnation_total",
+    "Requests refused because they do not prove that they come from the worker that they name",
     registry=REGISTRY,
 )
 judgement_held = Gauge(

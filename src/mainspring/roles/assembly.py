@@ -141,7 +141,7 @@ async def assemble(
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
-        logs=LogService(store, log_files, log_watch, log_merger),
+        logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),
         clock=clock,

@@ -8,18 +8,25 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from mainspring.api.acceptor import Acceptor
+from mainspring.api.connections import Connections, EdgeLimits
+from mainspring.api.early_refusals import SAFE_HEADERS
 from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
-from mainspring.kernel.config import LOG_FOLDER_NAME, TOKEN_FILE_NAME
+from mainspring.kernel.config import LOG_FOLDER_NAME, MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
+from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.assembly import assemble
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.connection_budget import full_database_in_words
@@ -39,10 +46,14 @@ class ServerOptions:
     log_level: str = "info"
     allow_hosts: tuple[str, ...] = ()
     log_store: str | None = None
+    max_connections: int = MAX_CONNECTIONS
+    max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    _require_own(options.data)
+    connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
     with full_database_in_words():
@@ -65,42 +76,68 @@ async def run_server(options: ServerOptions) -> int:
     loops = Loops()
     with full_database_in_words():
         await assembly.start(loops)
+    loops.start(connections)
     freeze_garbage_collection()
     config = uvicorn.Config(
         assembly.front(),
         host=options.host,
         port=options.port,
-        http=BoundedHttpProtocol,
+        **edge_settings(connections),
         loop="none",
         lifespan="off",
         log_config=None,
         access_log=False,
-        server_header=False,
         backlog=2048,
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
     log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, on_exit=assembly.release_waiters).serve()
+        await _Server(config, connections, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
     return 0
 
 
+def _require_own(folder: Path) -> None:
+    """Raise Forbidden before anything is written into the folder of somebody else."""
+    try:
+        require_own(folder)
+    except ForeignFile as error:
+        raise not_ours(error) from None
+
+
+def edge_limits(options: ServerOptions) -> EdgeLimits:
+    """Raise the limit of descriptors, and allow as many connections as fit."""
+    descriptors = raise_limit()
+    most = min(options.max_connections, descriptors.for_connections)
+    log.info("connections of clients", most=most, descriptors=descriptors.now, descriptors_before=descriptors.before)
+    return EdgeLimits(connections=most, per_address=options.max_unauthenticated_per_address)
+
+
+def edge_settings(connections: Connections) -> dict[str, Any]:
+    """Settings of uvicorn: our protocol, and the headers of every answer."""
+    return {
+        "http": partial(BoundedHttpProtocol, edge=connections),
+        "ws": "none",
+        "headers": list(SAFE_HEADERS),
+        "server_header": False,
+    }
+
+
 class _Server(uvicorn.Server):
     """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
-    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections, on_exit: Callable[[], None]) -> None:
         super().__init__(config)
+        self._connections = connections
         self._on_exit = on_exit
         self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         listeners = [listener for server in self.servers for listener in server.sockets]
-        self._acceptors = [Acceptor(listener, self._protocol) for listener in listeners]
+        self._acceptors = [Acceptor(listener, self._protocol, self._connections) for listener in listeners]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self._acceptors:
@@ -108,7 +145,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
-        return BoundedHttpProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._on_exit()

@@ -1,16 +1,18 @@
-"""The admin token. The first start creates it in the data folder (mode 0600) and stores its hash in the database."""
+"""The tokens of the data folder (mode 0600). The first start creates them and stores their hashes in the database."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from mainspring.domain.errors import InvalidInput
-from mainspring.kernel.config import TOKEN_FILE_NAME
+from mainspring.domain.errors import InvalidInput, not_ours
+from mainspring.kernel.config import TOKEN_FILE_NAME, WORKER_TOKEN_FILE_NAME
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.ownership import ForeignFile, read_own
+from mainspring.operations.access.permissions import ADMIN, WORKER
 from mainspring.store import tokens
-from mainspring.store.pool import connect
+from mainspring.store.pool import Connection, connect
 
 log = get_logger("token")
 
@@ -28,19 +30,41 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
             await tokens.take_turn(connection)  # several servers can start at the same time
             if only_first and not file.exists() and await tokens.has_admin(connection):
                 return None
-            token = _read_or_make(file)
-            await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
-            if await tokens.find(connection, tokens.hash_token(token)) is not None:
+            if (token := await _stored(connection, file, ADMIN)) is not None:
                 return token
             if only_first and await tokens.has_admin(connection):
                 return None
-            # Who can start a server has access to the database. Refusing would only make them remove the file.
-            log.warning("the admin token of this folder was revoked; creating a new one", file=str(file))
-            _make(file)
-            token = _read_or_make(file)
-            await tokens.insert(connection, DEFAULT_TENANT, token, "admin", "admin")
+            return await _replaced(connection, file, ADMIN)
     finally:
         await connection.close()
+
+
+async def ensure_worker_token(database_url: str, folder: Path) -> str:
+    """The token of the worker that `mainspring up` starts. It may only do what workers do, in the tenant default."""
+    file = folder / WORKER_TOKEN_FILE_NAME
+    connection = await connect(database_url, application="token")
+    try:
+        async with connection.transaction():
+            await tokens.take_turn(connection)
+            return await _stored(connection, file, WORKER) or await _replaced(connection, file, WORKER)
+    finally:
+        await connection.close()
+
+
+async def _stored(connection: Connection, file: Path, role: str) -> str | None:
+    """The token in the file, stored in the database. None if it was revoked, or is there with another role."""
+    token = _read_or_make(file)
+    await tokens.insert(connection, DEFAULT_TENANT, token, role, role)
+    found = await tokens.find(connection, tokens.hash_token(token))
+    return token if found is not None and found.principal.role == role else None
+
+
+async def _replaced(connection: Connection, file: Path, role: str) -> str:
+    # Who can start a server has access to the database. Refusing would only make them remove the file.
+    log.warning(f"the {role} token of this folder was revoked; creating a new one", file=str(file))
+    _make(file)
+    token = _read_or_make(file)
+    await tokens.insert(connection, DEFAULT_TENANT, token, role, role)
     return token
 
 
@@ -58,9 +82,14 @@ def _make(file: Path) -> None:
 
 
 def _read_or_make(file: Path) -> str:
-    if not file.exists():
-        _make(file)
-    token = file.read_text(encoding="utf-8").strip()
+    """A token that somebody else has put there would be theirs, so only files of our own are read."""
+    try:
+        if (content := read_own(file.parent, file.name)) is None:
+            _make(file)
+            content = read_own(file.parent, file.name) or b""
+    except ForeignFile as error:
+        raise not_ours(error) from None
+    token = content.decode("utf-8", "replace").strip()
     if not token:
         raise InvalidInput(f"{file} is empty. Remove it. The next start creates a new token.", field="data")
     return token

@@ -18,12 +18,18 @@ from pathlib import Path
 import httptools
 from rich.console import Console
 
-from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_TIMING, TOKEN_FILE_NAME
+from mainspring.domain.errors import Conflict, InvalidInput, Unavailable, not_ours
+from mainspring.kernel.config import (
+    DEFAULT_DATA_FOLDER,
+    DEFAULT_TIMING,
+    TOKEN_FILE_NAME,
+    WORKER_TOKEN_FILE_NAME,
+)
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
-from mainspring.roles.token import ensure_admin_token
+from mainspring.roles.token import ensure_admin_token, ensure_worker_token
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
 from mainspring.store.migrate import migrate, migrate_at_start
@@ -32,6 +38,8 @@ from mainspring.worker.executors.http.address_guard import AddressGuard
 log = get_logger("up")
 
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
+# -P: a file in the current folder, such as json.py, must not take the place of a module. --app adds the folder itself.
+MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 
 _HEALTH_PATIENCE = 60.0
 _HEALTH_ANSWER = 2.0
@@ -66,6 +74,10 @@ class UpOptions:
         return self.folder / TOKEN_FILE_NAME
 
     @property
+    def worker_token_file(self) -> Path:
+        return self.folder / WORKER_TOKEN_FILE_NAME
+
+    @property
     def url(self) -> str:
         """The server's address for clients on this machine."""
         host = _FROM_HERE.get(self.host, self.host)
@@ -75,6 +87,7 @@ class UpOptions:
 async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
     AddressGuard.from_text(options.http_allow)  # reports a mistake here instead of in a worker that restarts forever
+    _require_own(options.data)
     postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
@@ -94,6 +107,14 @@ async def run_up(options: UpOptions) -> int:
         lock.release()
     console.print("Stopped.")
     return 0
+
+
+def _require_own(data: Path) -> None:
+    """Also judges a link to the folder. Later only the folder itself is used."""
+    try:
+        require_own(data)
+    except ForeignFile as error:
+        raise not_ours(error) from None
 
 
 async def _serve_until(
@@ -132,6 +153,7 @@ async def _start(
     for name in await (migrate_at_start if postgres is None else migrate)(database_url):
         log.info("migration applied", migration=name)
     await ensure_admin_token(database_url, options.folder)
+    await ensure_worker_token(database_url, options.folder)
     write_server_file(options)
     supervisor.start(server_program(options, database_url))
     await _until_healthy(options.url)
@@ -143,7 +165,7 @@ async def _start(
 def server_program(options: UpOptions, database_url: str) -> Program:
     """The server. The database URL is passed in the environment, because `ps` shows arguments, and with them the
     password, to every user."""
-    argv = [sys.executable, "-m", "mainspring", "server", "--host", options.host, "--port", str(options.port)]
+    argv = [*MAINSPRING, "server", "--host", options.host, "--port", str(options.port)]
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
     if options.log_store is not None:
         argv += ["--log-store", options.log_store]
@@ -151,9 +173,12 @@ def server_program(options: UpOptions, database_url: str) -> Program:
 
 
 def worker_program(options: UpOptions) -> Program:
-    """The worker. It runs code of other people, so its environment does not contain the database URL."""
-    argv = [sys.executable, "-m", "mainspring", "worker", "--server", options.url]
-    argv += ["--token-file", str(options.token_file), "--log-level", options.log_level]
+    """The worker. It runs code of other people, so it has the token of a worker, and its environment does not contain
+    the database URL. Only the tasks of your own application get a token that may submit jobs."""
+    argv = [*MAINSPRING, "worker", "--server", options.url]
+    argv += ["--token-file", str(options.worker_token_file), "--log-level", options.log_level]
+    if options.app is not None:
+        argv += ["--app-token-file", str(options.token_file)]
     chosen = {
         "--app": options.app,
         "--slots": options.slots,
@@ -275,7 +300,7 @@ def _welcome(options: UpOptions, database_url: str) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
-    # The embedded PostgreSQL has no password. The permissions of the data folder protect its socket.
+    # The URL of the embedded PostgreSQL names the file with its password.
     database = "your own (--database-url)" if options.database_url else database_url
     return [
         f"Mainspring is up at {options.url}",

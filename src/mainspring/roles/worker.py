@@ -15,6 +15,7 @@ from mainspring import __version__
 from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger
@@ -24,6 +25,7 @@ from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
 from mainspring.worker.executors.http.address_guard import AddressGuard
 from mainspring.worker.executors.registry import build_executors, shut_down, warm_up
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.progress import ProgressReports
@@ -34,12 +36,16 @@ from mainspring.worker.worker import Worker
 log = get_logger("worker")
 
 _SHIPPING_TIMEOUT = 10.0
+_CANNOT_START = 2  # the exit code of bad input (cli/exit_codes.py)
+SANDBOX_LABEL = ("sandbox", "bubblewrap")
+_MOST_DESCRIPTORS = 65_536  # a command needs three; processes that Python tasks start themselves inherit this limit
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
-    that of the timing."""
+    that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token.
+    sandbox: as it was found at the start. confine_all: every command runs in it."""
 
     server: str
     token: str = field(repr=False)
@@ -51,7 +57,9 @@ class WorkerOptions:
     weights: dict[str, int] | None = None
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
-    sandbox: str | None = None
+    app_token: str | None = field(default=None, repr=False)
+    sandbox: Bubblewrap | NoSandbox | None = None
+    confine_all: bool = False
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
@@ -78,8 +86,11 @@ def serve_worker(options: WorkerOptions) -> int:
 async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
     configure_logs(role="worker", level=options.log_level)
+    descriptors = raise_limit(_MOST_DESCRIPTORS)
+    log.info("descriptors", limit=descriptors.now, commands=descriptors.before)
     app = load_app(options.app) if options.app else Mainspring()
-    app.adopt(options.server, options.token)  # tasks submit jobs to the server of this worker
+    app_token = options.app_token or options.token
+    app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
     timing = options.timing
     watchdog = WatchdogClient()
     progress = ProgressReports()
@@ -100,8 +111,9 @@ async def run_worker(options: WorkerOptions) -> int:
         note_progress=progress.note,
         app=options.app,
         server=options.server,
-        token=options.token,
+        token=app_token,
         sandbox=options.sandbox,
+        confine_all=options.confine_all,
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.
@@ -112,7 +124,7 @@ async def run_worker(options: WorkerOptions) -> int:
         queues=options.queues or app.queues,
         slots=options.slots,
         weights=options.weights,
-        labels=options.labels,
+        labels=offered_labels(options),
         task_limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
         progress=progress,
         version=__version__,
@@ -120,8 +132,9 @@ async def run_worker(options: WorkerOptions) -> int:
         death_record=None if launched is None else launched.record,
         timing=timing,
         lease=options.lease,
+        takes_all_tenants=options.confine_all,
     )
-    shipper.speaks_for(lambda: worker.worker_id)
+    shipper.speaks_for(lambda: worker.incarnation)
     loop = asyncio.get_running_loop()
     if launched is not None:
         launched.on_stop(worker.stop)
@@ -136,6 +149,8 @@ async def run_worker(options: WorkerOptions) -> int:
             if not await worker.run():
                 log.warning("a task does not end; exiting without it")
                 os._exit(0)
+        if worker.refused_token:
+            return _CANNOT_START
     finally:
         shut_down(executors)
         schedules.cancel()
@@ -143,6 +158,15 @@ async def run_worker(options: WorkerOptions) -> int:
         with suppress(asyncio.CancelledError):
             await schedules
     return 0
+
+
+def offered_labels(options: WorkerOptions) -> dict[str, str]:
+    """The labels of the worker. A worker that can build the sandbox has a label for it, which jobs can require."""
+    if isinstance(options.sandbox, Bubblewrap):
+        return dict([SANDBOX_LABEL]) | options.labels
+    if options.sandbox is not None:
+        log.info("no sandbox: runs that ask for one fail here", reason=str(options.sandbox), hint=options.sandbox.hint)
+    return options.labels
 
 
 def servers_in_order(servers: str, name: str | None, pid: int) -> str:
@@ -158,7 +182,7 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 
-    async with AsyncClient(options.server, options.token) as client:
+    async with AsyncClient(options.server, options.app_token or options.token) as client:
         failures = 0
         while True:
             try:

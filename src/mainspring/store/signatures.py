@@ -47,6 +47,11 @@ async def declare(connection: Connection, tenant: TenantId, schemas: Mapping[str
     return news
 
 
+async def drop_excess(connection: Connection, tenant: TenantId, most: int, most_bytes: int) -> list[str]:
+    """Delete the oldest signatures of a tenant that has too many. Return their tasks."""
+    return [row["task"] for row in await connection.fetch(_SQL["drop_excess"], tenant, most, most_bytes)]
+
+
 async def versions(connection: Connection) -> dict[tuple[TenantId, str], datetime]:
     """The time of each declaration."""
     rows = await connection.fetch(_SQL["versions"])

@@ -57,6 +57,8 @@ class Registration(msgspec.Struct, frozen=True):
     last_seq: int
     notice_at: datetime | None
     protocol: int
+    secret_hash: bytes | None
+    token_id: UUID | None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -122,10 +124,13 @@ async def register(
     worker_id: UUID,
     hello: WorkerHello,
     *,
+    secret_hash: bytes | None = None,
+    token_id: UUID | None = None,
     rescue_after: float = DEFAULT_TIMING.base_rescue,
     exclusive_rescue_after: float = DEFAULT_TIMING.base_rescue,
 ) -> WorkerState | None:
-    """Register an incarnation with its lease and return its state. None if it is lost or stopped already."""
+    """Register an incarnation with its lease and return its state. None if it is lost or stopped already, or bound to
+    another secret or token."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -136,10 +141,11 @@ async def register(
         msgspec.json.encode(hello.labels).decode(),
         hello.version,
         hello.slots,
-        hash_secret(hello.secret) if hello.secret else None,
+        secret_hash,
         rescue_after,
         exclusive_rescue_after,
         hello.protocol,
+        token_id,
     )
     return None if state is None else WorkerState(state)
 
@@ -173,6 +179,20 @@ async def advance(
 
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
     return await _look.first(connection, worker_id, tenant)
+
+
+async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID, most: int) -> int:
+    """How many live workers the tenant has besides this one, at most `most`."""
+    count: int = await connection.fetchval(_SQL["count_others"], tenant, worker_id, most)
+    return count
+
+
+async def bind(
+    connection: Connection, worker_id: UUID, secret_hash: bytes | None, token_id: UUID, patience: str
+) -> bool:
+    """Bind an incarnation that is bound to nothing yet. False if somebody was faster. Raises LockNotAvailableError if
+    another transaction has locked the row for longer than `patience`."""
+    return await connection.fetchval(_SQL["bind"], worker_id, secret_hash, token_id, patience) is not None
 
 
 async def states(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, int]:

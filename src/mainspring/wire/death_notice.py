@@ -8,15 +8,17 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from mainspring.wire.protocol import LONGEST_SECRET
+
 MAX_STARTED = 10_000
 
 
 class DeathNotice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """secret: that of the incarnation's hello. started: the exclusive runs that had started and were not settled, as
-    (run_id, fence). None if the watchdog cannot say. exit: how the worker's process ended, for the log."""
+    """secret: that with which the incarnation was registered. started: the exclusive runs that had started and were not
+    settled, as (run_id, fence). None if the watchdog cannot say. exit: how the worker's process ended, for the log."""
 
     worker_id: UUID
-    secret: Annotated[str, Meta(min_length=1, max_length=100)]
+    secret: Annotated[str, Meta(min_length=1, max_length=LONGEST_SECRET)]
     started: Annotated[list[tuple[UUID, int]], Meta(max_length=MAX_STARTED)] | None = None
     exit: Annotated[str, Meta(max_length=200)] = ""
 

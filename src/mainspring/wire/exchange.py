@@ -23,7 +23,6 @@ OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker describes itself. It sends this with its first exchange, and when the server does not know it.
 
-    secret: proves the death notice of this incarnation.
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
     ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
@@ -37,7 +36,6 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     labels: dict[str, str] = {}
     version: str = ""
     signatures: dict[str, msgspec.Raw] = {}
-    secret: Annotated[str, Meta(max_length=100)] = ""
     lease: Annotated[float, Meta(gt=0)] | None = None
     protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
 
@@ -159,7 +157,7 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
     (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
-    sent."""
+    sent. all_tenants: the answer to a hello whose token belongs to no tenant: the worker gets runs of all."""
 
     seq: int
     acked: int = 0
@@ -171,3 +169,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     drain: bool = False
     protocol: int = BASE_PROTOCOL
     lease: LeaseGrant | None = None
+    all_tenants: bool = False

@@ -19,12 +19,15 @@ BASE_PROTOCOL = 1  # of 0.2.0, and of a reply without a number
 # Fields that were added to ExchangeRequest and its structs after 0.2.0, with the number of their protocol. A release
 # that adds fields takes the next number. Each field must be optional for the server.
 NEWER_FIELDS: dict[tuple[str, str], int] = {
-    ("WorkerHello", "secret"): 2,
     ("WorkerHello", "lease"): 2,
     ("ExchangeRequest", "started"): 2,
     ("Outcome", "unstarted"): 2,
     ("WorkerHello", "protocol"): 2,
 }
+# The header with which a worker proves each request. Older servers ignore it.
+SECRET_HEADER = "Mainspring-Worker-Secret"
+LONGEST_SECRET = 100
+
 TELLS_STARTS = 2  # a worker of this protocol tells which runs have started
 
 

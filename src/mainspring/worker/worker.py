@@ -35,6 +35,7 @@ from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost
 from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
+from mainspring.worker.incarnation import Incarnation, new_secret
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.processes.death_record import DeathRecord
@@ -69,12 +70,13 @@ class Worker:
         death_record: DeathRecord | None = None,
         timing: Timing = DEFAULT_TIMING,
         lease: float | None = None,
+        takes_all_tenants: bool = True,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
         time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
-        lease than that of the timing."""
+        lease than that of the timing. `takes_all_tenants`: a token that belongs to no tenant is welcome."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
@@ -105,11 +107,17 @@ class Worker:
         self._leaving = False
         self._drain = Drain(self._runner, timing, clock)
         self._left = asyncio.Event()
+        self._takes_all_tenants = takes_all_tenants
+        self.refused_token = False  # it takes runs of all tenants, and this worker must not
 
     @property
     def worker_id(self) -> UUID:
         """The id of the present incarnation."""
         return self._held_runs.worker_id
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(self._held_runs.worker_id, self._secret)
 
     async def run(self) -> bool:
         """Serve until `stop` is called and every run has ended or gone back to the server. False if runs are left that
@@ -219,8 +227,6 @@ class Worker:
             most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
-        if self._death_record is not None and not self._held_runs.known:
-            flight.ask_for_nothing()  # the secret goes to a server that takes it, so it may come with the next hello
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
@@ -229,7 +235,7 @@ class Worker:
         if not flight.trial and self._tells_starts:
             flight.request.started = self._starts.take(now)
         self._exchange_timing.started(now)
-        exchange = asyncio.create_task(self._exchange(self._held_runs, flight))
+        exchange = asyncio.create_task(self._exchange(self._held_runs, self._secret, flight))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
 
@@ -241,9 +247,9 @@ class Worker:
             return 0
         return 1 if solitude.careful else _ANY_NUMBER
 
-    async def _exchange(self, held_runs: HeldRuns, flight: Flight) -> None:
+    async def _exchange(self, held_runs: HeldRuns, secret: str, flight: Flight) -> None:
         try:
-            reply = await self._server_client.exchange(flight.request)
+            reply = await self._server_client.exchange(flight.request, secret)
         except (AnswerLost, Refused) as error:
             if held_runs is self._held_runs:
                 self._exchange_failed(flight, error)
@@ -327,6 +333,8 @@ class Worker:
         if reply.lease is not None:
             self._lease.grant(reply.lease)
         self._lease.acknowledge(flight.sent)
+        if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
+            self._refuse_token()
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
@@ -345,6 +353,15 @@ class Worker:
             if self._death_record is not None:
                 self._death_record.tell_stopped()
             self._left.set()
+
+    def _refuse_token(self) -> None:
+        """End before anything has started: a command could read the token, and with it the runs of all tenants."""
+        log.error(
+            "the token of this worker takes runs of all tenants, so every command must run in the sandbox",
+            hint="start the worker with --sandbox bubblewrap, or use a token of one tenant",
+        )
+        self.refused_token = True
+        self.stop()
 
     def _take(self, attempts: list[Attempt]) -> None:
         if not attempts:
@@ -396,9 +413,7 @@ class Worker:
     def _new_incarnation(self) -> tuple[HeldRuns, ExchangeTiming]:
         now = self._now()
         worker_id = uuid7()
-        if self._death_record is not None:
-            secret = self._death_record.begin_incarnation(worker_id)
-            self._hello = msgspec.structs.replace(self._hello, secret=secret)
+        self._secret = new_secret() if self._death_record is None else self._death_record.begin_incarnation(worker_id)
         held_runs = HeldRuns(
             worker_id, self._hello, now, queue_weights=self._queue_weights, task_limits=self._task_limits
         )

@@ -23,8 +23,6 @@ from mainspring.wire.access import (
 Http = Request[Any, Any, Any]
 _VERBS = {"revoke": "tokens.revoke"}
 _TAGS = ["access"]
-# The response contains a secret, so no cache may store it.
-_SECRET = {"Cache-Control": "no-store"}
 
 
 @get(
@@ -35,7 +33,7 @@ async def list_tenants(request: Http) -> TenantList:
 
 
 @post(
-    "/v1/tenants", dto=TenantBody, return_dto=None, tags=_TAGS, response_headers=_SECRET,
+    "/v1/tenants", dto=TenantBody, return_dto=None, tags=_TAGS,
     summary="Create a tenant; its first admin token is shown only once",
     operation="tenants.create",
 )  # fmt: skip
@@ -49,7 +47,7 @@ async def list_tokens(request: Http) -> TokenList:
 
 
 @post(
-    "/v1/tokens", dto=TokenBody, return_dto=None, tags=_TAGS, response_headers=_SECRET,
+    "/v1/tokens", dto=TokenBody, return_dto=None, tags=_TAGS,
     summary="Create a token; its secret is shown only once",
     operation="tokens.create",
 )  # fmt: skip

@@ -21,8 +21,6 @@ from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogReceipt, LogShipment
 
 Http = Request[Any, Any, Any]
-# A run can print anything. Browsers must not show it as a page, and caches must not store it.
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,10 +43,10 @@ async def get_logs(
         last = request.headers.get("last-event-id")
         resume = parse_mark(last) if last else None
         follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
-        return Stream(_as_text(follower, request), media_type="text/event-stream", headers=_HEADERS)
+        return Stream(_as_text(follower, request), media_type="text/event-stream")
     number = attempt or standing.attempt
     log = standing.logs.get(number, NOTHING_PRINTED)
-    headers = {**_HEADERS, "Mainspring-Log-Attempt": str(number)}
+    headers = {"Mainspring-Log-Attempt": str(number)}
     if log.truncated:
         headers["Mainspring-Log-Truncated"] = "true"
     text = services.logs.read(caller, found, log)

@@ -10,10 +10,12 @@ from mainspring.kernel.ids import TenantId
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """`credential` is the token (later: the session) that made the call; `address` is the network peer."""
+    """`credential` is the token (later: the session) that made the call; `address` is the network peer.
+    `secret_hash`: the hash of the secret with which a worker proves its incarnation."""
 
     tenant: TenantId
     role: str
     name: str
     credential: UUID
     address: str | None = None
+    secret_hash: bytes | None = None

@@ -34,7 +34,7 @@ from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.beats import Beats
@@ -97,6 +97,10 @@ class Exchanger:
         """How many workers are cached here."""
         return len(self._registry)
 
+    async def check_worker(self, caller: Caller, worker_id: UUID) -> None:
+        """Raise Forbidden unless this worker sends the request."""
+        await self._registry.check(caller, worker_id)
+
     def forget(self, worker_id: UUID) -> None:
         """The incarnation has ended: drop what is cached of it, and offer no runs to an exchange that still waits."""
         self._registry.evict(worker_id)
@@ -107,7 +111,7 @@ class Exchanger:
         arrived_at = self._clock.monotonic()
         patience = Patience(self._clock)
         try:
-            worker = await self._registry.identify(tenant, request, patience)
+            worker = await self._registry.identify(caller, request, patience)
         except HelloDelayed:
             await self._beats.record(request.worker_id)
             return ExchangeReply(seq=request.seq, superseded=True)
@@ -126,6 +130,7 @@ class Exchanger:
                 await self._serve(exchange)
                 exchange.reply.fenced += stale_progress
                 exchange.reply.lease = self._registry.grant_of(request)
+                exchange.reply.all_tenants = request.hello is not None and tenant == EVERY_TENANT
             finally:
                 await heartbeat
             return exchange.reply

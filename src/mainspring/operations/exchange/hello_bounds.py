@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainspring.domain.errors import InvalidInput, PayloadTooLarge
+from mainspring.domain.errors import Conflict, InvalidInput, PayloadTooLarge
 from mainspring.domain.texts import shown
 from mainspring.kernel.config import MAX_HELLO_BYTES
 from mainspring.operations.submit.signature_registry import MOST_TASKS
@@ -12,7 +12,10 @@ from mainspring.wire.exchange import WorkerHello
 
 MOST_QUEUES = 1000
 MOST_LABELS = 100
+MOST_PAIRS = 200_000  # of a task and a queue
 LONGEST_TEXT = 1000
+MOST_TEXT = 256 * 1024  # bytes of queues, tasks and labels together
+MOST_WORKERS = 10_000  # of a tenant, that are alive
 
 
 def check_hello(hello: WorkerHello) -> None:
@@ -23,11 +26,40 @@ def check_hello(hello: WorkerHello) -> None:
     _check_texts("hello.labels", hello.labels.values(), MOST_LABELS)
     _check_texts("hello.version", [hello.version], 1)
     _check_texts("hello.signatures", hello.signatures, MOST_TASKS)
+    _check_pairs(hello)
+    _check_text(hello)
     size = sum(len(memoryview(raw)) for raw in hello.signatures.values())
     if size > MAX_HELLO_BYTES:
         raise PayloadTooLarge(
             f"the signatures have {size} bytes together", field="hello.signatures",
             expected=f"at most {MAX_HELLO_BYTES} bytes", hint="declare less, or serve fewer tasks with one worker",
+        )  # fmt: skip
+
+
+def too_many_workers() -> Conflict:
+    return Conflict(
+        f"the tenant has {MOST_WORKERS} live workers", code="too_many_workers",
+        hint="stop workers that are not needed, or start fewer of them with more slots",
+    )  # fmt: skip
+
+
+def _check_pairs(hello: WorkerHello) -> None:
+    """Who offers a task is shown for each of its queues."""
+    pairs = len(hello.tasks) * len(hello.queues)
+    if pairs > MOST_PAIRS:
+        raise InvalidInput(
+            f"{len(hello.tasks)} tasks on {len(hello.queues)} queues are {pairs} pairs", field="hello.queues",
+            expected=f"at most {MOST_PAIRS} pairs", hint="serve fewer tasks or fewer queues with one worker",
+        )  # fmt: skip
+
+
+def _check_text(hello: WorkerHello) -> None:
+    texts = (*hello.queues, *hello.tasks, *hello.labels, *hello.labels.values())
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size > MOST_TEXT:
+        raise PayloadTooLarge(
+            f"queues, tasks and labels have {size} bytes together", field="hello",
+            expected=f"at most {MOST_TEXT} bytes", hint="use shorter names, or serve fewer tasks with one worker",
         )  # fmt: skip
 
 

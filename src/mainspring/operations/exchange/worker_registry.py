@@ -12,16 +12,18 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.batched_reads import BatchedReads
 from mainspring.operations.exchange.beats import Beats
-from mainspring.operations.exchange.hello_bounds import check_hello
+from mainspring.operations.exchange.hello_bounds import MOST_WORKERS, check_hello, too_many_workers
+from mainspring.operations.exchange.incarnation_proof import Binding
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeRequest, LeaseGrant
+from mainspring.wire.exchange import ExchangeRequest, LeaseGrant, WorkerHello
 from mainspring.wire.protocol import TELLS_STARTS
 
 log = get_logger("exchange")
@@ -45,8 +47,8 @@ class CachedWorker:
     """
 
     __slots__ = (
-        "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state", "stops_sent",
-        "tasks", "tells_starts", "tenant",
+        "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state",
+        "stops_sent", "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +59,10 @@ class CachedWorker:
         labels: Mapping[str, str],
         state: int,
         protocol: int,
+        binding: Binding,
     ) -> None:
         self.tenant = tenant
+        self.binding = binding
         self.queues = queues
         self.tasks = tasks
         self.labels = labels
@@ -93,57 +97,107 @@ class WorkerRegistry:
     def __len__(self) -> int:
         return len(self._workers)
 
-    async def identify(self, tenant: TenantId, request: ExchangeRequest, patience: Patience) -> CachedWorker:
-        """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered
-        or its incarnation has ended, or HelloDelayed."""
+    async def identify(self, caller: Caller, request: ExchangeRequest, patience: Patience) -> CachedWorker:
+        """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered,
+        its incarnation has ended, or somebody else sends the request; or HelloDelayed."""
+        tenant = caller.tenant
         worker = self._workers.get(request.worker_id)
-        if worker is not None and worker.tenant != tenant:  # the id of a shared worker is public, but not a credential
-            raise _unknown()
+        if worker is not None:
+            if worker.tenant != tenant:  # the id of a shared worker is public, but not a credential
+                raise _unknown()
+            worker.binding.check(caller, request.worker_id)
         if request.hello is not None:
-            hello = request.hello
-            check_hello(hello)
-            schemas = await self._signatures.read(hello)
-            lease = self._timing.granted(hello.lease)
-            try:
-                async with patience.connection(self._store.reads) as connection:
-                    async with patience.transaction(connection):
-                        state = await workers.register(
-                            connection, tenant, request.worker_id, hello,
-                            rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
-                        )  # fmt: skip
-                    if state is None:
-                        await check_for_notice(connection, tenant, request.worker_id)
-                        raise _ended(WorkerState.LOST)
-                    async with patience.transaction(connection):
-                        news = await self._signatures.declare(connection, tenant, hello, schemas)
-                    if request.seq > 1 and hello.protocol >= TELLS_STARTS:
-                        # The first hello goes to a server of unknown protocol, and has no protocol in it.
-                        async with patience.transaction(connection):
-                            await workers.forget_assumed_starts(connection, request.worker_id)
-                    if news:
-                        await self._signatures.refresh(connection)
-            except TOO_LONG as error:
-                log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
-                await self._look(tenant, request.worker_id, hello=True)
-                raise HelloDelayed from error
-            worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol)
-            self._workers[request.worker_id] = worker
-            log.info("worker registered", worker=str(request.worker_id), name=request.hello.name)
+            worker = await self._register(caller, request, request.hello, patience, known=worker is not None)
         elif worker is None:
-            row = await self._look(tenant, request.worker_id)
-            worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol)
-            self._workers[request.worker_id] = worker
+            worker = self._cache(tenant, request.worker_id, await self._look(caller, request.worker_id, patience))
         elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
             known = await self._states.get(request.worker_id) or WorkerState.LOST
-            worker.state = known if known in _ALIVE else (await self._look(tenant, request.worker_id)).state
+            worker.state = known if known in _ALIVE else (await self._look(caller, request.worker_id, patience)).state
         return worker
 
-    async def _look(self, tenant: TenantId, worker_id: UUID, *, hello: bool = False) -> workers.Registration:
-        """The row of a worker that is alive. `hello`: the worker has said who it is, and may send it again."""
+    async def _register(
+        self, caller: Caller, request: ExchangeRequest, hello: WorkerHello, patience: Patience, *, known: bool
+    ) -> CachedWorker:
+        """`known`: the incarnation is registered already, as this server remembers."""
+        tenant = caller.tenant
+        check_hello(hello)
+        schemas = await self._signatures.read(hello)
+        lease = self._timing.granted(hello.lease)
+        try:
+            async with patience.connection(self._store.reads) as connection:
+                if not known:
+                    others = await workers.count_others(connection, tenant, request.worker_id, MOST_WORKERS)
+                    if others >= MOST_WORKERS:
+                        raise too_many_workers()
+                async with patience.transaction(connection):
+                    state = await workers.register(
+                        connection, tenant, request.worker_id, hello,
+                        secret_hash=caller.secret_hash, token_id=caller.credential,
+                        rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
+                    )  # fmt: skip
+                if state is None:
+                    row = await workers.look(connection, tenant, request.worker_id)
+                    if row is not None:
+                        _binding(row).check(caller, request.worker_id)
+                        _count_if_noticed(request.worker_id, row)
+                    raise _ended(WorkerState.LOST)
+                async with patience.transaction(connection):
+                    news = await self._signatures.declare(connection, tenant, hello, schemas)
+                if request.seq > 1 and hello.protocol >= TELLS_STARTS:
+                    # The first hello goes to a server of unknown protocol, and has no protocol in it.
+                    async with patience.transaction(connection):
+                        await workers.forget_assumed_starts(connection, request.worker_id)
+                if news:
+                    await self._signatures.refresh(connection)
+        except TOO_LONG as error:
+            log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
+            await self._look(caller, request.worker_id, patience, hello=True)
+            raise HelloDelayed from error
+        binding = Binding(caller.secret_hash, caller.credential)
+        worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol, binding)
+        self._workers[request.worker_id] = worker
+        log.info("worker registered", worker=str(request.worker_id), name=hello.name)
+        return worker
+
+    async def check(self, caller: Caller, worker_id: UUID) -> None:
+        """Raise Forbidden unless this worker sends the request. A worker that does not exist has nothing to guard."""
+        worker = self._workers.get(worker_id)
+        if worker is not None and worker.tenant == caller.tenant:
+            worker.binding.check(caller, worker_id)
+        elif worker is None and (row := await self._bound_row(caller, worker_id, Patience(self._clock))) is not None:
+            _binding(row).check(caller, worker_id)
+            if row.state in _ALIVE:
+                self._cache(caller.tenant, worker_id, row)
+
+    def _cache(self, tenant: TenantId, worker_id: UUID, row: workers.Registration) -> CachedWorker:
+        worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol, _binding(row))
+        self._workers[worker_id] = worker
+        return worker
+
+    async def _bound_row(self, caller: Caller, worker_id: UUID, patience: Patience) -> workers.Registration | None:
+        """The row of a worker, bound to this caller if it was bound to nothing."""
         async with self._store.for_short_reads().acquire() as connection:
-            row = await workers.look(connection, tenant, worker_id)
+            row = await workers.look(connection, caller.tenant, worker_id)
+        if row is None or not _binding(row).empty:
+            return row
+        try:
+            async with patience.connection(self._store.hot) as connection:
+                await workers.bind(
+                    connection, worker_id, caller.secret_hash, caller.credential, patience.for_locks()
+                )  # if somebody was faster, the row says so
+                return await workers.look(connection, caller.tenant, worker_id)
+        except TOO_LONG as error:
+            raise Unavailable("the worker's row is locked", hint="try again") from error
+
+    async def _look(
+        self, caller: Caller, worker_id: UUID, patience: Patience, *, hello: bool = False
+    ) -> workers.Registration:
+        """The row of a worker that is alive and sends this request. `hello`: the worker has said who it is, and may
+        send it again."""
+        row = await self._bound_row(caller, worker_id, patience)
         if row is None:
             raise Unavailable("the hello could not be recorded in time", hint="try again") if hello else _unknown()
+        _binding(row).check(caller, worker_id)
         if row.state not in _ALIVE:
             self._workers.pop(worker_id, None)
             _count_if_noticed(worker_id, row)
@@ -205,6 +259,10 @@ def _ended(state: WorkerState) -> Fenced:
         f"this worker incarnation is {state.name}; its runs have been given to others",
         hint="end what you run, and send hello under a new worker_id",
     )
+
+
+def _binding(row: workers.Registration) -> Binding:
+    return Binding(row.secret_hash, row.token_id)
 
 
 async def check_for_notice(connection: Connection, tenant: TenantId, worker_id: UUID) -> None:

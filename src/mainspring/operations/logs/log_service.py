@@ -9,7 +9,7 @@ told about new valid bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -41,10 +41,19 @@ class _Arrival(NamedTuple):
 
 
 class LogService:
-    def __init__(self, store: Store, files: LogFiles, watch: LogWatch, merger: LogMerger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        files: LogFiles,
+        watch: LogWatch,
+        merger: LogMerger,
+        check_worker: Callable[[Caller, UUID], Awaitable[None]],
+    ) -> None:
+        """`check_worker` raises Forbidden unless the caller speaks for this worker."""
         self._store = store
         self._files = files
         self._merger = merger
+        self._check_worker = check_worker
         self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
         self.watch = watch
         self.bytes = LogBytes(files)
@@ -56,6 +65,7 @@ class LogService:
         also at another server. The caller's tenant is the worker's. A log is stored under the tenant of its run."""
         tenant = caller.tenant
         by_log = _by_log(shipment.chunks)
+        await self._check_worker(caller, shipment.worker_id)
         async with self._store.hot.acquire() as connection:
             found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
         receipt = LogReceipt()

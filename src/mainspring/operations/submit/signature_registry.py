@@ -74,9 +74,16 @@ class SignatureRegistry:
         self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
     ) -> bool:
         """Store what a worker declares in its hello (`schemas`, see `read`). Return whether anything changed. It
-        applies here after `refresh`."""
+        applies here after `refresh`. What is stored of a tenant stays within the bounds: the newest counts."""
         untyped = sorted(task for task in hello.tasks if task not in schemas)
-        return await signatures.declare(connection, tenant, schemas, untyped)
+        news = await signatures.declare(connection, tenant, schemas, untyped)
+        if news and schemas:
+            dropped = await signatures.drop_excess(connection, tenant, MOST_TASKS, MOST_BYTES)
+            if dropped:
+                log.warning(
+                    "a tenant has too many signatures; the oldest are dropped", tenant=tenant, tasks=dropped[:10]
+                )
+        return news
 
     async def offered(self, caller: Caller) -> TaskList:
         """The tasks of live workers, with payload schemas and options."""

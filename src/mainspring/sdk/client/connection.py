@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.errors import InvalidInput, not_ours
 from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT, TOKEN_FILE_NAME
+from mainspring.kernel.ownership import ForeignFile, read_own
 
 SERVER_FILE_NAME = "server.json"
 DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
@@ -55,22 +56,39 @@ def find_connection(
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Connection:
-    """The connection from the arguments, the environment and the data folder, in this order."""
+    """The connection from the arguments, the environment and the data folder, in this order.
+
+    The data folder is not read if both are known without it. Raises Forbidden if it belongs to somebody else.
+    """
     env = os.environ if environ is None else environ
-    folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start)
-    written = _address_of(folder)
-    chosen = ",".join(map(_checked, _addresses(url or env.get("MAINSPRING_URL") or written or DEFAULT_URL)))
+    url = url or env.get("MAINSPRING_URL")
     if token is None and token_file is not None:
-        token = _token_of(Path(token_file))
+        token = read_token(Path(token_file))
     if token is None:
         token = env.get("MAINSPRING_TOKEN") or None
     if token is None and env.get("MAINSPRING_TOKEN_FILE"):
-        token = _token_of(Path(env["MAINSPRING_TOKEN_FILE"]))
+        token = read_token(Path(env["MAINSPRING_TOKEN_FILE"]))
+    needs_folder = url is None or token is None
+    folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start) if needs_folder else None
+    written = _address_of(folder)
+    chosen = ",".join(map(_checked, _addresses(url or written or DEFAULT_URL)))
     connection = Connection(chosen, token)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
         return Connection(chosen, _folder_token(folder))
     return connection
+
+
+def private_paths(
+    token_file: str | Path | None = None,
+    data: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> list[Path]:
+    """The token file and the data folder that `find_connection` looks at with these arguments: they hold secrets."""
+    env = os.environ if environ is None else environ
+    named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), _data_folder(data or env.get("MAINSPRING_DATA"), start))
+    return [Path(path).absolute() for path in named if path]
 
 
 def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
@@ -79,45 +97,47 @@ def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
     here = Path.cwd() if start is None else start
     for parent in (here, *here.parents):
         folder = parent / DEFAULT_DATA_FOLDER
-        if folder.is_dir() and _is_ours(folder):
+        if folder.is_dir():
             return folder
     return None
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether the folder belongs to this user. A folder that somebody else created, e.g. in /tmp, must not redirect
-    jobs."""
-    if not hasattr(os, "geteuid"):
-        return True
-    me = os.geteuid()
-    return me == 0 or folder.stat().st_uid in (0, me)
 
 
 def _address_of(folder: Path | None) -> str | None:
     if folder is None:
         return None
     try:
-        return msgspec.json.decode((folder / SERVER_FILE_NAME).read_bytes(), type=_ServerFile).url
-    except (OSError, msgspec.MsgspecError):
+        content = _read(folder, SERVER_FILE_NAME)
+        return None if content is None else msgspec.json.decode(content, type=_ServerFile).url
+    except msgspec.MsgspecError:
         return None
 
 
 def _folder_token(folder: Path) -> str | None:
+    content = _read(folder, TOKEN_FILE_NAME)
+    return None if content is None else content.decode("utf-8", "replace").strip() or None
+
+
+def _read(folder: Path, name: str) -> bytes | None:
+    """A file of the data folder, if it is there and we may read it. A folder that somebody else has put there must not
+    redirect our jobs and our token."""
     try:
-        return (folder / TOKEN_FILE_NAME).read_text().strip() or None
+        return read_own(folder, name)
+    except ForeignFile as error:
+        raise not_ours(error) from None
     except OSError:
         return None
 
 
-def _token_of(path: Path) -> str:
+def read_token(path: Path, field: str = "token_file") -> str:
+    """The token in a file that the user has named."""
     try:
         token = path.read_text().strip()
     except OSError as error:
         raise InvalidInput(
-            f"cannot read the token file {path}: {error.strerror}", code="no_token", field="token_file"
+            f"cannot read the token file {path}: {error.strerror}", code="no_token", field=field
         ) from None
     if not token:
-        raise InvalidInput(f"the token file {path} is empty", code="no_token", field="token_file")
+        raise InvalidInput(f"the token file {path} is empty", code="no_token", field=field)
     return token
 
 

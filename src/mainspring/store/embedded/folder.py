@@ -6,35 +6,36 @@ import fcntl
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, Unavailable
-from mainspring.kernel.config import TOKEN_FILE_NAME
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, Unavailable, not_ours
+from mainspring.kernel.config import POSTGRES_ACCOUNT, TOKEN_FILE_NAME
+from mainspring.kernel.ownership import ForeignFile, name_of, require_own
 
-_ACCOUNT_NAME = "pgserver"
 _LOCK_FILE_NAME = "lock"
 _SIGNS_OF_OURS = (_LOCK_FILE_NAME, TOKEN_FILE_NAME, "postgres/PG_VERSION")
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder if necessary and remove the permissions of others. Rejects a folder with other files in it.
-
-    Otherwise `--data .` would make a project or a home folder inaccessible to others.
-    """
+    """Create the folder if necessary and remove the permissions of others. Rejects a folder of somebody else, whose
+    settings and programs PostgreSQL would use. Also rejects a folder with other files in it: `--data .` would make a
+    project or a home folder inaccessible to others."""
     try:
+        require_own(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         strange = any(folder.iterdir()) and not any((folder / sign).exists() for sign in _SIGNS_OF_OURS)
         if not strange:
             folder.chmod(0o700)
     except (FileExistsError, NotADirectoryError) as error:
         raise InvalidInput(f"{folder} is not a folder. Choose another one with --data.", field="data") from error
+    except ForeignFile as error:
+        raise not_ours(error) from error
     except PermissionError as error:
-        raise _not_ours(folder) from error
+        raise _no_permission(folder) from error
     if strange:
         raise InvalidInput(
             f"{folder} contains files that are not Mainspring's. Choose a new or empty folder with --data.",
@@ -42,10 +43,10 @@ def make_private(folder: Path) -> None:
         )
 
 
-def _not_ours(folder: Path) -> Forbidden:
+def _no_permission(folder: Path) -> Forbidden:
     try:
-        owner = f" It belongs to {pwd.getpwuid(folder.stat().st_uid).pw_name}."
-    except (OSError, KeyError):
+        owner = f" It belongs to {name_of(folder.stat().st_uid)}."
+    except OSError:
         owner = ""
     return Forbidden(
         f"No permission to use the data folder {folder}.{owner} Start as its owner, or choose another one with --data.",
@@ -75,7 +76,7 @@ class FolderLock:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os.open(self._folder / _LOCK_FILE_NAME, flags, 0o600)
         except PermissionError as error:
-            raise _not_ours(self._folder) from error
+            raise _no_permission(self._folder) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -107,33 +108,17 @@ class Account:
 
     uid: int
     gid: int
+    name: str = POSTGRES_ACCOUNT
 
-    def own(self, folder: Path, *, with_contents: bool) -> None:
-        """Make the account the owner of a folder. The folder itself is changed last, so that an interrupted change is
-        noticed and repeated."""
+    def own(self, folder: Path) -> None:
+        """Make the account the owner of a folder and its contents. The folder itself is changed last, so that an
+        interrupted change is noticed and repeated."""
         if folder.lstat().st_uid == self.uid:
             return
-        if with_contents:
-            for place, folders, files in os.walk(folder, topdown=False):
-                for name in (*folders, *files):
-                    os.lchown(Path(place) / name, self.uid, self.gid)
+        for place, folders, files in os.walk(folder, topdown=False):
+            for name in (*folders, *files):
+                os.lchown(Path(place) / name, self.uid, self.gid)
         os.lchown(folder, self.uid, self.gid)
-
-    def grant_search_on_parents(self, target: Path) -> list[str]:
-        """Let the account pass through the parents of `target`. Returns notices about what was granted."""
-        notices = []
-        for parent in reversed(target.resolve().parents):
-            status = parent.stat()
-            bit = self._search_bit(status)
-            if not status.st_mode & bit:
-                parent.chmod(stat.S_IMODE(status.st_mode) | bit)
-                notices.append(f"granted search permission on {parent} so that the PostgreSQL user can reach its files")
-        return notices
-
-    def _search_bit(self, status: os.stat_result) -> int:
-        if status.st_uid == self.uid:
-            return stat.S_IXUSR
-        return stat.S_IXGRP if status.st_gid == self.gid else stat.S_IXOTH
 
 
 def account_for_root(notices: list[str]) -> Account | None:
@@ -143,11 +128,11 @@ def account_for_root(notices: list[str]) -> Account | None:
         return None
     with _account_creation_lock():
         try:
-            entry = pwd.getpwnam(_ACCOUNT_NAME)
+            entry = pwd.getpwnam(POSTGRES_ACCOUNT)
         except KeyError:
             _create_account()
-            entry = pwd.getpwnam(_ACCOUNT_NAME)
-            notices.append(f"created the system user {_ACCOUNT_NAME}, because PostgreSQL refuses to run as root")
+            entry = pwd.getpwnam(POSTGRES_ACCOUNT)
+            notices.append(f"created the system user {POSTGRES_ACCOUNT}, because PostgreSQL refuses to run as root")
     return Account(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
@@ -165,13 +150,13 @@ def _account_creation_lock() -> Iterator[None]:
 
 def _create_account() -> None:
     no_login = shutil.which("nologin", path="/usr/sbin:/sbin:/usr/bin:/bin") or "/bin/false"
-    argv = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", no_login, _ACCOUNT_NAME]
+    argv = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", no_login, POSTGRES_ACCOUNT]
     try:
         subprocess.run(argv, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
         why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
         raise Unavailable(
-            f"PostgreSQL refuses to run as root, and the system user {_ACCOUNT_NAME} could not be created ({why}). "
+            f"PostgreSQL refuses to run as root, and the system user {POSTGRES_ACCOUNT} could not be created ({why}). "
             f"Create this user, or start Mainspring as an ordinary user.",
             code="postgres_account",
         ) from error

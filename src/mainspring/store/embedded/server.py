@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -12,15 +13,15 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
-from mainspring.kernel.parent_death import die_with_parent
-from mainspring.store.embedded.binaries import binary_major, tuned_settings, wheel_bin_folder
-from mainspring.store.embedded.folder import Account, FolderLock, account_for_root
+from mainspring.store.embedded.access import DATABASE, ROLE, Access
+from mainspring.store.embedded.binaries import binary_major, reachable_binaries, tuned_settings, wheel_bin_folder
+from mainspring.store.embedded.folder import FolderLock, account_for_root
+from mainspring.store.embedded.programs import Programs, sessions_remain
 
-DATABASE = "mainspring"
 POLL_SECONDS = 0.02
 
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -48,9 +49,10 @@ class EmbeddedPostgres:
         self.log_file = self.folder / "postgres.log"
         self.lock = FolderLock(self.folder)
         self.notices: list[str] = []
-        self._bin = (bin_folder or wheel_bin_folder()).resolve()
+        self.access = Access(self.folder, self.data)
         self._settings = dict(settings)
-        self._account: Account | None = None
+        self._fsync = self._settings.get("fsync", "on")
+        self._programs = Programs((bin_folder or wheel_bin_folder()).resolve(), fsync=self._fsync)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
         self._log_offset = 0
@@ -68,18 +70,20 @@ class EmbeddedPostgres:
 
     @property
     def socket_folder(self) -> Path:
-        """The folder of the socket: a short one under /tmp if the path of our folder is too long for a socket."""
+        """The folder of the socket: the data, or a short one under /tmp if the path is too long for a socket."""
         if self._socket_folder is None:
-            path = f"{self.folder}/.s.PGSQL.5432"
+            path = f"{self.data}/.s.PGSQL.5432"
             fits = len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH
             plain = re.search(r"[\s,\"'\\]", path) is None  # PostgreSQL and drivers read a list here
             short = fits and plain
-            self._socket_folder = self.folder if short else Path(tempfile.mkdtemp(prefix="mainspring-", dir="/tmp"))
+            self._socket_folder = self.data if short else Path(tempfile.mkdtemp(prefix="mainspring-", dir="/tmp"))
         return self._socket_folder
 
     def url(self, database: str = DATABASE) -> str:
-        """A URL for asyncpg and libpq. It contains the port, so that PGPORT in the environment has no effect."""
-        return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(str(self.socket_folder))}&port=5432"
+        """A URL for asyncpg and libpq. It names the file with the password, but does not contain the password. It
+        contains the port, so that PGPORT in the environment has no effect."""
+        where = f"host={quote(str(self.socket_folder))}&port=5432&passfile={quote(str(self.access.password_file))}"
+        return f"postgresql://{ROLE}@/{quote(database, safe='')}?{where}"
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -100,15 +104,17 @@ class EmbeddedPostgres:
         had_lock = self.lock.held
         self.lock.acquire()
         try:
-            self._account = account_for_root(self.notices)
+            self._choose_programs()
             if (self.data / "PG_VERSION").exists():
                 self._require_same_major()
-                self._give_to_account()
+                self._divide_ownership()
                 yield from self._end_orphan()
             else:
                 self._initialise()
+            self._prepare_socket_folder()
+            if not self.access.is_set_up():
+                yield from self.access.setting_up(self._single_user)
             yield from self._launch_until_ready()
-            self._create_database()
         except BaseException:
             self._end_process("fast")
             if not had_lock:
@@ -119,19 +125,27 @@ class EmbeddedPostgres:
         """Stop PostgreSQL and unlock the folder. The mode is `smart`, `fast` (ends sessions) or `immediate` (a
         crash)."""
         self._end_process(mode)
-        if self._socket_folder not in (None, self.folder):
+        if self._socket_folder not in (None, self.data):
             remove_socket_folder(self._socket_folder)
             self._socket_folder = None
         self.lock.release()
 
     # -- the data
 
+    def _choose_programs(self) -> None:
+        account = account_for_root(self.notices)
+        if account is None:
+            return
+        reachable = reachable_binaries(self._programs.bin_folder, account, self.notices)
+        self._programs = Programs(reachable, account, self._fsync)
+
     def _require_same_major(self) -> None:
-        major = binary_major(self._bin)
+        programs = self._programs.bin_folder
+        major = binary_major(programs)
         found = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
         if found != str(major):
             raise Conflict(
-                f"The data in {self.data} belongs to PostgreSQL {found}, but {self._bin} contains PostgreSQL {major}. "
+                f"The data in {self.data} belongs to PostgreSQL {found}, but {programs} contains PostgreSQL {major}. "
                 f"Start with --postgres-bin and the folder of PostgreSQL {found}'s binaries, or dump the data with "
                 f"pg_dump {found} and restore it into a new data folder.",
                 code="postgres_major",
@@ -140,40 +154,42 @@ class EmbeddedPostgres:
 
     def _initialise(self) -> None:
         """Run initdb in another folder and rename it, so that a killed start leaves no incomplete data folder."""
-        binary_major(self._bin)
-        if self.data.exists() and any(self.data.iterdir()):
-            raise InvalidInput(
-                f"{self.data} contains files, but no PostgreSQL data. Choose another folder with --data.", field="data"
-            )
+        binary_major(self._programs.bin_folder)
+        if self.data.exists():
+            if any(self.data.iterdir()):
+                raise InvalidInput(
+                    f"{self.data} contains files, but no PostgreSQL data. Choose another folder with --data.",
+                    field="data",
+                )
+            self.data.rmdir()
         fresh = self.folder / "postgres.new"
-        self._give_to_account()
-        # Trust is safe here: only the owner of the private folder and root can reach the socket.
-        argv = ["--pgdata", str(fresh), "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-instructions"]
         if fresh.exists():
-            self._run(["rm", "-rf", str(fresh)])
-        self._run([str(self._bin / "initdb"), *argv, "--auth-local=trust", "--auth-host=reject"])
+            shutil.rmtree(fresh)
+        fresh.mkdir(mode=0o700)
+        if self._programs.account is not None:
+            self._programs.account.own(fresh)
+        arguments = ["--pgdata", self._programs.path_of(fresh), "--username=postgres", "--encoding=UTF8", "--no-locale"]
+        arguments += ["--no-instructions", "--auth=reject", *(["--no-sync"] if self._fsync == "off" else [])]
+        self._programs.run("initdb", arguments, fresh)
         fresh.rename(self.data)
 
-    def _give_to_account(self) -> None:
-        """As root: give the files to the PostgreSQL user, and let it pass through the folders above."""
-        self.socket_folder.mkdir(mode=0o700, exist_ok=True)  # /tmp may have been cleaned since the last launch
-        if self._account is None:
-            return
-        self._account.own(self.folder, with_contents=False)
-        if self.data.exists():
-            self._account.own(self.data, with_contents=True)
-        if self.socket_folder != self.folder:
-            self._account.own(self.socket_folder, with_contents=True)
-        for target in (self.data, self._bin / "postgres"):
-            self.notices += self._account.grant_search_on_parents(target)
+    def _divide_ownership(self) -> None:
+        """As root: PostgreSQL's data belongs to its account, and the folder around it to us. Earlier versions gave the
+        folder to the account too, and had the socket there."""
+        if self._programs.account is not None:
+            os.lchown(self.folder, os.geteuid(), os.getegid())
+            self._programs.account.own(self.data)
 
-    def _create_database(self) -> None:
-        psql = [str(self._bin / "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", self.url("postgres")]
-        self._run(
-            psql,
-            stdin=f"SELECT 'CREATE DATABASE {DATABASE}' "
-            f"WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = '{DATABASE}') \\gexec\n",
-        )
+    def _prepare_socket_folder(self) -> None:
+        if self.socket_folder != self.data:
+            self.socket_folder.mkdir(mode=0o700, exist_ok=True)  # /tmp may have been cleaned since the last launch
+            if self._programs.account is not None:
+                self._programs.account.own(self.socket_folder)
+        for left_behind in self.folder.glob(".s.PGSQL.*"):
+            left_behind.unlink()
+
+    def _single_user(self, database: str, sql: str) -> Generator[None, None, str]:
+        return self._programs.single_user(self.data, database, sql)
 
     # -- the process
 
@@ -187,28 +203,23 @@ class EmbeddedPostgres:
                 yield
             said = self._log_since_launch()
             # After kill -9 of PostgreSQL its sessions take a moment to end. It does not start before.
-            if "shared memory block" not in said or time.monotonic() > give_up:
+            if not sessions_remain(said) or time.monotonic() > give_up:
                 raise Unavailable(f"PostgreSQL ended during its start. The last lines of {self.log_file}:\n{said}")
             for _ in range(5):
                 yield
 
     def _launch(self) -> None:
-        options = tuned_settings(self.socket_folder) | self._settings
-        argv = [str(self._bin / "postgres"), "-D", str(self.data)]
+        data = self._programs.path_of(self.data)
+        sockets = data if self.socket_folder == self.data else str(self.socket_folder)
+        options = tuned_settings(sockets) | self._settings
+        arguments = ["-D", data]
         for name, value in options.items():
-            argv += ["-c", f"{name}={value}"]
+            arguments += ["-c", f"{name}={value}"]
         if self.log_file.exists() and self.log_file.stat().st_size > _LARGEST_LOG:
             self.log_file.rename(self.log_file.with_suffix(".log.1"))
         with os.fdopen(os.open(self.log_file, _APPEND, 0o600), "ab") as output:
             self._log_offset = os.fstat(output.fileno()).st_size
-            self._process = subprocess.Popen(
-                argv,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C goes only to this process, which stops PostgreSQL last
-                preexec_fn=die_with_parent(signal.SIGINT),
-                **self._process_options(),
-            )
+            self._process = self._programs.start("postgres", arguments, self.data, stdout=output, stderr=output)
 
     def _ready(self) -> bool:
         lines = self._pid_file()
@@ -241,9 +252,9 @@ class EmbeddedPostgres:
     def _end_orphan(self) -> Iterator[None]:
         """Stop a PostgreSQL that survived a killed Mainspring. We hold the lock, so no other process uses it."""
         lines = self._pid_file()
-        if not lines or not lines[0].isdigit():
+        pid = abs(int(lines[0])) if lines and lines[0].lstrip("-").isdigit() else 0  # negative: in single-user mode
+        if not pid:
             return
-        pid = int(lines[0])
         for stop_signal in (signal.SIGINT, signal.SIGQUIT):
             give_up = time.monotonic() + _ORPHAN_PATIENCE
             if runs_on(pid, self.data):
@@ -252,23 +263,6 @@ class EmbeddedPostgres:
                 yield
         if runs_on(pid, self.data):
             raise Conflict(f"A PostgreSQL (process {pid}) uses {self.data} and does not stop. Stop it manually.")
-
-    def _run(self, argv: list[str], *, stdin: str = "") -> None:
-        try:
-            subprocess.run(argv, input=stdin.encode(), check=True, capture_output=True, **self._process_options())
-        except OSError as error:
-            raise Unavailable(f"{argv[0]} could not be started: {error}") from error
-        except subprocess.CalledProcessError as error:
-            said = error.stderr.decode("utf-8", "replace").strip()
-            raise Unavailable(f"{Path(argv[0]).name} failed: {said}") from error
-
-    def _process_options(self) -> dict[str, Any]:
-        """User, folder and environment of PostgreSQL's programs. The environment has no PG* variables."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        around: dict[str, Any] = {"cwd": self.folder, "env": environment | {"LC_ALL": "C"}, "umask": 0o077}
-        if self._account is not None:
-            around |= {"user": self._account.uid, "group": self._account.gid, "extra_groups": []}
-        return around
 
 
 def runs_on(pid: int, data: Path) -> bool:

@@ -18,6 +18,25 @@ returning task
 -- unguarded: as above.
 delete from mainspring.task_signatures where tenant_id = $1 and task = any ($2::text[]) returning task
 
+-- name: drop_excess
+-- Keep the newest $2 signatures of a tenant, and of these as many as have $3 bytes together. Rows that another hello
+-- holds are left to that one.
+-- unguarded: the same rule applies to whoever drops them; a task without a signature takes any payload.
+with ranked as (
+    select task, row_number() over newest as place, sum(octet_length(schema::text)) over newest as bytes
+    from mainspring.task_signatures
+    where tenant_id = $1
+    window newest as (order by registered_at desc, task)
+), excess as materialized (
+    select s.task
+    from mainspring.task_signatures s
+    join ranked r on r.task = s.task
+    where s.tenant_id = $1 and (r.place > $2 or r.bytes > $3)
+    order by s.task
+    for update of s skip locked
+)
+delete from mainspring.task_signatures s using excess e where s.tenant_id = $1 and s.task = e.task returning s.task
+
 -- name: versions
 -- This is small, and is read every two seconds. A change has another time.
 select tenant_id, task, registered_at from mainspring.task_signatures

@@ -2,20 +2,45 @@
 -- every tenant. So every tenant sees the same of shared workers as of its own.
 
 -- name: register
--- unguarded: the own row of a new incarnation; a repeated hello changes only what it offers. A lease that was granted
--- is never shortened: the worker relies on it. The first secret of an incarnation stays.
+-- A repeated hello changes only what the worker offers. A lease that was granted is never shortened: the worker relies
+-- on it. The first secret of an incarnation stays.
+-- guard: the incarnation is new; or it is alive and bound to this secret, or to this token if it has no secret, or to
+-- nothing.
 insert into mainspring.workers
     (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash, rescue_after,
-     exclusive_rescue_after, protocol)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+     exclusive_rescue_after, protocol, token_id)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
     version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
     secret_hash = coalesce(workers.secret_hash, excluded.secret_hash),
+    token_id = coalesce(workers.token_id, excluded.token_id),
     rescue_after = greatest(workers.rescue_after, excluded.rescue_after),
     exclusive_rescue_after = greatest(workers.exclusive_rescue_after, excluded.exclusive_rescue_after)
 where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
+  and (workers.secret_hash = excluded.secret_hash
+       or workers.secret_hash is null and (workers.token_id = excluded.token_id or workers.token_id is null))
 returning state
+
+-- name: count_others
+-- How many live workers a tenant has besides this one; $3 at most.
+select count(*)
+from (select from mainspring.workers
+      where tenant_id = $1 and worker_id <> $2 and state in ({{WORKERS_ALIVE}})
+      limit $3) as others
+
+-- name: bind
+-- The row of an incarnation that a server of 0.2.0 has registered. The first request that a newer server hears binds it.
+-- It waits for $4 at most if another transaction has locked the row.
+-- guard: the incarnation is bound to nothing yet.
+with patience as materialized (
+    select set_config('lock_timeout', $4, true)
+)
+update mainspring.workers
+set secret_hash = $2, token_id = $3
+from patience
+where worker_id = $1 and secret_hash is null and token_id is null
+returning worker_id
 
 -- name: advance
 -- Locks the worker's row and takes the sequence number. Of two copies of one exchange, only one gets the row.
@@ -32,7 +57,7 @@ where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq =
 returning state
 
 -- name: look
-select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol
+select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol, secret_hash, token_id
 from mainspring.workers
 where worker_id = $1 and tenant_id = $2
 

@@ -8,7 +8,7 @@ be repeated at any server of the database.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import httptools
 import msgspec
@@ -20,7 +20,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, WorkerHello
 from mainspring.wire.logs import LogReceipt
 from mainspring.wire.problems import Problem
-from mainspring.wire.protocol import BASE_PROTOCOL, PROTOCOL, WireProtocol
+from mainspring.wire.protocol import BASE_PROTOCOL, PROTOCOL, SECRET_HEADER, WireProtocol
 
 T = TypeVar("T")
 
@@ -138,8 +138,8 @@ class ServerClient:
         """Whether an answer of the current server is overdue."""
         return self._servers[self._rota.current].late
 
-    async def exchange(self, request: ExchangeRequest) -> ExchangeReply:
-        """Send an exchange and return the answer; raises ServerClientError."""
+    async def exchange(self, request: ExchangeRequest, secret: str = "") -> ExchangeReply:
+        """Send an exchange and return the answer; raises ServerClientError. `secret`: that of the incarnation."""
         server = self._choose()
         due = self._clock.monotonic() + request.wait_ms / 1000 + _LATE
         server.due.append(due)
@@ -147,7 +147,7 @@ class ServerClient:
         try:
             carries = bool(request.outcomes or request.progress)
             body = _encode(self._protocol.fit(request, announced))
-            reply = await self._talk(server, server.exchange_head, body, _decode_reply, carries=carries)
+            reply = await self._talk(server, server.heads(secret).exchange, body, _decode_reply, carries=carries)
         except ServerClientError as error:
             server.protocol = BASE_PROTOCOL  # what runs at this address may be another version by now
             if announced > BASE_PROTOCOL and isinstance(error, Refused) and error.problem.code == _UNKNOWN_FIELD:
@@ -158,10 +158,11 @@ class ServerClient:
         self._announced(server, None if reply.superseded else request.hello, announced, reply.protocol)
         return reply
 
-    async def ship(self, shipment: bytes) -> LogReceipt:
-        """Send an encoded LogShipment and return the receipt; raises ServerClientError."""
+    async def ship(self, shipment: bytes, secret: str = "") -> LogReceipt:
+        """Send an encoded LogShipment and return the receipt; raises ServerClientError. `secret`: that of the
+        incarnation."""
         server = self._servers[self._rota.current]
-        return await self._talk(server, server.logs_head, shipment, _decode_receipt, carries=True)
+        return await self._talk(server, server.heads(secret).logs, shipment, _decode_receipt, carries=True)
 
     async def is_ready(self, address: str, within: float) -> bool:
         """Whether a server is ready, by its /readyz, which needs no token."""
@@ -261,6 +262,14 @@ class ServerClient:
             raise AnswerLost(str(error) or type(error).__name__) from error
 
 
+class _Heads(NamedTuple):
+    """The heads of requests of one incarnation."""
+
+    secret: str
+    exchange: bytes
+    logs: bytes
+
+
 class _Server:
     """One server: the heads of requests to it, its open connections, and when its answers are due."""
 
@@ -272,13 +281,23 @@ class _Server:
         self.idle: list[HttpConnection] = []
         self.busy: set[HttpConnection] = set()
         self._server = HttpServer(address)
-        self.exchange_head = self._server.post("/v1/exchange", token)
-        self.logs_head = self._server.post("/v1/exchange/logs", token)
+        self._token = token
+        self._heads = self._make_heads("")
         self.ready_head = self._server.get("/readyz")
 
     @property
     def late(self) -> bool:
         return bool(self.due) and min(self.due) < self._now()
+
+    def heads(self, secret: str) -> _Heads:
+        if secret != self._heads.secret:
+            self._heads = self._make_heads(secret)
+        return self._heads
+
+    def _make_heads(self, secret: str) -> _Heads:
+        proof = {SECRET_HEADER: secret} if secret else {}
+        paths = ("/v1/exchange", "/v1/exchange/logs")
+        return _Heads(secret, *(self._server.post(path, self._token, proof) for path in paths))
 
     async def connection(self) -> HttpConnection:
         while self.idle:

@@ -14,6 +14,7 @@ from mainspring.worker.executors.http.on_demand import HttpOnDemand
 from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.executors.shell.executor import ShellExecutor
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 
@@ -29,11 +30,12 @@ def build_executors(
     app: str | None = None,
     server: str = "",
     token: str = "",
-    sandbox: str | None = None,
+    sandbox: Bubblewrap | NoSandbox | None = None,
+    confine_all: bool = False,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
-    """Executors for the tasks of the application, for shell commands (all of them in `sandbox`, if given), and for HTTP
-    calls to addresses that `http_guard` permits.
+    """Executors for the tasks of the application, for shell commands (all of them in `sandbox` with `confine_all`), and
+    for HTTP calls to addresses that `http_guard` permits.
 
     `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     """
@@ -62,7 +64,13 @@ def build_executors(
         ),
         processes,
         ShellExecutor(
-            watchdog, kill_grace=kill_grace, open_log=open_log, folders=folders, sandbox=sandbox, clock=clock
+            watchdog,
+            kill_grace=kill_grace,
+            open_log=open_log,
+            folders=folders,
+            sandbox=sandbox,
+            confine_all=confine_all,
+            clock=clock,
         ),
         HttpOnDemand(http_guard or AddressGuard(), open_log=open_log, clock=clock),
     ]

@@ -22,6 +22,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
 from mainspring.worker.exchange.server_client import LogStoreDown, Refused, ServerClient, ServerClientError
 from mainspring.worker.execution.attempt import Attempt
+from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output.attempt_log import AttemptLog
 
 MOST_WAITING = 4 * 1024 * 1024
@@ -41,13 +42,13 @@ Taken = tuple[AttemptLog, LogChunk]
 
 class LogShipper:
     """`open` is the `OpenLog` of the worker, and may be called from any thread. `speaks_for` is called on the loop, and
-    tells how to find the id of the present incarnation."""
+    tells how to find the present incarnation."""
 
     def __init__(self, server_client: ServerClient, clock: LoopClock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self.lock = threading.RLock()
         self._server_client = server_client
-        self._worker_id: Callable[[], UUID] | None = None
+        self._incarnation: Callable[[], Incarnation] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dirty: dict[AttemptLog, None] = {}
         self._bytes = 0  # waiting and in flight
@@ -62,8 +63,8 @@ class LogShipper:
         self._refused_at: float | None = None
         self._unanswered = 0  # shipments in a row
 
-    def speaks_for(self, worker_id: Callable[[], UUID]) -> None:
-        self._worker_id = worker_id
+    def speaks_for(self, incarnation: Callable[[], Incarnation]) -> None:
+        self._incarnation = incarnation
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -118,13 +119,14 @@ class LogShipper:
 
     async def try_once(self, chunk: LogChunk) -> None:
         """Send one chunk outside the order, to any server that accepts it, for a short time."""
-        assert self._worker_id is not None
-        body = _encode(LogShipment(self._worker_id(), [chunk]))
+        assert self._incarnation is not None
+        worker_id, secret = self._incarnation()
+        body = _encode(LogShipment(worker_id, [chunk]))
         with suppress(TimeoutError):
             async with self.clock.timeout(_TRY_ONCE_SECONDS):
                 for _ in range(self._server_client.servers):
                     with suppress(ServerClientError):
-                        await self._server_client.ship(body)
+                        await self._server_client.ship(body, secret)
                         return
 
     def _start_shipping(self, hurry: bool) -> None:
@@ -213,13 +215,14 @@ class LogShipper:
     async def _send(self, chunks: list[Taken]) -> bool:
         """Repeat one shipment until it is acknowledged or no attempt waits for it any more. False if its contents are
         rejected."""
-        assert self._worker_id is not None
-        body = _encode(LogShipment(self._worker_id(), [chunk for _, chunk in chunks]))
+        assert self._incarnation is not None
+        worker_id, secret = self._incarnation()
+        body = _encode(LogShipment(worker_id, [chunk for _, chunk in chunks]))
         receipt: LogReceipt | None = None
         failures = 0
         while receipt is None and not all(sink.over for sink, _ in chunks):
             try:
-                receipt = await self._server_client.ship(body)
+                receipt = await self._server_client.ship(body, secret)
                 self._refused_at, self._unanswered = None, 0
             except ServerClientError as error:
                 failures += 1

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
-    `terminate` spares, because a sandbox that ends kills everything in it.
+    `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
+    the descriptors 4, 5, and so on.
     """
 
     argv: list[str]
@@ -34,6 +36,11 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     cwd: str
     limits: ResourceLimits | None = None
     wrapper: str = ""
+    inputs: list[bytes] = []
+
+    def message(self) -> dict[str, Any]:
+        """What the supervisor is sent."""
+        return {**msgspec.structs.asdict(self), "limits": _as_dict(self.limits or _NO_LIMITS)}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -74,9 +81,7 @@ class Command:
         self._insisting: Timer | None = None
         self._pending_limits = 0
         self._limited = asyncio.Event()
-        limits = _as_dict(self._limits)
-        what = {"argv": order.argv, "env": order.env, "cwd": order.cwd, "wrapper": order.wrapper, "limits": limits}
-        channel.start(what, descriptors, self)
+        channel.start(order.message(), descriptors, self)
 
     def terminate(self) -> None:
         """Send SIGTERM to every process of the tree. They may go on until `kill`."""

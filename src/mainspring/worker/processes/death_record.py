@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import json
 import mmap
-import secrets
 import struct
 from collections.abc import Container
 from typing import Any
 from uuid import UUID
+
+from mainspring.worker.incarnation import new_secret
 
 CAPACITY = 16 * 1024
 _NOTICE, _ENTRIES = 4096, 65536
@@ -32,7 +33,6 @@ _ENTRY = struct.Struct("<16sq")
 _NUMBER = struct.Struct("<I")
 _NOTICE_LENGTH, _USED = 4, 8
 _EMPTY = bytes(_ENTRY.size)
-_SECRET_BYTES = 32
 
 Key = tuple[int, int]
 
@@ -61,7 +61,7 @@ class DeathRecord:
         self._free.clear()
         self._used = 0
         self._set_number(_USED, 0)
-        secret = secrets.token_hex(_SECRET_BYTES)
+        secret = new_secret()
         notice = json.dumps({"servers": self.servers, "worker_id": str(worker_id), "secret": secret}).encode()
         if len(notice) <= _ENTRIES - _NOTICE:
             memory[_NOTICE : _NOTICE + len(notice)] = notice

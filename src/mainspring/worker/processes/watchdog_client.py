@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import WATCHDOG_HEAD_START
+from mainspring.kernel.descriptors import give_back
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
@@ -74,6 +75,7 @@ class WatchdogClient:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
+        give_back(self._process.pid)  # before it starts anything: commands get the limit that the user set
         ours.setblocking(False)
         self._socket = ours
 

@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.domain.job import SHELL_TASK
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER, MAX_SHELL_PAYLOAD_BYTES
+from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
@@ -33,7 +33,7 @@ from mainspring.worker.execution.attempt import (
     grace_of,
 )
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.sandbox import WRAPPER, NoSandbox, in_bubblewrap, inside_only
+from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -57,16 +57,17 @@ class ShellExecutor:
         environ: Mapping[str, str] | None = None,
         open_log: OpenLog | None = None,
         folders: WorkFolders | None = None,
-        sandbox: str | None = None,
+        sandbox: Bubblewrap | NoSandbox | None = None,
+        confine_all: bool = False,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`sandbox` applies to every command, even if the job does not ask for it."""
+        """`sandbox` is for the jobs that ask for it, and for every command with `confine_all`."""
         self._clock = clock
-        self._sandbox = sandbox
+        self._sandbox = sandbox or NoSandbox("it was started without", "")
+        self._confine_all = confine_all
         self._watchdog = watchdog
         self._kill_grace = kill_grace
-        self._workers_environ = os.environ if environ is None else environ
-        self._environ = base_environment(self._workers_environ)
+        self._environ = base_environment(os.environ if environ is None else environ)
         self._open_log = open_log
         self._folders = folders or WorkFolders()
         self._commands: set[Command] = set()
@@ -86,14 +87,14 @@ class ShellExecutor:
             return failed("command: a shell run needs a command, a string or a list of arguments", retry=False)
         if memoryview(order.payload).nbytes > MAX_SHELL_PAYLOAD_BYTES:
             return failed(f"payload: a shell run takes at most {MAX_SHELL_PAYLOAD_BYTES} bytes", retry=False)
+        if isinstance(self._sandbox, NoSandbox) and self._is_confined(order):
+            return failed(f"sandbox: this worker offers none: {self._sandbox}", retry=False)
         try:
             folder = self._folders.make()
         except OSError as error:
             return failed(f"no working folder could be made: {error}")
         try:
             return await self._run_in(folder, attempt, news)
-        except NoSandbox:
-            return failed("sandbox: bubblewrap (bwrap) is not installed on this worker", retry=False)
         finally:
             await self._folders.remove(folder)
 
@@ -120,17 +121,16 @@ class ShellExecutor:
         setup = order.setup or _NO_SETUP
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
-        given = setup.env or {}
-        environ = self._environ | {"TMPDIR": str(folder)} | given | environment_of(order)
-        if (setup.sandbox or self._sandbox) is None:
+        inside = (setup.env or {}) | environment_of(order)
+        if not self._is_confined(order):
+            environ = self._environ | {"TMPDIR": str(folder)} | inside
             return SpawnOrder(argv, environ, str(folder), setup.limits)
-        data = Path(DEFAULT_DATA_FOLDER).absolute()
-        inside = inside_only(given)
-        argv = in_bubblewrap(argv, folder, self._workers_environ, hidden=(data,), variables=inside)
-        if "HOME" not in given:
-            environ["HOME"] = str(folder)
-        outside = {name: value for name, value in environ.items() if name not in inside}
-        return SpawnOrder(argv, outside, str(folder), setup.limits, wrapper=WRAPPER)
+        assert isinstance(self._sandbox, Bubblewrap)
+        confined = self._sandbox.confine(argv, folder, self._environ, inside)
+        return msgspec.structs.replace(confined, limits=setup.limits)
+
+    def _is_confined(self, order: RunOrder) -> bool:
+        return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)
 
     async def _until_gone(self, command: Command, attempt: Attempt, news: asyncio.Event) -> None:
         """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""

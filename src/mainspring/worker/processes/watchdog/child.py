@@ -12,6 +12,7 @@ from . import resource_limits as limits
 from .tree import signal_at_parents_death
 
 _CHANNEL = 3
+FIRST_INPUT = 4  # the descriptor of the first of the order's inputs
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 # Ignored signals stay ignored after exec: those that Python ignores (SIGPIPE), the watchdog, or the program that
 # started the worker (a shell starts background jobs with SIGINT and SIGQUIT ignored).
@@ -35,6 +36,7 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
             if signal.getsignal(number) != signal.SIG_DFL:
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        open_inputs(order["inputs"])
         if group is not None:
             cgroup.enter(group)
         os.chdir(order["cwd"])
@@ -45,3 +47,15 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
         os.write(2, f"mainspring: {program}: {reason}\n".encode(errors="replace"))
         absent = isinstance(error, OSError) and error.errno == errno.ENOENT
         os._exit(_NOT_FOUND if absent else _NOT_EXECUTABLE)
+
+
+def open_inputs(contents: list[bytes]) -> None:
+    """Let the program read these contents from the descriptors FIRST_INPUT, FIRST_INPUT + 1, and so on. They replace
+    descriptors of this process, which executes a program next."""
+    for number, data in enumerate(contents, FIRST_INPUT):
+        descriptor = os.memfd_create("input", 0)
+        os.write(descriptor, data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        if descriptor != number:
+            os.dup2(descriptor, number)
+            os.close(descriptor)

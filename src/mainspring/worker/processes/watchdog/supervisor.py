@@ -2,7 +2,7 @@
 
 Its control socket carries frames: four bytes of length and a marshalled (word, value).
 
-    start ORDER      argv, env, cwd, limits, wrapper; with one or two descriptors: output, channel
+    start ORDER      argv, env, cwd, limits, wrapper, inputs; with one or two descriptors: output, channel
     limits LIMITS    enforce these limits from now on, and answer `limited`
     term, kill       send this signal to every process of the tree
     (end of input)   the worker is gone, or gives up the command: kill the tree, and exit

@@ -1,0 +1,66 @@
+"""Answers that are given before a request is known to the app: complete, as bytes. The connection is closed after them.
+
+SAFE_HEADERS belong to every answer. An API has no pages: nothing of it may be guessed to be HTML, framed by a page,
+embedded by another site, or kept in a cache.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+
+from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
+
+SAFE_HEADERS = (
+    ("x-content-type-options", "nosniff"),
+    ("cache-control", "no-store"),
+    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+
+
+def refusal(
+    status: int, code: str, detail: str, *, hint: str, field: str | None = None, retry_after: int | None = None
+) -> bytes:
+    """The whole answer. With Content-Length, so that a client knows its end also if it reads the answer late."""
+    body = msgspec.json.encode(
+        Problem(
+            type=f"urn:mainspring:problem:{code}",
+            title=code.replace("_", " "),
+            status=status,
+            code=code,
+            detail=detail,
+            field=field,
+            hint=hint,
+        )
+    )
+    headers = [("content-type", PROBLEM_MEDIA_TYPE), ("content-length", str(len(body))), *SAFE_HEADERS]
+    if retry_after is not None:
+        headers.append(("retry-after", str(retry_after)))
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, "connection: close", "", ""]).encode() + body
+
+
+def twice(name: str) -> bytes:
+    """For a header that may occur once. Two programs that read different ones would see different requests."""
+    return refusal(
+        400, "duplicate_header", f"the header {name} occurs more than once", field=name, hint="send it once"
+    )  # fmt: skip
+
+
+MALFORMED = refusal(400, "malformed_request", "this is not a valid HTTP/1.1 request", hint="check the request line, "
+                    "the headers and the length of the body")  # fmt: skip
+TOO_MANY_AHEAD = refusal(
+    400, "too_many_requests_ahead", "too many requests were sent ahead on this connection",
+    hint="wait for answers before sending more",
+)  # fmt: skip
+HEAD_TOO_LARGE = refusal(
+    431, "head_too_large", "the head of the request is too large", hint="send at most 64 KiB of headers"
+)
+TOO_SLOW = refusal(
+    408, "request_timeout", "the request did not arrive in time", hint="send it again, on a new connection"
+)
+FULL = refusal(
+    503, "too_many_connections", "the server has too many connections", hint="try again after 1 s", retry_after=1
+)

@@ -1,0 +1,97 @@
+"""Whose files we trust: our own and root's. As root also the folders of PostgreSQL's account, which we made.
+
+A data folder says where the server is and holds the tokens. In a folder that somebody else has put there, both would be
+theirs: our token would go to their server, or their commands would run as us.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from mainspring.kernel.config import POSTGRES_ACCOUNT
+
+_ROOT = 0
+
+
+class ForeignFile(PermissionError):
+    """A file or folder that others control. `fix` says what the user can do."""
+
+    def __init__(self, path: Path, why: str, fix: str) -> None:
+        super().__init__(f"{path} {why}")
+        self.fix = fix
+
+
+def require_own(folder: Path) -> None:
+    """Raise ForeignFile if somebody else owns the folder, or the link that leads to it, or something that is in it. A
+    missing folder is fine."""
+    owners = _folder_owners()
+    try:
+        _judge(folder, folder.lstat(), owners)
+        _judge(folder, folder.stat(), owners)
+        entries = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        with suppress(FileNotFoundError):  # a file that was renamed meanwhile
+            _judge(entry, entry.lstat(), owners)
+
+
+def read_own(folder: Path, name: str) -> bytes | None:
+    """The content of a file in a data folder, or None if it is missing. Raises ForeignFile if others control one of the
+    two. What is read is what was judged, also if somebody exchanges the folder meanwhile."""
+    try:
+        _judge(folder, folder.lstat(), _folder_owners())
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        _judge(folder, os.fstat(place), _folder_owners())
+        _judge(folder / name, os.lstat(name, dir_fd=place), _file_owners())
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)  # a pipe must not block
+    except FileNotFoundError:
+        return None
+    finally:
+        os.close(place)
+    with os.fdopen(file, "rb") as opened:
+        status = os.fstat(file)
+        _judge(folder / name, status, _file_owners())
+        if status.st_mode & stat.S_IWOTH:
+            raise ForeignFile(
+                folder / name, "can be changed by everybody", "remove it; the next start writes a new one"
+            )
+        return opened.read()
+
+
+def _judge(path: Path, status: os.stat_result, owners: frozenset[int]) -> None:
+    if status.st_uid not in owners:
+        raise ForeignFile(
+            path,
+            f"belongs to {name_of(status.st_uid)}, and {name_of(os.geteuid())} uses only files of its own or root's",
+            f"run the command as {name_of(status.st_uid)}, or name another folder with --data or MAINSPRING_DATA",
+        )
+
+
+def _file_owners() -> frozenset[int]:
+    return frozenset((_ROOT, os.geteuid()))
+
+
+def _folder_owners() -> frozenset[int]:
+    """As root, earlier versions gave the folder to PostgreSQL's account."""
+    owners = _file_owners()
+    if os.geteuid() == _ROOT:
+        try:
+            return owners | {pwd.getpwnam(POSTGRES_ACCOUNT).pw_uid}
+        except KeyError:
+            pass
+    return owners
+
+
+def name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
