@@ -1,6 +1,7 @@
 """Charges of $10 while workers are killed -9 at random: every account is charged, and none twice.
 
-MAINSPRING_CHARGES=10000 makes more of them. MAINSPRING_CHARGES_SEED repeats the same kills, as far as that is possible with real processes.
+MAINSPRING_CHARGES=10000 makes more of them.
+MAINSPRING_CHARGES_SEED repeats the same kills, as far as that is possible with real processes.
 """
 
 from __future__ import annotations

@@ -278,7 +278,11 @@ class Worker:
         if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
             self._exchange_timing.refused(now, elsewhere=self._server_client.untried, holding=self._runner.holding)
-            log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
+            log.error(
+                "the server refuses this worker",
+                error=str(error),
+                hint=error.problem.hint or "check the token and the address",
+            )
             if self._leaving and not self._server_client.untried:
                 self._left.set()
         elif isinstance(error, StoreDown):
