@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,26 +92,35 @@ class Cluster:
     def __init__(self, database_url: str, token: str, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.scheme = "http"
         self.url = f"http://127.0.0.1:{self.port}"
         self._database_url = database_url
         self._token_file = folder / "token"
         self._token_file.write_text(token)
         self._children: list[subprocess.Popen[bytes]] = []
         self._logs: dict[int, Path] = {}
-        self.http = httpx.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=Patient()
-        )
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self.http = httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=60, transport=Patient())
 
-    async def server(self, port: int | None = None, tree: Path | None = None) -> subprocess.Popen[bytes]:
+    async def use_tls(self, trusted: ssl.SSLContext) -> None:
+        """The servers that follow use TLS; call it before the first one."""
+        await self.http.aclose()
+        self.scheme = "https"
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.http = httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=60, transport=Patient(trusted))
+
+    async def server(
+        self, port: int | None = None, tree: Path | None = None, options: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         """Start a server and wait until it answers. Another `port` makes a second server of the same database. `tree`
         is a folder with the source of another version."""
         port = port or self.port
-        arguments = ["server", "--port", str(port), "--data", str(self.folder)]
+        arguments = ["server", "--port", str(port), "--data", str(self.folder), *options]
         child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url, **_source(tree)})
 
         async def healthy() -> bool:
             assert child.poll() is None, self.said(child)
-            return await self._healthy(f"http://127.0.0.1:{port}")
+            return await self._healthy(f"{self.scheme}://127.0.0.1:{port}")
 
         await eventually(healthy, START, "the server answers")
         return child
@@ -234,8 +244,8 @@ class Patient(httpx.AsyncHTTPTransport):
     """Repeats a request while the server reports that its database is unavailable or that it is overloaded, as every
     client does. On a busy machine both happen. Requests that must not happen twice need a key."""
 
-    def __init__(self) -> None:
-        super().__init__(retries=3)
+    def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
+        super().__init__(retries=3, verify=trusted or True)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         deadline = time.monotonic() + SLOW

@@ -10,12 +10,16 @@ import typer
 from mainspring.cli.connect import (
     DatabaseUrlOption,
     HttpAllowOption,
+    InsecureListenFlag,
     LogLevelOption,
     LogStoreOption,
     ReloadFlag,
+    TlsCertOption,
+    TlsKeyOption,
     check_reload,
     checked_log_level,
 )
+from mainspring.cli.shared_options import CaOption
 from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
@@ -41,6 +45,10 @@ def command(
     ] = None,
     queues: QueuesOption = None,
     reload: ReloadFlag = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    ca: CaOption = None,
+    insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
     run_as: RunAsOption = None,
@@ -55,8 +63,12 @@ def command(
     import uvloop
 
     from mainspring.kernel.logs import configure_logs
+    from mainspring.roles.listening import checked_listening
     from mainspring.roles.up import UpOptions, run_up
+    from mainspring.sdk.client.connection import checked_ca
 
+    trusted = checked_ca(ca)
+    tls = checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http)
     if reload:
         check_reload(app)
     if queues is not None:
@@ -85,5 +97,8 @@ def command(
         process_isolation=process_isolation,
         log_store=log_store or None,
         reload=reload,
+        tls=tls,
+        ca=trusted,
+        insecure_http=insecure_http,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

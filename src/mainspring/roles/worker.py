@@ -66,6 +66,7 @@ class WorkerOptions:
     isolation: Isolation = field(default_factory=Isolation)
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
+    ca: str | None = None  # the file of the authorities that are trusted, if not those of the system
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
 
 
@@ -104,7 +105,8 @@ async def run_worker(options: WorkerOptions) -> int:
     servers = servers_in_order(options.server, options.name, pid)
     if launched is not None:
         launched.record.servers = split_addresses(servers)
-    shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT)
+        launched.record.ca = options.ca
+    shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT, ca=options.ca)
     shipper = LogShipper(shipping)
     executors = build_executors(
         app.tasks,
@@ -124,7 +126,7 @@ async def run_worker(options: WorkerOptions) -> int:
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.
-        ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping),
+        ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping, ca=options.ca),
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{pid}",
@@ -189,7 +191,7 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 
-    async with AsyncClient(options.server, options.app_token or options.token) as client:
+    async with AsyncClient(options.server, options.app_token or options.token, ca=options.ca) as client:
         failures = 0
         while True:
             try:

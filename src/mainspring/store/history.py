@@ -13,7 +13,7 @@ from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("history")
 
@@ -41,8 +41,8 @@ class RunRow(PageRow, frozen=True):
 
 
 class LiveRun(RunRow, frozen=True):
-    """A run that has not ended. `started_at`: when its present attempt began, if that is known. `now` is the database's
-    time at which the row was read."""
+    """A run that has not ended. `started_at`: when its present attempt began, if that is known. `expires_at`: when it
+    expires if it is not claimed before. `now` is the database's time at which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
@@ -51,11 +51,12 @@ class LiveRun(RunRow, frozen=True):
     last_error: str | None
     progress: float | None
     progress_text: str | None
+    expires_at: datetime | None
     now: datetime
 
     @property
     def weight(self) -> int:
-        return len(self.payload_text or "") + len(self.spec_text or "") + len(self.last_error or "")
+        return size_of(self.payload_text, self.spec_text, self.last_error, self.name, self.progress_text)
 
 
 class EndedRun(RunRow, frozen=True):
@@ -70,8 +71,7 @@ class EndedRun(RunRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        texts = (self.payload_text, self.spec_text, self.result_text, self.error)
-        return sum(len(text) for text in texts if text)
+        return size_of(self.payload_text, self.spec_text, self.result_text, self.error, self.name, self.reason)
 
 
 Run = LiveRun | EndedRun
@@ -88,7 +88,8 @@ class LaneDepth(msgspec.Struct, frozen=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt."""
+    """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt. `earlier`:
+    how many attempts of the run were not read."""
 
     attempt: int
     fence: int
@@ -98,6 +99,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     outcome: str
     error: str | None
     ready_at: datetime | None
+    earlier: int
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])

@@ -20,6 +20,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     processes: int | None = None
     files: int | None = None
     output: int | None = None
+    disk: int | None = None
 
 
 class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -62,6 +62,7 @@ class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     processes: int | None = None
     files: int | None = None
     output: str | int | None = None
+    disk: str | int | None = None
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -30,6 +30,7 @@ _LONGEST_URL = 8 * 1024
 _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
+_LEAST_DISK = 64 * 1024
 _MOST_OUTPUT = 10 * 1024**3
 _MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
 _MOST_STATUSES = 100
@@ -128,7 +129,11 @@ def _check_fit_for_http(setup: RunSetup) -> None:
     """Refuse fields without effect on an HTTP call. `limits.output` has one: it limits the size of the response."""
     limits = setup.limits or ResourceLimits()
     given = [field for field in ("env", "sandbox", "run_as", "kill_grace") if getattr(setup, field) is not None]
-    given += [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
+    given += [
+        f"limits.{name}"
+        for name in ("memory", "cpu", "processes", "files", "disk")
+        if getattr(limits, name) is not None
+    ]
     for field in given:
         raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
     if limits.output is not None and limits.output > _MOST_ANSWER:
@@ -171,6 +176,7 @@ def _limits(given: ResourceLimitsIn) -> ResourceLimits | None:
         processes=_count(given.processes, "limits.processes", 1),
         files=_count(given.files, "limits.files", _LEAST_FILES),
         output=None if given.output is None else parse_size(given.output, "limits.output", least=0, most=_MOST_OUTPUT),
+        disk=None if given.disk is None else parse_size(given.disk, "limits.disk", least=_LEAST_DISK),
     )
     return None if limits == ResourceLimits() else limits
 

@@ -44,7 +44,8 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     def message(self) -> dict[str, Any]:
         """What the supervisor is sent."""
         account = None if self.account is None else self.account.for_child()
-        return {**msgspec.structs.asdict(self), "limits": _as_dict(self.limits or _NO_LIMITS), "account": account}
+        limits = _as_dict(self.limits or _NO_LIMITS, self.cwd)
+        return {**msgspec.structs.asdict(self), "limits": limits, "account": account}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -100,14 +101,14 @@ class Command:
             if self._insisting is None:
                 self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
-    def limit(self, limits: ResourceLimits | None) -> None:
-        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. Limits of single
-        processes are set once, by the order."""
+    def limit(self, limits: ResourceLimits | None, folder: str = "") -> None:
+        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. `folder` is what the
+        limit of disk space applies to. Limits of single processes are set once, by the order."""
         self._limits = limits or _NO_LIMITS
         if self._channel is not None:
             self._pending_limits += 1
             self._limited.clear()
-            self._channel.say("limits", _as_dict(self._limits))
+            self._channel.say("limits", _as_dict(self._limits, folder))
 
     async def limited(self) -> None:
         """Returns when the supervisor applies the last limits. A breach that it saw before is known by then."""
@@ -174,8 +175,11 @@ class Command:
             self._on_news()
 
 
-def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:
-    return {"memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files}
+def _as_dict(limits: ResourceLimits, folder: str) -> dict[str, float | str | None]:
+    return {
+        "memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files,
+        "disk": limits.disk if folder else None, "folder": folder,
+    }  # fmt: skip
 
 
 def _breach(kind: str, limits: ResourceLimits) -> str:
@@ -186,5 +190,7 @@ def _breach(kind: str, limits: ResourceLimits) -> str:
             return f"CPU limit of {format_duration(limits.cpu)} exceeded"
         case "processes" if limits.processes is not None:
             return f"limit of {limits.processes} processes exceeded"
+        case "disk" if limits.disk is not None:
+            return f"disk limit of {format_size(limits.disk)} exceeded"
         case _:
             return f"{kind} limit exceeded"

@@ -14,6 +14,7 @@ import msgspec
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
 from mainspring.sdk.app.task import Task
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
@@ -160,7 +161,7 @@ class ProcessExecutor:
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
-            child.command.limit(_for_the_tree(begin.limits, child))
+            child.command.limit(_for_the_tree(begin.limits, child), begin.folder)
         ended, fit = None, False
         try:
             ended = await child.begin(begin, attempt)
@@ -189,10 +190,11 @@ class ProcessExecutor:
 
 
 def children_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of children: that of a shell command, and the variables that MAINSPRING_PASS_ENV names, for
-    applications that read their settings when they are loaded."""
-    named = (name.strip() for name in environ.get(PASS_ENV, "").split(","))
-    return base_environment(environ) | {name: environ[name] for name in named if name in environ}
+    """The environment of children: that of a shell command, the variables that MAINSPRING_PASS_ENV names, for
+    applications that read their settings when they are loaded, and how the worker's server is reached."""
+    named = [name.strip() for name in environ.get(PASS_ENV, "").split(",")]
+    passed = (*named, CA_VARIABLE, INSECURE_VARIABLE)
+    return base_environment(environ) | {name: environ[name] for name in passed if name in environ}
 
 
 class _Stopping:

@@ -231,6 +231,7 @@ def _without_effect(attempt: Attempt) -> Ending | None:
         "limits.cpu": limits and limits.cpu,
         "limits.processes": limits and limits.processes,
         "limits.files": limits and limits.files,
+        "limits.disk": limits and limits.disk,
         "sandbox": setup.sandbox,
         "run_as": setup.run_as,
     }

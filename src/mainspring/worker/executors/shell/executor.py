@@ -34,7 +34,7 @@ from mainspring.worker.execution.attempt import (
 )
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
-from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
+from mainspring.worker.output.process_output import Output
 from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -127,7 +127,7 @@ class ShellExecutor:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
-        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
+        log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
         return _ending(attempt, command, output, account, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
@@ -197,7 +197,7 @@ def _ending(attempt: Attempt, command: Command, output: Output, account: Account
         return ending_after_stop(attempt, text)
     if command.exit_code == 0 and command.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
-        if output.size > OUTPUT_KEPT:
+        if output.size > output.kept:
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""

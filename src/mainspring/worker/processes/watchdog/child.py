@@ -20,7 +20,9 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def become(order: dict[str, Any], output: int, channel: int | None, group: str | None, supervisor: int) -> NoReturn:
+def become(
+    order: dict[str, Any], output: int, channel: int | None, group: cgroup.Group | None, supervisor: int
+) -> NoReturn:
     """Never returns. Errors are written to the output, and the exit codes are those of a shell."""
     about = program = order["argv"][0]
     try:

@@ -51,7 +51,7 @@ class SupervisedCommand:
         self.command = os.fork()
         if self.command == 0:
             child.become(order, output, channel, self._cgroup, self._us)
-        self._gauge = limits.Gauge(self._us, given)
+        self._gauge = limits.Gauge(self._us, given, self._cgroup)
         self._plan_look()
 
     @property
@@ -110,6 +110,7 @@ class SupervisedCommand:
                 if pid == 0:
                     return False
                 self._peak = max(self._peak, limits.peak_in(usage))
+                self._gauge.reaped(pid, usage)
                 if pid == self.command:
                     self._failed = status != 0
                     news.append(f"exited {os.waitstatus_to_exitcode(status)}")
@@ -118,13 +119,14 @@ class SupervisedCommand:
             return True
 
     def _finish(self, news: list[str]) -> None:
+        peak = max(self._peak, self._gauge.peak)
         if self._cgroup is not None:
             enforced = cgroup.breach(self._cgroup)
             if enforced is not None and self._failed:  # a command that handled a failed fork has not failed
                 news.insert(0, f"breach {enforced}")
             cgroup.remove(self._cgroup)
         spent = limits.cpu_of_the_reaped() - self._spent_before
-        news.append(f"gone {spent:.6f} {max(self._peak, self._gauge.peak)}")
+        news.append(f"gone {spent:.6f} {peak}")
 
     def _plan_look(self) -> None:
         if self._killing:
