@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -38,6 +38,15 @@ SESSION_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
 # Between its lease round and its fire a test may stand still for longer than the three seconds of a lease.
 LONG_LEASES = Timing(lease_ttl=600.0)
 
+FAST = {
+    "fsync": "off",
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
+}
+SCRATCH_BYTES = 4 << 30
+
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"
 
@@ -50,10 +59,8 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL of this test process. Durability is off for speed; the benches and fault tests have it on."""
-    folder = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
-    server = EmbeddedPostgres(
-        folder / "data", settings={"fsync": "off", "shared_buffers": "128MB", "max_connections": "200"}
-    )
+    folder = Path(tempfile.mkdtemp(prefix="ms-", dir=_scratch()))
+    server = EmbeddedPostgres(folder / "data", settings=FAST)
     server.start()
     try:
         asyncio.run(_make_template(server))
@@ -61,6 +68,15 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     finally:
         server.stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scratch() -> Path:
+    """Memory if there is enough of it, because every database of a test is 300 files."""
+    memory = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= SCRATCH_BYTES:
+            return memory
+    return Path("/tmp")
 
 
 async def _make_template(server: EmbeddedPostgres) -> None:
@@ -77,7 +93,7 @@ async def _make_template(server: EmbeddedPostgres) -> None:
 async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
     name = f"test_{uuid4().hex}"
     admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name} template {template}")
+    await admin.execute(f"create database {name} template {template} strategy file_copy")
     try:
         yield postgres.url(name)
     finally:

@@ -48,6 +48,12 @@ def test_a_server_does_not_serve_other_machines_in_clear(call: Call, tmp_path: P
         assert not (tmp_path / "data").exists()
 
 
+def test_up_names_a_ca_file_that_cannot_be_read(call: Call, tmp_path: Path) -> None:
+    code, _, err = call("up", "--ca", str(tmp_path / "missing.pem"), "--data", str(tmp_path / "data"))
+    assert code == 2 and "cannot read the CA file" in err
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_password_on_the_command_line_is_warned_about(call: Call) -> None:
     shown, secret = "postgresql://a@127.0.0.1:1/x", "postgresql://a:secret@127.0.0.1:1/x"
     assert "--database-url-file" not in call("migrate", "--database-url", shown)[2]

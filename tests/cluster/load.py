@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx
 
+from mainspring.worker.processes.watchdog.namespaces import why_not
 from tests.cluster.history import Call
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
+NAMESPACES = why_not() is None  # workers here put each command into a pid namespace of its own
 OVERLOADED = 429
 _REPEATS = 40
 _PAUSE_BETWEEN = 0.25
@@ -132,7 +134,7 @@ class Load:
         choices: list[tuple[int, Callable[[int], Any]]] = [
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
-            (4, self._family), (5, self._process), (6, self._print),
+            (4, self._family), (5, self._process), (6, self._print), (1, self._poison),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -176,8 +178,10 @@ class Load:
         await self._submit(number, task="note.thread", payload={"seconds": 0.5})
 
     async def _family(self, number: int) -> None:
-        """A run with processes that leave their process group or ignore SIGTERM. Every second run is cancelled."""
-        command = family_command(str(self._ledger), self._random.randint(3, 20))
+        """A run with processes that leave their process group or ignore SIGTERM. Every second run is cancelled. Every
+        third attacks its supervisor, where namespaces protect that; elsewhere it would end the runs of others."""
+        hostile = self._random.random() < 0.33 and NAMESPACES
+        command = family_command(str(self._ledger), self._random.randint(3, 20), hostile=hostile)
         call = await self._submit(number, name="family", command=command, kill_grace="1s", timeout="30s")
         if call.result == "ok" and self._random.random() < 0.5:
             await self._over_after(self._random.uniform(0.0, 1.5))
@@ -187,6 +191,13 @@ class Load:
         payload = {"seconds": self._random.choice((0, 0.2, 1.0)), "end_badly": self._random.random() < 0.2}
         env = {LEDGER_VARIABLE: str(self._ledger)}
         await self._submit(number, task="note.process", payload=payload, env=env)
+
+    async def _poison(self, number: int) -> None:
+        """A run that ends its worker. Its second attempt ends only itself."""
+        env = {LEDGER_VARIABLE: str(self._ledger)}
+        retry = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
+        payload = {"attempts": self._random.choice((1, 2, 9))}
+        await self._submit(number, task="note.poison", payload=payload, env=env, retry=retry)
 
     async def _print(self, number: int) -> None:
         lines, cap = self._random.choice((1, 100, 2000)), self._random.choice((0, 0, 500))

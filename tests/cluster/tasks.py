@@ -12,6 +12,7 @@ from mainspring import Context, Mainspring
 
 LEDGER_VARIABLE = "ARENA_LEDGER"
 TICK = 0.1
+POISONED = 99  # the exit code of a process that `note.poison` ends
 
 app = Mainspring()
 
@@ -82,6 +83,18 @@ def note_in_a_process(ctx: Context, seconds: float = 0.0, end_badly: bool = Fals
     return ctx.attempt
 
 
+@app.task("note.poison")
+async def note_and_end_the_process(ctx: Context, attempts: int) -> int:
+    """Ends its process in each of the first `attempts`: that of the worker, or a child that it has for itself."""
+    write(ctx, "start")
+    await asyncio.sleep(TICK)
+    if ctx.attempt <= attempts:
+        write(ctx, "poison")
+        os._exit(POISONED)
+    write(ctx, "end")
+    return ctx.attempt
+
+
 def printed(run: str, attempt: int, lines: int) -> str:
     """The output of `note.print`."""
     return "".join(f"{run} {attempt} {number}\n" for number in range(lines))
@@ -113,9 +126,14 @@ def shell_command(ledger: str, ticks: int) -> str:
     )
 
 
-def family_command(ledger: str, ticks: int) -> str:
+# Kills the supervisor and the watchdog, if the command can reach them.
+_HOSTILE = "above=$(cut -d ' ' -f 4 /proc/$PPID/stat); [ $above -gt 1 ] || above=; kill -9 $above $PPID; "
+
+
+def family_command(ledger: str, ticks: int, *, hostile: bool = False) -> str:
     """A shell job with two children that run longer than their parent: one in its own session, one that ignores
-    TERM."""
+    TERM. If it is `hostile`, it tries to kill those who would end them."""
     child = shell_command(ledger, ticks + 30).replace("say start; ", "").replace("; say end", "")
     quoted = child.replace("'", "'\\''")
-    return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {shell_command(ledger, ticks)}"
+    attack = _HOSTILE if hostile else ""
+    return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {attack}{shell_command(ledger, ticks)}"

@@ -20,7 +20,7 @@ from mainspring.cli.connect import (
     checked_log_level,
 )
 from mainspring.cli.shared_options import CaOption
-from mainspring.cli.worker import DEFAULT_SLOTS, QueuesOption
+from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -51,6 +51,8 @@ def command(
     insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
+    run_as: RunAsOption = None,
+    process_isolation: IsolationOption = "auto",
     log_level: LogLevelOption = "info",
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
@@ -63,8 +65,9 @@ def command(
     from mainspring.kernel.logs import configure_logs
     from mainspring.roles.listening import checked_listening
     from mainspring.roles.up import UpOptions, run_up
+    from mainspring.sdk.client.connection import checked_ca
 
-    trusted = None if ca is None else str(ca.absolute())
+    trusted = checked_ca(ca)
     tls = checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http)
     if reload:
         check_reload(app)
@@ -72,6 +75,11 @@ def command(
         from mainspring.worker.exchange.queue_weights import parse_queues
 
         parse_queues(queues, slots or DEFAULT_SLOTS)  # report a mistake before anything is started
+    check_isolation(process_isolation)
+    if run_as is not None:
+        from mainspring.worker.processes.accounts import command_accounts
+
+        command_accounts(run_as)
     level = checked_log_level(log_level)
     configure_logs(role="up", level=level)
     options = UpOptions(
@@ -85,6 +93,8 @@ def command(
         queues=queues,
         log_level=level,
         http_allow=http_allow,
+        run_as=run_as,
+        process_isolation=process_isolation,
         log_store=log_store or None,
         reload=reload,
         tls=tls,

@@ -69,6 +69,8 @@ class UpOptions:
     tls: TlsFiles | None = None
     ca: str | None = None
     insecure_http: bool = False
+    run_as: str | None = None
+    process_isolation: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -197,6 +199,8 @@ def worker_program(options: UpOptions) -> Program:
         "--queues": options.queues,
         "--http-allow": options.http_allow,
         "--ca": options.ca,
+        "--run-as": options.run_as,
+        "--process-isolation": options.process_isolation,
     }
     for flag, value in chosen.items():
         if value is not None:

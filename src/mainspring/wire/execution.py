@@ -62,6 +62,7 @@ class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
     sandbox: str | None = None
     kill_grace: float | None = None
     http: HttpCall | None = None
+    run_as: str | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -96,6 +96,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
     sandbox: str | None = None
+    run_as: str | None = None
     required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
     retries: int | None = None
@@ -138,6 +139,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     env: dict[str, str] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
     sandbox: str | UnsetType | None = UNSET
+    run_as: str | UnsetType | None = UNSET
     required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
     retries: int | UnsetType = UNSET
@@ -229,6 +231,7 @@ class JobView(PlainValues, msgspec.Struct):
     env: dict[str, str] = {}
     limits: ResourceLimits | None = None
     sandbox: str | None = None
+    run_as: str | None = None
     required_labels: dict[str, str] = {}
 
 

@@ -89,7 +89,7 @@ def find_connection(
     written = None if file is None else file.url
     chosen = ",".join(map(_checked, _addresses(url or written or DEFAULT_URL)))
     known_ca = file.ca if file is not None and chosen == written else None
-    trusted = _checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
+    trusted = checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
     connection = Connection(chosen, token, trusted)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
@@ -134,8 +134,8 @@ def _refuse_clear_text(addresses: tuple[str, ...]) -> None:
             )
 
 
-def _checked_ca(ca: str | Path | None) -> str | None:
-    """The path of the file, as processes in other folders use it."""
+def checked_ca(ca: str | Path | None) -> str | None:
+    """The path of the file, as processes in other folders use it. Raises InvalidInput if it cannot be used."""
     if ca is None:
         return None
     path = str(Path(ca).absolute())

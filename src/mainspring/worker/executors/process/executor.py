@@ -128,6 +128,10 @@ class ProcessExecutor:
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot run in a sandbox", retry=False)
+        if setup is not None and setup.run_as is not None:
+            return failed(
+                "run_as: a process task runs as the user of its worker; only commands have another", retry=False
+            )
         ending = None
         for _ in range(_MOST_CHILDREN):
             child = pool.take_idle()

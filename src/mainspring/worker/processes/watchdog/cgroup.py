@@ -28,14 +28,14 @@ _V1_FILES = {
 _PEAKS = ("memory.peak", "memory.max_usage_in_bytes")
 
 
-def create(owner: int, limits: dict[str, Any]) -> Group | None:
-    """A new group with these limits, or None."""
+def create(owner: int, limits: dict[str, Any], supervisor: int) -> Group | None:
+    """A new group with these limits, or None. `supervisor` is its pid outside of all namespaces."""
     wanted = {name: limits[name] for name in _V2_FILES if limits.get(name)}
     if not wanted:
         return None
     bases = _bases()
     found: list[str] = []
-    if (group := _make(bases.get(_UNIFIED), owner)) is not None:
+    if (group := _make(bases.get(_UNIFIED), owner, supervisor)) is not None:
         found.append(group)
         ours = os.path.dirname(group)
         for controller in ("+memory", "+pids"):
@@ -48,7 +48,7 @@ def create(owner: int, limits: dict[str, Any]) -> Group | None:
             _write(f"{group}/memory.swap.max", "0")
             _write(f"{group}/memory.oom.group", "1")
     for name, value in wanted.items():
-        if (group := _make(bases.get(_V1_CONTROLLERS[name]), owner)) is not None:
+        if (group := _make(bases.get(_V1_CONTROLLERS[name]), owner, supervisor)) is not None:
             found.append(group)
             for file in _V1_FILES[name]:
                 _write(f"{group}/{file}", str(value))
@@ -111,10 +111,10 @@ def remove_all(owner: int) -> None:
                     remove((folder,))
 
 
-def _make(base: str | None, owner: int) -> str | None:
+def _make(base: str | None, owner: int, supervisor: int) -> str | None:
     if base is None:
         return None
-    group = f"{base}/mainspring-{owner}/{os.getpid()}"
+    group = f"{base}/mainspring-{owner}/{supervisor}"
     try:
         os.makedirs(group, exist_ok=True)
     except OSError:
