@@ -47,7 +47,7 @@ async def test_a_worker_shows_what_it_offers_and_holds(api: httpx.AsyncClient) -
     assert shown == {
         "worker_id": str(worker.worker_id), "name": "by-hand", "state": "LIVE", "queues": ["default", "heavy"],
         "tasks": ["noop", "other"], "slots": 100, "running": 2, "labels": {"zone": "a"}, "version": "1.2.3",
-        "shared": False, "holding": 2,
+        "shared": False, "holding": 2, "left_out": [],
     }  # fmt: skip
     assert times["registered_at"] <= times["last_beat_at"]
 

@@ -165,8 +165,16 @@ async def test_tasks_are_listed_with_what_they_take(api: httpx.AsyncClient) -> N
                 "additionalProperties": False,
             },
             "options": None,
+            "left_out": False,
         },
-        {"task": "shell", "queues": ["default"], "workers": 2, "payload_schema": None, "options": None},
+        {
+            "task": "shell",
+            "queues": ["default"],
+            "workers": 2,
+            "payload_schema": None,
+            "options": None,
+            "left_out": False,
+        },
     ]
     await worker.exchange(stopped=True)
     assert [item["workers"] for item in (await api.get("/v1/tasks")).json()["tasks"]] == [1, 1]

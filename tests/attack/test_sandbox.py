@@ -113,13 +113,14 @@ def test_an_attacker_gets_nothing_where_an_ordinary_user_runs_bwrap(aims: dict[s
     environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     order = sandbox.confine([PYTHON, "-c", PROBES, json.dumps(aims)], folder, environ, {})
     output, theirs = os.pipe()
+    us = os.getpid()
     try:
         pid = os.fork()
         if pid == 0:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-            become(order.message(), theirs, None, None)
+            become(order.message(), theirs, None, None, us)
         os.close(theirs)
         with os.fdopen(output) as said:
             text = said.read()
@@ -179,9 +180,9 @@ def test_nothing_outlives_the_supervisor_and_the_watchdog() -> None:
         inside.extend(descendants(command.pid))
         watchdog = executor._watchdog.pid
         assert watchdog is not None
-        for pid in (watchdog, command._supervisor):
+        for pid in (watchdog, command.supervisor):
             os.kill(pid, signal.SIGSTOP)
-        for pid in (watchdog, command._supervisor):
+        for pid in (watchdog, command.supervisor):
             os.kill(pid, signal.SIGKILL)
 
     ending, _ = ran(shell([PYTHON, "-c", STAYS, "stay", mark]), kill_all_above, log.open, confine_all=True)

@@ -16,7 +16,8 @@ Shown = tuple[int, str, str]
 
 
 class CannedServer:
-    """Responses by "METHOD path". A list of responses is used one by one, and the last one is repeated."""
+    """Responses by "METHOD path": bytes, or what becomes JSON. A list of responses is used one by one, and the last one
+    is repeated."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[tuple[int, Any]]] = {}
@@ -52,9 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
         lacking = (404, {"type": "", "title": "", "status": 404, "code": "not_found", "detail": f"no {path}"})
         left = self.canned.answers.get(f"{self.command} {path}", [lacking])
         status, answer = left.pop(0) if len(left) > 1 else left[0]
-        content = json.dumps(answer).encode()
+        content = answer if isinstance(answer, bytes) else json.dumps(answer, ensure_ascii=False).encode()
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/plain" if isinstance(answer, bytes) else "application/json")
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -60,8 +60,16 @@ def test_options_are_shown_as_one_would_write_them(server: CannedServer, call: C
 def test_json_is_the_servers_message(server: CannedServer, call: Call) -> None:
     options = {"queue": "heavy", "retry": {"max_attempts": 5}}
     task = {"task": "report", "queues": ["default"], "workers": 2, "payload_schema": SCHEMA, "options": options}
-    page = {"tasks": [task]}
+    page = {"tasks": [{**task, "left_out": False}]}
     server.says("GET /v1/tasks", page)
     code, out, err = call("tasks", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == page
+
+
+def test_what_a_list_leaves_out_is_said(server: CannedServer, call: Call) -> None:
+    task = {"task": "report", "queues": ["default"], "workers": 2, "left_out": True}
+    server.says("GET /v1/tasks", {"tasks": [task], "more": True})
+    code, out, err = call("tasks")
+    assert code == 0 and "too large for a list" in out and "anything" not in out
+    assert "more tasks than a list shows" in out + err

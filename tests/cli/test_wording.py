@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.cli.wording import clean, relative, span
+from mainspring.cli.wording import relative, span
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,7 +36,3 @@ def test_moments_are_told_from_now() -> None:
     assert relative(NOW - timedelta(hours=2), NOW) == "2h ago"
     assert relative(NOW, NOW) == "now"
     assert relative(None, NOW) == "-"
-
-
-def test_control_characters_are_replaced() -> None:
-    assert clean("a\x1b[31mb\r\x07\nc\td") == "a�[31mb��\nc\td"

@@ -24,7 +24,7 @@ from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Chi
 from tests.cluster.history import RESCUE, Exit, Injection
 from tests.cluster.proxy import Links, ProxyLink
 from tests.cluster.tasks import LEDGER_VARIABLE
-from tests.processes.cluster import eventually, free_port
+from tests.processes.cluster import RUN_AS, eventually, free_port
 
 TOKEN = "ms_arena-token"
 APP = "tests.cluster.tasks:app"
@@ -160,7 +160,7 @@ class Arena:
             arguments = [
                 "worker", "--server", f"http://127.0.0.1:{self.balancer(seat.name).port}",
                 "--token-file", str(self.folder / "token"), "--app", APP,
-                "--slots", str(self.shape.slots), "--name", label, "--lease", f"{RESCUE:g}s",
+                "--slots", str(self.shape.slots), "--name", label, "--lease", f"{RESCUE:g}s", *RUN_AS,
             ]  # fmt: skip
         else:
             environment["MAINSPRING_DATABASE_URL"] = self._database_url(seat, label)

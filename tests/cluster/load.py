@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx
 
+from mainspring.worker.processes.watchdog.namespaces import why_not
 from tests.cluster.history import Call
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
+NAMESPACES = why_not() is None  # workers here put each command into a pid namespace of its own
 OVERLOADED = 429
 _REPEATS = 40
 _PAUSE_BETWEEN = 0.25
@@ -176,8 +178,10 @@ class Load:
         await self._submit(number, task="note.thread", payload={"seconds": 0.5})
 
     async def _family(self, number: int) -> None:
-        """A run with processes that leave their process group or ignore SIGTERM. Every second run is cancelled."""
-        command = family_command(str(self._ledger), self._random.randint(3, 20))
+        """A run with processes that leave their process group or ignore SIGTERM. Every second run is cancelled. Every
+        third attacks its supervisor, where namespaces protect that; elsewhere it would end the runs of others."""
+        hostile = self._random.random() < 0.33 and NAMESPACES
+        command = family_command(str(self._ledger), self._random.randint(3, 20), hostile=hostile)
         call = await self._submit(number, name="family", command=command, kill_grace="1s", timeout="30s")
         if call.result == "ok" and self._random.random() < 0.5:
             await self._over_after(self._random.uniform(0.0, 1.5))

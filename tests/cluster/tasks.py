@@ -126,9 +126,14 @@ def shell_command(ledger: str, ticks: int) -> str:
     )
 
 
-def family_command(ledger: str, ticks: int) -> str:
+# Kills the supervisor and the watchdog, if the command can reach them.
+_HOSTILE = "above=$(cut -d ' ' -f 4 /proc/$PPID/stat); [ $above -gt 1 ] || above=; kill -9 $above $PPID; "
+
+
+def family_command(ledger: str, ticks: int, *, hostile: bool = False) -> str:
     """A shell job with two children that run longer than their parent: one in its own session, one that ignores
-    TERM."""
+    TERM. If it is `hostile`, it tries to kill those who would end them."""
     child = shell_command(ledger, ticks + 30).replace("say start; ", "").replace("; say end", "")
     quoted = child.replace("'", "'\\''")
-    return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {shell_command(ledger, ticks)}"
+    attack = _HOSTILE if hostile else ""
+    return f"setsid sh -c '{quoted}' & sh -c 'trap \"\" TERM; {quoted}' & {attack}{shell_command(ledger, ticks)}"

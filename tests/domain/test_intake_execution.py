@@ -38,8 +38,10 @@ def rule(**fields: Any) -> dict[str, Any]:
         (shell(env={"A": "1", "_b2": "two\nlines"}), RunSetup(env={"A": "1", "_b2": "two\nlines"})),
         (shell(limits={"memory": "512MB"}), RunSetup(limits=ResourceLimits(memory=512_000_000))),
         (
-            shell(limits={"memory": 2**30, "cpu": "1m30s", "processes": 5, "files": 64, "output": "10MB"}),
-            RunSetup(limits=ResourceLimits(2**30, 90.0, 5, 64, 10_000_000)),
+            shell(
+                limits={"memory": 2**30, "cpu": "1m30s", "processes": 5, "files": 64, "output": "10MB", "disk": "1GB"}
+            ),
+            RunSetup(limits=ResourceLimits(2**30, 90.0, 5, 64, 10_000_000, 10**9)),
         ),
         (shell(limits={"output": 0}), RunSetup(limits=ResourceLimits(output=0))),
         (shell(sandbox="Bubblewrap"), RunSetup(sandbox="bubblewrap")),
@@ -153,6 +155,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**call(), "limits": {"cpu": 1}}, "invalid_input", "limits.cpu"),
     ({**call(), "limits": {"processes": 1}}, "invalid_input", "limits.processes"),
     ({**call(), "limits": {"files": 100}}, "invalid_input", "limits.files"),
+    ({**call(), "limits": {"disk": "1GB"}}, "invalid_input", "limits.disk"),
     ({**call(), "limits": {"output": "65MiB"}}, "invalid_size", "limits.output"),
     # environment
     (shell(env={"1A": ""}), "invalid_input", "env"),
@@ -174,6 +177,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (shell(limits={"files": 15}), "invalid_input", "limits.files"),
     (shell(limits={"output": -1}), "invalid_size", "limits.output"),
     (shell(limits={"output": "11GiB"}), "invalid_size", "limits.output"),
+    (shell(limits={"disk": "1KB"}), "invalid_size", "limits.disk"),
     # the rest
     (shell(sandbox="docker"), "invalid_input", "sandbox"),
     (shell(sandbox=""), "invalid_input", "sandbox"),

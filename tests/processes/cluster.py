@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -69,32 +71,56 @@ def _first_child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
+# The commands of tests write to the folders of tests, which only their user may enter.
+RUN_AS = ["--run-as", "root"] if os.geteuid() == 0 else []
+
+
+def processes_of(job_id: str) -> list[int]:
+    """The processes of this job's commands that run. What they know as their pids are others, in a namespace."""
+    mark = f"MAINSPRING_JOB_ID={job_id}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
 class Cluster:
     """Servers and workers on one database. It ends every process that it starts."""
 
     def __init__(self, database_url: str, token: str, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.scheme = "http"
         self.url = f"http://127.0.0.1:{self.port}"
         self._database_url = database_url
         self._token_file = folder / "token"
         self._token_file.write_text(token)
         self._children: list[subprocess.Popen[bytes]] = []
         self._logs: dict[int, Path] = {}
-        self.http = httpx.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, transport=Patient()
-        )
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self.http = httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=60, transport=Patient())
 
-    async def server(self, port: int | None = None, tree: Path | None = None) -> subprocess.Popen[bytes]:
+    async def use_tls(self, trusted: ssl.SSLContext) -> None:
+        """The servers that follow use TLS; call it before the first one."""
+        await self.http.aclose()
+        self.scheme = "https"
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.http = httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=60, transport=Patient(trusted))
+
+    async def server(
+        self, port: int | None = None, tree: Path | None = None, options: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         """Start a server and wait until it answers. Another `port` makes a second server of the same database. `tree`
         is a folder with the source of another version."""
         port = port or self.port
-        arguments = ["server", "--port", str(port), "--data", str(self.folder)]
+        arguments = ["server", "--port", str(port), "--data", str(self.folder), *options]
         child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url, **_source(tree)})
 
         async def healthy() -> bool:
             assert child.poll() is None, self.said(child)
-            return await self._healthy(f"http://127.0.0.1:{port}")
+            return await self._healthy(f"{self.scheme}://127.0.0.1:{port}")
 
         await eventually(healthy, START, "the server answers")
         return child
@@ -120,7 +146,7 @@ class Cluster:
         version."""
         before = await self._live_workers()
         arguments = ["worker", "--server", servers or self.url, "--token-file", str(self._token_file)]
-        arguments += ["--slots", str(slots)]
+        arguments += ["--slots", str(slots), *(RUN_AS if tree is None and program is None else ())]
         arguments += [*(["--app", app] if app else []), *options]
         child = self._start(arguments, _source(tree), folder, program)
 
@@ -218,8 +244,8 @@ class Patient(httpx.AsyncHTTPTransport):
     """Repeats a request while the server reports that its database is unavailable or that it is overloaded, as every
     client does. On a busy machine both happen. Requests that must not happen twice need a key."""
 
-    def __init__(self) -> None:
-        super().__init__(retries=3)
+    def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
+        super().__init__(retries=3, verify=trusted or True)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         deadline = time.monotonic() + SLOW

@@ -147,9 +147,9 @@ async def test_a_worker_that_stops_in_order_is_stopped_and_its_notice_changes_no
     (parent_watchdog,) = children_of(worker.pid)
 
     async def registered() -> bool:
-        return bool(await ask(database_url, "select 1 from mainspring.workers where secret_hash is not null"))
+        return bool(await ask(database_url, "select 1 from mainspring.workers where rescue_after > 7"))
 
-    await eventually(registered, SLOW, "the server knows the secret")
+    await eventually(registered, SLOW, "the server has answered: the second hello asks for a lease")
     worker.terminate()
     assert worker.wait(SLOW) == 0
 

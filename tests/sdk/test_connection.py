@@ -83,3 +83,17 @@ def test_several_servers_may_be_named(project: Path) -> None:
         find_connection("http://127.0.0.1:9001,there:9", environ={})
     with pytest.raises(InvalidInput, match="','"):
         find_connection(",", environ={})
+
+
+def test_a_token_is_sent_to_another_machine_only_through_tls_unless_it_is_allowed(project: Path) -> None:
+    for url in ("http://example.org:8700", "https://example.org,http://example.org", "http://127.0.0.1.example.org"):
+        with pytest.raises(InvalidInput, match="plain HTTP to another machine"):
+            find_connection(url, "token", environ={}, start=project)
+        assert find_connection(url, "token", insecure_http=True, environ={}).token == "token"
+        assert find_connection(url, "token", environ={"MAINSPRING_INSECURE_HTTP": "1"}).token == "token"
+    assert find_connection("https://example.org", "token", environ={}).token == "token"
+
+
+def test_the_address_in_the_folder_is_on_this_machine(project: Path) -> None:
+    (project / ".mainspring" / "server.json").write_text(json.dumps({"url": "http://192.168.1.5:8700", "pid": 1}))
+    assert find_connection(environ={}, start=project).token == "from-folder"

@@ -47,6 +47,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "env": {},
         "limits": None,
         "sandbox": None,
+        "run_as": None,
         "required_labels": {},
         **changes,
     }

@@ -1,4 +1,4 @@
-"""Data folders as versions before 0.3 left them: everybody is trusted, and everything belongs to the superuser."""
+"""Data folders as earlier versions left them: everybody is trusted, and everything belongs to the superuser."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path outside pytest's folders, which PostgreSQL's user cannot enter if the tests run as root."""
+    """A short path: pytest's folders are too deep for a socket."""
     parent = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
     yield parent / "data"
     shutil.rmtree(parent)
@@ -136,6 +136,7 @@ def test_the_folder_and_everything_that_leads_to_the_database_is_private(running
     assert mode_of(running.data) == 0o700
     assert mode_of(running.socket_folder) == 0o700
     assert mode_of(running.log_file) == 0o600
+    assert mode_of(running.access.password_file) == 0o600
 
 
 def test_postgres_is_out_of_reach_of_the_terminals_ctrl_c(running: EmbeddedPostgres) -> None:

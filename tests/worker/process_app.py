@@ -196,6 +196,13 @@ def takes(size: int) -> int:
 
 
 @process
+def fills_its_folder(files: int) -> None:
+    for number in range(files):
+        Path(str(number)).write_bytes(bytes(100_000))
+    time.sleep(60)
+
+
+@process
 def burns(seconds: float) -> None:
     until = time.process_time() + seconds
     while time.process_time() < until:

@@ -314,6 +314,7 @@ def test_a_thread_that_floods_is_kept_waiting_and_loses_nothing() -> None:
         (RunSetup(limits=ResourceLimits(cpu=1.0)), "limits.cpu"),
         (RunSetup(limits=ResourceLimits(processes=1)), "limits.processes"),
         (RunSetup(limits=ResourceLimits(files=1)), "limits.files"),
+        (RunSetup(limits=ResourceLimits(disk=1)), "limits.disk"),
         (RunSetup(sandbox="bubblewrap"), "sandbox"),
     ],
 )

@@ -285,7 +285,7 @@ def test_all_processes_together_are_held_to_the_memory_limit() -> None:
         assert run.command.breach == "memory limit of 128MB exceeded"
         assert run.command.exit_code == -signal.SIGKILL
         assert run.command.usage is not None
-        assert run.command.usage.peak_bytes > 128_000_000
+        assert run.command.usage.peak_bytes > 127_000_000  # the kernel allows no more than the limit
 
     with_a_watchdog(test)
 
@@ -351,8 +351,8 @@ def test_limits_can_be_set_and_lifted_while_it_runs() -> None:
 
 def own_group() -> Path | None:
     """Where our groups go, if cgroup v2 can be used here."""
-    folder = cgroup._folder_of(os.getpid())
-    return Path(folder) if folder is not None and os.access(Path(folder).parent, os.W_OK) else None
+    base = cgroup._bases().get("unified")
+    return Path(base, f"mainspring-{os.getpid()}") if base is not None and os.access(base, os.W_OK) else None
 
 
 @pytest.mark.skipif(own_group() is None, reason="cgroup v2 cannot be used here")

@@ -381,7 +381,7 @@ def test_a_run_without_a_call_fails_for_good(fields: dict[str, Any], words: str)
     run(test)
 
 
-@pytest.mark.parametrize("name", ["memory", "cpu", "processes", "files"])
+@pytest.mark.parametrize("name", ["memory", "cpu", "processes", "files", "disk"])
 def test_a_limit_without_effect_fails_the_run(name: str) -> None:
     async def test() -> None:
         ending = await Caller().call("http://127.0.0.1:1/", order={"limits": ResourceLimits(**{name: 10**8})})

@@ -134,7 +134,7 @@ def test_no_spelling_of_loopback_gets_around_it(host: str, address: str) -> None
             assert ending.status == "FAILED" and not ending.retry and not service.connections, ending
             assert ending.cause == Cause(errors=["AddressRefused"])
             assert ending.error is not None
-            assert "a loopback address" in ending.error or "an unspecified address" in ending.error
+            assert any(word in ending.error for word in ("a loopback", "an unspecified", "not a public")), ending.error
 
     run(test)
 
@@ -151,9 +151,7 @@ def test_an_address_that_is_none_is_not_tried_again(url: str) -> None:
 def test_the_refusal_says_what_to_do() -> None:
     async def test() -> None:
         ending = await Caller(allow="").call("http://10.0.0.5")
-        assert ending.error == (
-            "http://10.0.0.5 resolves to 10.0.0.5, a private address; allow it with --http-allow 10.0.0.5"
-        )
+        assert ending.error == ("http://10.0.0.5 is a private address; allow it with --http-allow 10.0.0.5")
 
     run(test)
 
@@ -174,7 +172,9 @@ def test_one_bad_address_among_good_ones_is_enough() -> None:
             caller = Caller(look_up=names(mixed_test=["127.0.0.1", "10.0.0.5"]))
             ending = await caller.call(service.url(host="mixed.test"))
             assert not ending.retry and not service.connections
-            assert ending.error is not None and "resolves to 10.0.0.5, a private address" in ending.error
+            assert (
+                ending.error is not None and "mixed.test:" in ending.error and "is not a public address" in ending.error
+            )
 
     run(test)
 
@@ -203,7 +203,7 @@ def test_a_name_that_changes_after_the_check_is_not_asked_again() -> None:
             assert asked == ["rebind.test"] and service.asked[0].headers["host"] == f"rebind.test:{service.port}"
             again = await caller.call(service.url(host="rebind.test"))  # a new connection: judged anew
             assert len(asked) == 2 and service.connections == 1
-            assert again.error is not None and "127.0.0.2, a loopback address" in again.error
+            assert again.error is not None and "is not a public address" in again.error
 
     run(test)
 

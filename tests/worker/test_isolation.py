@@ -55,7 +55,7 @@ def test_a_folder_is_gone_when_the_run_was_killed() -> None:
 
 def test_the_process_that_keeps_a_command_has_none_of_the_workers_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_TOKEN", "a secret")
-    assert said(shell("tr '\\0' '\\n' < /proc/$PPID/environ | grep -c secret; true")) == "0\n"
+    assert said(shell("(tr '\\0' '\\n' < /proc/$PPID/environ) 2>/dev/null | grep -c secret; true")) == "0\n"
 
 
 def test_the_jobs_variables_are_there_and_may_replace_what_is_inherited() -> None:

@@ -288,6 +288,16 @@ def test_a_parent_watchdog_that_was_stopped_still_knows_what_had_started(tmp_pat
     with_a_launched_worker(tmp_path, test)
 
 
+def test_a_worker_holds_no_run_before_the_server_knows_it(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, launched: Launched) -> None:
+        await server.until(lambda: len(server.requests) > 1)
+        first, second = server.requests[:2]
+        assert first.hello is not None and (first.free, second.free > 0) == (0, True)
+        assert server.secrets[first.worker_id], "it proves the first request too"
+
+    with_a_launched_worker(tmp_path, test)
+
+
 def test_each_incarnation_has_a_secret_of_its_own_and_the_last_one_is_given_notice_of(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, launched: Launched) -> None:
         first = server.incarnations[-1]

@@ -328,6 +328,17 @@ def test_cpu_time_is_limited(tmp_path: Path) -> None:
     with_an_executor(test)
 
 
+def test_disk_space_is_limited_for_the_run_alone() -> None:
+    async def test(executor: Executor) -> None:
+        limited = RunSetup(limits=ResourceLimits(disk=1_000_000))
+        assert (await executor.run("fills_its_folder", {"files": 20}, setup=limited)).error == (
+            "disk limit of 1MB exceeded"
+        )
+        assert await executor.result("pid")
+
+    with_an_executor(test)
+
+
 def test_a_child_is_replaced_after_so_many_runs() -> None:
     async def test(executor: Executor) -> None:
         pids = [await executor.result("pid") for _ in range(6)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .a_launched_worker import Launched, below, with_a_launched_worker
+from .a_launched_worker import Launched, below, children_of, with_a_launched_worker
 from .exchange_server import ExchangeServer, an_order
 from .processes import written
 from .test_watchdog import SOON
@@ -119,6 +119,9 @@ def test_a_command_cannot_read_the_memory_of_those_who_have_it(tmp_path: Path) -
         assert {launched.worker, launched.parent_watchdog} <= found.keys(), "it looked at both"
         assert found.pop(launched.worker) == found.pop(launched.parent_watchdog) == []
         del found[launched.pid]
+        (watchdog,) = children_of(launched.worker)
+        (supervisor,) = children_of(watchdog)
+        assert found.pop(supervisor) == [], "it has the environments of its earlier commands"
         assert all("mem" in opened for opened in found.values()), "of those who do not have it, it can"
 
     with_a_launched_worker(tmp_path, test, **options)

@@ -237,11 +237,11 @@ def test_a_command_that_its_supervisor_did_not_live_to_read_goes_to_another() ->
     async def test(watchdog: WatchdogClient) -> None:
         command = await sleeper(watchdog, "exit 0")
         await command.gone.wait()
-        os.kill(command._supervisor, signal.SIGSTOP)
+        os.kill(command.supervisor, signal.SIGSTOP)
         starting = asyncio.create_task(sleeper(watchdog))
         for _ in range(10):  # it is in the supervisor's socket, and nobody reads it
             await asyncio.sleep(0)
-        os.kill(command._supervisor, signal.SIGKILL)
+        os.kill(command.supervisor, signal.SIGKILL)
         assert alive((await starting).pid)
 
     with_a_watchdog(test)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -23,6 +24,7 @@ log = get_logger("acceptor")
 
 _AT_ONCE = 100
 _PAUSE = 1.0  # seconds, when there are too many open files
+_HANDSHAKE = 5.0  # seconds for the TLS handshake
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -30,11 +32,19 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 class Acceptor:
     """Helps a server that listens on `listener` already. Both may accept; each connection comes to one of them."""
 
-    def __init__(self, listener: socket.socket, protocol: ProtocolFactory, connections: Connections) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocol: ProtocolFactory,
+        connections: Connections,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = socket.socket(fileno=os.dup(listener.fileno()))
         self._socket.setblocking(False)
         self._protocol = protocol
+        self._tls = tls
         self._connections = connections
         self._connecting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -49,7 +59,7 @@ class Acceptor:
             self._socket.close()
 
     def _accept(self) -> None:
-        room = self._connections.room(len(self._connecting))
+        room = self._connections.room(len(self._connecting) if self._tls is None else 0)  # handshakes are in the table
         if room <= 0:
             if not self._connections.make_room():  # otherwise there is room in the next turn
                 self._refuse_one()
@@ -59,7 +69,7 @@ class Acceptor:
             if connection is None:
                 return
             connection.setblocking(False)
-            task = self._loop.create_task(self._connect(connection))
+            task = self._loop.create_task(self._connect(connection) if self._tls is None else self._greet(connection))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
 
@@ -80,8 +90,46 @@ class Acceptor:
         if connection is not None:
             with connection, suppress(OSError):
                 connection.setblocking(False)
-                connection.send(FULL)
+                if self._tls is None:
+                    connection.send(FULL)
 
     async def _connect(self, connection: socket.socket) -> None:
         with suppress(OSError):  # it hung up meanwhile
             await self._loop.connect_accepted_socket(self._protocol, connection)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        """Do the TLS handshake. The connection is in the table meanwhile, as one of a client without a token."""
+        handshake = Handshake(connection, self._connections.now + _HANDSHAKE)
+        self._connections.opened(handshake)
+        try:
+            with suppress(OSError):  # it hung up, or did not speak TLS, or took too long
+                await self._loop.connect_accepted_socket(
+                    self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=_HANDSHAKE
+                )
+        finally:
+            self._connections.closed(handshake)
+
+
+class Handshake:
+    """A connection whose TLS handshake is under way."""
+
+    idle = False
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self.deadline = deadline
+        try:
+            self.address = str(connection.getpeername()[0])
+        except OSError:  # it has gone already
+            self.address = ""
+
+    def expire(self, now: float) -> None:
+        self._end()
+
+    def dismiss(self, why: str) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """The end of input fails the handshake, which closes the connection."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """Answers that are given before a request is known to the app: complete, as bytes. The connection is closed after them.
 
-SAFE_HEADERS belong to every answer. An API has no pages: nothing of it may be guessed to be HTML, framed by a page,
-embedded by another site, or kept in a cache.
+SAFE_HEADERS belong to every answer. An API has no pages: nothing of it may be guessed to be HTML, framed by a page, or
+kept in a cache. Other sites cannot read it, because requests with another Origin are refused, and no answer allows one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ SAFE_HEADERS = (
     ("x-content-type-options", "nosniff"),
     ("cache-control", "no-store"),
     ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
-    ("cross-origin-resource-policy", "same-origin"),
 )
 
 

@@ -30,6 +30,7 @@ from mainspring.api.connections import Connections
 from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, twice
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
+from mainspring.wire.protocol import SECRET_HEADER
 
 _MOST_WAITING = 32  # requests that a client sent without waiting for the answers before
 _ONCE = frozenset(
@@ -42,6 +43,7 @@ _ONCE = frozenset(
         b"origin",
         b"if-match",
         b"last-event-id",
+        SECRET_HEADER.lower().encode(),
     }
 )
 _URGENT = (b"/healthz", b"/readyz", b"/metrics", b"/v1/exchange")  # served also when there are too many connections
@@ -153,9 +155,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._unaccounted = 0
         self._reading = Reading.NOTHING
-        self.deadline = self._deadline_between()
-        if not self._authenticated and not self.cycle.response_complete:
-            self._edge.busy(self)
+        if self.cycle.response_complete or self.flow.write_paused:
+            self.deadline = self._deadline_between()
+        else:
+            self.deadline = inf
+            if not self._authenticated:
+                self._edge.busy(self)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -179,8 +184,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
             return
-        if self._reading is Reading.NOTHING:
-            self.deadline = self._deadline_between()
+        if self._reading is Reading.NOTHING and not self.flow.write_paused:
+            self.deadline = self._edge.now + self._limits.idle
         if not self._authenticated:
             self._edge.waits(self)
 
@@ -234,9 +239,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _deadline_between(self) -> float:
         """When a connection that sends nothing is closed: never while it waits for an answer."""
-        if not self._answering:
-            return self._edge.now + self._limits.idle
-        return self._edge.now + self._limits.window if self.flow.write_paused else inf
+        if self.flow.write_paused:
+            return self._edge.now + self._limits.window
+        return inf if self._answering else self._edge.now + self._limits.idle
 
     def _refuse(self, answer: bytes | None) -> None:
         """Close, with this answer if the client can only take it as the one to the request that it is sending."""

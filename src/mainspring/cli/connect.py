@@ -54,7 +54,33 @@ DatabaseUrlOption = Annotated[
         "--database-url",
         metavar="URL",
         envvar="MAINSPRING_DATABASE_URL",
-        help="PostgreSQL database to use: postgresql://user:password@host:5432/name",
+        help="PostgreSQL database to use: postgresql://user@host:5432/name. The password belongs in "
+        "--database-url-file, PGPASSFILE or the environment: `ps` shows the command line to everybody.",
+        show_default=False,
+    ),
+]
+TlsCertOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        envvar="MAINSPRING_TLS_CERT",
+        help="Serve HTTPS with this certificate and its chain (PEM). Loaded again when it changes.",
+        show_default=False,
+    ),
+]
+TlsKeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key", metavar="FILE", envvar="MAINSPRING_TLS_KEY", help="Key of --tls-cert (PEM).", show_default=False
+    ),
+]
+InsecureListenFlag = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-http",
+        envvar="MAINSPRING_INSECURE_HTTP",
+        help="Serve other machines without TLS. Whoever is on the way can read tokens and payloads.",
         show_default=False,
     ),
 ]

@@ -7,7 +7,6 @@ import sys
 import msgspec
 
 from mainspring.cli.exit_codes import BAD_INPUT, CONFLICT, FAILURE, NOT_ALLOWED, NOT_FOUND, UNAVAILABLE
-from mainspring.cli.wording import clean
 from mainspring.domain.errors import (
     Conflict,
     Forbidden,
@@ -21,6 +20,7 @@ from mainspring.domain.errors import (
     Unavailable,
     WrongMediaType,
 )
+from mainspring.kernel.terminal import visible, visible_json
 
 _EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
     (InvalidInput, BAD_INPUT),
@@ -54,7 +54,7 @@ def _as_lines(error: MainspringError) -> list[str]:
         advice.append(_TOKEN_HINT)
     if advice:
         lines.append("hint: " + "; ".join(advice))
-    return [" ".join(clean(line).split("\n")) for line in lines]
+    return [" ".join(visible(line).split("\n")) for line in lines]
 
 
 def _as_json(error: MainspringError) -> str:
@@ -66,4 +66,5 @@ def _as_json(error: MainspringError) -> str:
         "hint": error.hint,
         "errors": error.errors if isinstance(error, InvalidBatch) else None,
     }
-    return msgspec.json.encode({name: value for name, value in problem.items() if value is not None}).decode()
+    text = msgspec.json.encode({name: value for name, value in problem.items() if value is not None}).decode()
+    return visible_json(text)

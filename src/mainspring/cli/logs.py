@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
-from mainspring.cli.screen import say, show_json
+from mainspring.cli.screen import say, show_json, show_output
 from mainspring.cli.which_run import RunOrJob, find_run_id
+from mainspring.kernel.terminal import visible_json
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -35,6 +35,15 @@ def command(
         int | None,
         typer.Option("--attempt", metavar="N", min=1, help="Show only this attempt.", show_default="the newest"),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Let control characters of the output reach your terminal, such as colours. Only for output that you "
+            "trust. A pipe or a file always gets the exact output.",
+            show_default=False,
+        ),
+    ] = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -44,25 +53,25 @@ def command(
     with connect(url, token_file, data) as client:
         run_id = find_run_id(client, run_or_job)
         if follow:
-            raise typer.Exit(_follow(client, run_id, attempt, as_json=as_json))
+            raise typer.Exit(_follow(client, run_id, attempt, as_json=as_json, raw=raw))
         text = client.logs(run_id, attempt)
     if as_json:
         show_json({"run_id": run_id, "attempt": attempt, "text": text})
     else:
-        _show(text)
+        show_output(text, raw=raw)
 
 
-def _follow(client: Client, run_id: str, attempt: int | None, *, as_json: bool) -> int:
+def _follow(client: Client, run_id: str, attempt: int | None, *, as_json: bool, raw: bool) -> int:
     client.patience = _PATIENCE
     try:
         for event in client.log_events(run_id, attempt):
             if as_json:
-                _show(_as_line(run_id, event))
+                show_output(_as_line(run_id, event))
             match event.kind:
                 case "output" | "truncated" | "attempt" if as_json:
                     continue
                 case "output" | "truncated":
-                    _show(event.text)
+                    show_output(event.text, raw=raw)
                 case "attempt":
                     say(f"--- attempt {event.attempt} ---")
                 case "end":
@@ -83,10 +92,4 @@ def _as_line(run_id: str, event: LogEvent) -> str:
     line |= {"status": event.status} if event.kind == "end" else {"attempt": event.attempt}
     if event.text:
         line["text"] = event.text
-    return msgspec.json.encode(line).decode() + "\n"
-
-
-def _show(text: str) -> None:
-    """Write the text unchanged, so that a redirect into a file keeps the exact output."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    return visible_json(msgspec.json.encode(line).decode()) + "\n"

@@ -14,6 +14,8 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
+from mainspring.cli.shared_options import with_shared_options
+from mainspring.kernel.terminal import visible
 
 # Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
 # or a worker would pay.
@@ -59,7 +61,9 @@ def build(only: str | None = None) -> typer.Typer:
         for verb in verbs:
             if only in (None, verb):
                 module = _load(verb)
-                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(module.command)
+                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(
+                    with_shared_options(module.command)
+                )
     if only in (None, _BENCH):
         app.add_typer(
             _load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
@@ -121,7 +125,7 @@ def _misused(error: Exception) -> int:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if not message:  # a command group without a command: its help was shown
         return 0
-    sys.stderr.write(f"error: {message}\nhint: see {path} --help\n")
+    sys.stderr.write(visible(f"error: {message}\nhint: see {path} --help\n"))
     return BAD_INPUT
 
 

@@ -11,7 +11,7 @@ from mainspring.cli.connect import DatabaseUrlOption, JsonFlag, needed_database_
 from mainspring.cli.screen import say, show_json, show_line
 
 EXAMPLES = (
-    "mainspring migrate --database-url postgresql://mainspring@db/mainspring",
+    "mainspring migrate --database-url-file database-url",
     "mainspring migrate --stage pre",
 )
 

@@ -6,7 +6,7 @@ import typer
 
 from mainspring.cli.connect import DatabaseUrlOption, LogLevelOption, checked_log_level, needed_database_url
 
-EXAMPLES = ("mainspring scheduler --database-url postgresql://mainspring@db/mainspring",)
+EXAMPLES = ("mainspring scheduler --database-url-file database-url",)
 
 
 def command(database_url: DatabaseUrlOption = None, log_level: LogLevelOption = "info") -> None:

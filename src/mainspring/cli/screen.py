@@ -1,4 +1,8 @@
-"""The output of the command line: data on stdout, everything else on stderr."""
+"""The output of the command line: data on stdout, everything else on stderr.
+
+Whatever comes from a server passes through here, where its control characters become visible. Only the output and the
+results of runs stay as they are if they go into a pipe or a file.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mainspring.cli.wording import clean
+from mainspring.kernel.terminal import visible, visible_json, visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+TOO_LARGE = "(too large for a list)"
 NARROW = 80
 _NOT_A_TERMINAL = 10_000  # a pipe has no width; a folded id could not be found with grep
 _STYLES = {
@@ -60,18 +65,25 @@ def show_json(value: Any) -> None:
 
     text = msgspec.json.encode(value)
     if sys.stdout.isatty():
-        text = msgspec.json.format(text, indent=2)
-    sys.stdout.write(text.decode() + "\n")
+        sys.stdout.write(visible_json(msgspec.json.format(text, indent=2).decode()) + "\n")
+    else:
+        sys.stdout.write(text.decode() + "\n")
 
 
 def show_line(text: str) -> None:
     """Print one line of data on stdout. It is never folded."""
-    sys.stdout.write(clean(text) + "\n")
+    sys.stdout.write(visible_line(text) + "\n")
+
+
+def show_output(text: str, *, raw: bool = False) -> None:
+    """Print what a run printed or returned. `raw` lets its control characters reach the terminal."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() and not raw else text)
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:
     """Print a message on stderr."""
-    sys.stderr.write(clean(text) + "\n")
+    sys.stderr.write(visible(text) + "\n")
 
 
 def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
@@ -93,13 +105,21 @@ def show_fields(fields: Iterable[tuple[str, str | None]]) -> None:
     kept = [(name, value) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in kept), default=0)
     for name, value in kept:
-        console.print(_label(name.ljust(width)), cell(value), sep="  ", soft_wrap=True)
+        console.print(_label(name.ljust(width)), _value(value, width + 2), sep="  ", soft_wrap=True)
 
 
 def cell(text: str) -> Text:
+    """A text of one line."""
     from rich.text import Text
 
-    return Text(clean(text), style=_STYLES.get(text, ""))
+    return Text(visible_line(text), style=_STYLES.get(text, ""))
+
+
+def _value(text: str, indentation: int) -> Text:
+    """The value of a field. Further lines are indented, so that none looks like another field."""
+    from rich.text import Text
+
+    return Text(visible(text).replace("\n", "\n" + " " * indentation), style=_STYLES.get(text, ""))
 
 
 def _label(text: str) -> Text:

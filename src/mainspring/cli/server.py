@@ -9,8 +9,11 @@ import typer
 
 from mainspring.cli.connect import (
     DatabaseUrlOption,
+    InsecureListenFlag,
     LogLevelOption,
     LogStoreOption,
+    TlsCertOption,
+    TlsKeyOption,
     checked_log_level,
     needed_database_url,
 )
@@ -22,7 +25,10 @@ from mainspring.kernel.config import (
     MAX_UNAUTHENTICATED,
 )
 
-EXAMPLES = ("mainspring server --database-url postgresql://mainspring@db/mainspring --host 0.0.0.0",)
+EXAMPLES = (
+    "mainspring server --database-url-file database-url",
+    "mainspring server --database-url-file database-url --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
+)
 
 
 def command(
@@ -39,6 +45,9 @@ def command(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
     ] = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    insecure_http: InsecureListenFlag = False,
     max_connections: Annotated[
         int,
         typer.Option(
@@ -67,6 +76,7 @@ def command(
     pause_garbage_collection()  # before the imports; the server enables it again when it is up
     import uvloop
 
+    from mainspring.roles.listening import checked_listening
     from mainspring.roles.server import ServerOptions, run_server
 
     options = ServerOptions(
@@ -78,6 +88,7 @@ def command(
         log_level=checked_log_level(log_level),
         allow_hosts=tuple(allow_host or ()),
         log_store=log_store or None,
+        tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),
         max_connections=max_connections,
         max_unauthenticated_per_address=max_unauthenticated,
     )

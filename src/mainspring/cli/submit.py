@@ -164,6 +164,15 @@ def command(
             rich_help_panel=_ENVIRONMENT,
         ),
     ] = None,
+    run_as: Annotated[
+        str | None,
+        typer.Option(
+            "--run-as",
+            metavar="USER",
+            help="Run the command as this user; the worker must allow it with --run-as-allow.",
+            rich_help_panel=_ENVIRONMENT,
+        ),
+    ] = None,
     kill_grace: Annotated[
         str | None,
         typer.Option(
@@ -213,6 +222,7 @@ def command(
         "env": pairs_of(env or [], "env"),
         "limits": limits_of(limit or []),
         "sandbox": sandbox,
+        "run_as": run_as,
         "kill_grace": kill_grace,
         "required_labels": pairs_of(require or [], "required_labels"),
         **plain,

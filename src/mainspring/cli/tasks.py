@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.cli.screen import TOO_LARGE, Column, say, show_json, show_rows
 from mainspring.wire.fields import DURATION, task_options
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _COLUMNS = (
 _DURATIONS = (
     *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
 )  # fmt: skip
-_SIZES = ("limits.memory", "limits.output")
+_SIZES = ("limits.memory", "limits.output", "limits.disk")
 
 
 def command(
@@ -34,7 +34,7 @@ def command(
     rows = [
         (
             task.task,
-            _parameters(task.payload_schema),
+            TOO_LARGE if task.left_out else _parameters(task.payload_schema),
             _options(task.options),
             ", ".join(task.queues),
             str(task.workers),
@@ -42,6 +42,8 @@ def command(
         for task in answer.tasks
     ]
     show_rows(_COLUMNS, rows, nothing="no tasks; start a worker with: mainspring worker --app module:app")
+    if answer.more:
+        say("there are more tasks than a list shows")
 
 
 def _parameters(schema: dict[str, Any] | None) -> str:

@@ -10,13 +10,17 @@ import typer
 from mainspring.cli.connect import (
     DatabaseUrlOption,
     HttpAllowOption,
+    InsecureListenFlag,
     LogLevelOption,
     LogStoreOption,
     ReloadFlag,
+    TlsCertOption,
+    TlsKeyOption,
     check_reload,
     checked_log_level,
 )
-from mainspring.cli.worker import DEFAULT_SLOTS, QueuesOption
+from mainspring.cli.shared_options import CaOption
+from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -41,8 +45,14 @@ def command(
     ] = None,
     queues: QueuesOption = None,
     reload: ReloadFlag = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    ca: CaOption = None,
+    insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     http_allow: HttpAllowOption = None,
+    run_as: RunAsOption = None,
+    process_isolation: IsolationOption = "auto",
     log_level: LogLevelOption = "info",
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
@@ -53,14 +63,23 @@ def command(
     import uvloop
 
     from mainspring.kernel.logs import configure_logs
+    from mainspring.roles.listening import checked_listening
     from mainspring.roles.up import UpOptions, run_up
+    from mainspring.sdk.client.connection import checked_ca
 
+    trusted = checked_ca(ca)
+    tls = checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http)
     if reload:
         check_reload(app)
     if queues is not None:
         from mainspring.worker.exchange.queue_weights import parse_queues
 
         parse_queues(queues, slots or DEFAULT_SLOTS)  # report a mistake before anything is started
+    check_isolation(process_isolation)
+    if run_as is not None:
+        from mainspring.worker.processes.accounts import command_accounts
+
+        command_accounts(run_as)
     level = checked_log_level(log_level)
     configure_logs(role="up", level=level)
     options = UpOptions(
@@ -74,7 +93,12 @@ def command(
         queues=queues,
         log_level=level,
         http_allow=http_allow,
+        run_as=run_as,
+        process_isolation=process_isolation,
         log_store=log_store or None,
         reload=reload,
+        tls=tls,
+        ca=trusted,
+        insecure_http=insecure_http,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

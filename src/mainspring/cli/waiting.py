@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
-from mainspring.cli.screen import cell, say, show_json, show_line, stderr
+from mainspring.cli.screen import cell, say, show_json, show_output, stderr
 from mainspring.cli.wording import span
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def show_result(run: RunView) -> None:
     if run.task == "shell" and isinstance(result, dict) and isinstance(result.get("output"), str):
         result = result["output"].rstrip("\n") or None
     if isinstance(result, str):
-        show_line(result)
+        show_output(f"{result}\n")
     elif result is not None:
         show_json(result)
 

@@ -7,11 +7,6 @@ from datetime import datetime
 _STEPS = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "m"))
 
 
-def clean(text: str) -> str:
-    """`text` without control characters, so that the output of a job cannot control the reader's terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 def span(seconds: float) -> str:
     """A duration in its two largest units: "340ms", "12.5s", "3m20s", "2d4h"."""
     if seconds < 1:

@@ -21,16 +21,19 @@ from mainspring.cli.connect import (
 
 if TYPE_CHECKING:
     from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+    from mainspring.worker.processes.accounts import Account
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
-    "mainspring worker --server http://10.0.0.5:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
+    "mainspring worker --server https://first:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
     "mainspring worker --token-file /etc/mainspring/pool-token --sandbox bubblewrap --sandbox-read /opt/tools",
+    "mainspring worker --run-as deploy --run-as-allow reports,backup",
     "mainspring worker --lease 1m",
-    "mainspring worker --server http://10.0.0.5:8700,http://10.0.0.6:8700 --token-file /etc/mainspring/token",
+    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem --token-file /etc/mainspring/token",
 )
 DEFAULT_SLOTS = 16
+ISOLATIONS = ("auto", "off")
 
 QueuesOption = Annotated[
     str | None,
@@ -39,6 +42,25 @@ QueuesOption = Annotated[
         metavar="A,B",
         help="Queues to take runs from. A=1,B=8 gives B eight times the slots of A.",
         show_default="default, and the queues of your tasks",
+    ),
+]
+RunAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run-as",
+        metavar="USER",
+        help="Run commands as this user. Only root can name another user than itself.",
+        show_default="mainspring-run if the worker is root, and otherwise its own user",
+    ),
+]
+IsolationOption = Annotated[
+    str,
+    typer.Option(
+        "--process-isolation",
+        metavar="WHEN",
+        help="auto: each command has a pid namespace of its own where the machine allows it, so that none of its "
+        "processes outlives it. Without root, sudo and other setuid programs then have no effect in commands. off: "
+        "none.",
     ),
 ]
 
@@ -81,6 +103,17 @@ def command(
             "repeated.",
         ),
     ] = None,
+    run_as: RunAsOption = None,
+    run_as_allow: Annotated[
+        str | None,
+        typer.Option(
+            "--run-as-allow",
+            metavar="A,B",
+            help="Users that jobs may name in run_as.",
+            show_default="none but the one that commands run as",
+        ),
+    ] = None,
+    process_isolation: IsolationOption = "auto",
     lease: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +151,7 @@ def command(
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
     readable = check_sandbox_read(sandbox_read or (), token_file, data)
+    check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
     if reload:
         raise typer.Exit(_reloading(app))
@@ -126,11 +160,15 @@ def command(
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     app_token = read_app_token(app, app_token_file)
     from mainspring.worker.executors.http.address_guard import AddressGuard
+    from mainspring.worker.processes.accounts import command_accounts
+    from mainspring.worker.processes.isolation import find_isolation
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
     level = checked_log_level(log_level)
-    found = find_sandbox(readable, needed=confine_all)
+    accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
+    isolation = find_isolation(wanted=process_isolation == "auto")
+    found = find_sandbox(readable, accounts.usual, needed=confine_all)
     launched = launch()  # after all options are checked: from here on this is the worker process
     # These imports are only for the worker process. The others do not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
@@ -149,7 +187,10 @@ def command(
         http_allow=http_allow,
         sandbox=found,
         confine_all=confine_all,
+        accounts=accounts,
+        isolation=isolation,
         launched=launched,
+        ca=connection.ca,
         lease=wanted_lease,
     )
     raise typer.Exit(serve_worker(options))
@@ -193,6 +234,15 @@ def read_lease(text: str | None) -> float | None:
     return parse_duration(text, "lease", least=SHORTEST_LEASE, most=LONGEST_LEASE)
 
 
+def check_isolation(word: str) -> None:
+    from mainspring.domain.errors import InvalidInput
+
+    if word not in ISOLATIONS:
+        raise InvalidInput(
+            f"{word!r} is not a process isolation", field="process_isolation", expected=" or ".join(ISOLATIONS)
+        )
+
+
 def read_sandbox_option(word: str | None) -> bool:
     """Whether --sandbox names the sandbox. Raises an error if it names another."""
     from mainspring.domain.intake.execution import read_sandbox
@@ -210,17 +260,18 @@ def check_sandbox_read(given: Iterable[str], token_file: Path | None, data: Path
     return check_read_paths(given, private_paths(token_file, data), os.environ)
 
 
-def find_sandbox(readable: list[Path], *, needed: bool) -> Bubblewrap | NoSandbox:
-    """The sandbox of this machine, or why there is none. Raises an error if it is needed."""
+def find_sandbox(readable: list[Path], account: Account | None = None, *, needed: bool) -> Bubblewrap | NoSandbox:
+    """The sandbox of this machine, built by the account of commands, or why there is none. Raises an error if it is
+    needed."""
     import os
 
     from mainspring.domain.errors import InvalidInput
     from mainspring.worker.execution.work_folders import WorkFolders
     from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox, tried_bubblewrap
 
-    folders = WorkFolders()
+    folders = WorkFolders(shared=account is not None)
     try:
-        return tried_bubblewrap(os.environ, readable, folders)
+        return tried_bubblewrap(os.environ, readable, folders, account)
     except NoSandbox as reason:
         if needed:
             raise InvalidInput(f"cannot be built here: {reason}", field="sandbox", hint=reason.hint) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.cli.screen import TOO_LARGE, Column, say, show_json, show_rows
 from mainspring.cli.wording import relative
 
 EXAMPLES = ("mainspring workers",)
@@ -39,11 +39,15 @@ def command(
             "all tenants" if worker.shared else "own",
             worker.state,
             f"{worker.running}/{worker.slots}",
-            ", ".join(worker.queues),
-            ", ".join(worker.tasks),
-            ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items())),
+            TOO_LARGE if "queues" in worker.left_out else ", ".join(worker.queues),
+            TOO_LARGE if "tasks" in worker.left_out else ", ".join(worker.tasks),
+            TOO_LARGE
+            if "labels" in worker.left_out
+            else ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items())),
             relative(worker.last_beat_at, now),
         )
         for worker in answer.workers
     ]
     show_rows(_COLUMNS, rows, nothing="no workers; start one with: mainspring worker")
+    if answer.more:
+        say("there are more workers than a list shows; the live ones come first")

@@ -50,6 +50,7 @@ def show_job(
         env=setup.env or {},
         limits=setup.limits,
         sandbox=setup.sandbox,
+        run_as=setup.run_as,
         required_labels=definition.required_labels or {},
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,

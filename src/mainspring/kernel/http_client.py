@@ -7,7 +7,6 @@ because it is on the path of every run. The benchmarks use it because they must 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
@@ -15,17 +14,20 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from mainspring.kernel.trust import trusted_context
+
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpServer:
-    """The address of a server and the heads of its requests. Raises ValueError if `url` is not a server's address."""
+    """The address of a server and the heads of its requests. `ca`: the file of the trusted authorities, unless they are
+    those of the system. Raises ValueError if `url` is not a server's address, or `ca` cannot be used."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ca: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"server: {url!r} is not an address such as http://127.0.0.1:8700")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = trusted_context(ca) if parts.scheme == "https" else None
         self._host = parts.hostname
         self._port = parts.port or (443 if self._tls else 80)
         self._path = parts.path.rstrip("/")

@@ -6,6 +6,7 @@ which takes 60 ms of CPU at every start.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -17,6 +18,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from mainspring.kernel.terminal import visible, visible_line
 
 Fields = dict[str, Any]
 
@@ -61,7 +64,9 @@ def configure_logs(*, role: str, json: bool | None = None, level: str = "info") 
     number = logging.getLevelNamesMapping()[level.upper()]
     _sink = _Sink(sys.stderr, _as_json if as_json else _console(), number)
     bind_log_context(role=role)
-    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler])
 
 
 def bind_log_context(**fields: str) -> None:
@@ -99,9 +104,25 @@ def _as_json(line: Fields) -> str:
 def _console() -> Callable[[Fields], str]:
     from structlog.dev import ConsoleRenderer, plain_traceback  # only on a terminal: see above
 
-    # Plain tracebacks: the pretty ones print local variables, which can contain tokens.
-    renderer = ConsoleRenderer(exception_formatter=plain_traceback)
-    return lambda line: renderer(None, "", line)
+    def write_traceback(stream: TextIO, error: Any) -> None:
+        # Plain tracebacks: the pretty ones print local variables, which can contain tokens.
+        plain_traceback(text := io.StringIO(), error)
+        stream.write(visible(text.getvalue()))
+
+    renderer = ConsoleRenderer(exception_formatter=write_traceback)
+    return lambda line: renderer(None, "", {field: _shown(value) for field, value in line.items()})
+
+
+def _shown(value: Any) -> Any:
+    """Names and messages of others must not control the terminal. The renderer quotes other values itself."""
+    return visible_line(value) if isinstance(value, str) else value
+
+
+class _Visible(logging.Formatter):
+    """For the messages of libraries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 @dataclass(frozen=True, slots=True)

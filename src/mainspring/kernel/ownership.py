@@ -68,10 +68,12 @@ def read_own(folder: Path, name: str) -> bytes | None:
 
 def _judge(path: Path, status: os.stat_result, owners: frozenset[int]) -> None:
     if status.st_uid not in owners:
+        owner, me = name_of(status.st_uid), os.geteuid()
+        trusted = "its own files" if me == _ROOT else "its own files and root's"
         raise ForeignFile(
             path,
-            f"belongs to {name_of(status.st_uid)}, and {name_of(os.geteuid())} uses only files of its own or root's",
-            f"run the command as {name_of(status.st_uid)}, or name another folder with --data or MAINSPRING_DATA",
+            f"belongs to {owner}, and {name_of(me)} uses only {trusted}",
+            f"run the command as {owner}, or name another folder with --data or MAINSPRING_DATA",
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from mainspring.api.acceptor import Acceptor
+from mainspring.api.certificate import ServerCertificate, TlsFiles
 from mainspring.api.connections import Connections, EdgeLimits
 from mainspring.api.early_refusals import SAFE_HEADERS
 from mainspring.api.http_protocol import BoundedHttpProtocol
@@ -46,12 +47,14 @@ class ServerOptions:
     log_level: str = "info"
     allow_hosts: tuple[str, ...] = ()
     log_store: str | None = None
+    tls: TlsFiles | None = None
     max_connections: int = MAX_CONNECTIONS
     max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", level=options.log_level)
+    certificate = None if options.tls is None else ServerCertificate(options.tls)
     _require_own(options.data)
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
@@ -76,6 +79,8 @@ async def run_server(options: ServerOptions) -> int:
     loops = Loops()
     with full_database_in_words():
         await assembly.start(loops)
+    if certificate is not None:
+        loops.start(certificate)
     loops.start(connections)
     freeze_garbage_collection()
     config = uvicorn.Config(
@@ -90,9 +95,10 @@ async def run_server(options: ServerOptions) -> int:
         backlog=2048,
         timeout_graceful_shutdown=10,
     )
-    log.info("serving", url=f"http://{options.host}:{options.port}", scheduler=options.scheduler)
+    scheme = "http" if certificate is None else "https"
+    log.info("serving", url=f"{scheme}://{options.host}:{options.port}", scheduler=options.scheduler)
     try:
-        await _Server(config, connections, on_exit=assembly.release_waiters).serve()
+        await _Server(config, connections, certificate, on_exit=assembly.release_waiters).serve()
     finally:
         await assembly.stop(loops)
         await log_files.close()
@@ -122,14 +128,23 @@ def edge_settings(connections: Connections) -> dict[str, Any]:
         "ws": "none",
         "headers": list(SAFE_HEADERS),
         "server_header": False,
+        "proxy_headers": False,  # a caller's address is that of its connection, whatever X-Forwarded-For says
     }
 
 
 class _Server(uvicorn.Server):
     """uvicorn with a callback on exit, which ends the waiting requests. They would delay the shutdown."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections, on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        certificate: ServerCertificate | None,
+        on_exit: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        config.load()
+        config.ssl = None if certificate is None else certificate.context
         self._connections = connections
         self._on_exit = on_exit
         self._acceptors: list[Acceptor] = []
@@ -137,7 +152,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         listeners = [listener for server in self.servers for listener in server.sockets]
-        self._acceptors = [Acceptor(listener, self._protocol, self._connections) for listener in listeners]
+        tls = self.config.ssl
+        self._acceptors = [Acceptor(listener, self._protocol, self._connections, tls=tls) for listener in listeners]
+        if tls is not None:
+            for server in self.servers:
+                server.close()  # only the acceptors accept: their handshakes have a timeout
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for acceptor in self._acceptors:

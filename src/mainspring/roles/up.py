@@ -18,6 +18,7 @@ from pathlib import Path
 import httptools
 from rich.console import Console
 
+from mainspring.api.certificate import TlsFiles
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable, not_ours
 from mainspring.kernel.config import (
     DEFAULT_DATA_FOLDER,
@@ -28,6 +29,7 @@ from mainspring.kernel.config import (
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
+from mainspring.roles.listening import local_url
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
@@ -38,6 +40,7 @@ from mainspring.worker.executors.http.address_guard import AddressGuard
 log = get_logger("up")
 
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
+_DATABASE_SECRETS = (DATABASE_VARIABLE, "MAINSPRING_DATABASE_URL_FILE", "PGPASSWORD", "PGPASSFILE")
 # -P: a file in the current folder, such as json.py, must not take the place of a module. --app adds the folder itself.
 MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 
@@ -47,7 +50,6 @@ _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
 # A worker drains by itself first. It is killed only if it exceeds its own graces.
 _WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 5.0
-_FROM_HERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,11 @@ class UpOptions:
     log_store: str | None = None
     reload: bool = False
     http_allow: str | None = None
+    tls: TlsFiles | None = None
+    ca: str | None = None
+    insecure_http: bool = False
+    run_as: str | None = None
+    process_isolation: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -80,13 +87,14 @@ class UpOptions:
     @property
     def url(self) -> str:
         """The server's address for clients on this machine."""
-        host = _FROM_HERE.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return local_url(self.host, self.port, self.tls, self.ca)
 
 
 async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
-    AddressGuard.from_text(options.http_allow)  # reports a mistake here instead of in a worker that restarts forever
+    # These report a mistake here instead of in a child that restarts forever.
+    AddressGuard.from_text(options.http_allow)
+    local_url(options.host, options.port, options.tls, options.ca)
     _require_own(options.data)
     postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
@@ -156,7 +164,7 @@ async def _start(
     await ensure_worker_token(database_url, options.folder)
     write_server_file(options)
     supervisor.start(server_program(options, database_url))
-    await _until_healthy(options.url)
+    await _until_healthy(options.url, options.ca)
     supervisor.start(worker_program(options))
     for line in _welcome(options, database_url):
         console.print(line)
@@ -169,28 +177,37 @@ def server_program(options: UpOptions, database_url: str) -> Program:
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
     if options.log_store is not None:
         argv += ["--log-store", options.log_store]
+    if options.tls is not None:
+        argv += ["--tls-cert", str(options.tls.cert), "--tls-key", str(options.tls.key)]
+    if options.insecure_http:
+        argv.append("--insecure-http")
     return Program("server", tuple(argv), {**os.environ, DATABASE_VARIABLE: database_url})
 
 
 def worker_program(options: UpOptions) -> Program:
-    """The worker. It runs code of other people, so it has the token of a worker, and its environment does not contain
-    the database URL. Only the tasks of your own application get a token that may submit jobs."""
+    """The worker. It runs code of other people, so it has the token of a worker, and its environment does not lead to
+    the database. Only the tasks of your own application get a token that may submit jobs."""
     argv = [*MAINSPRING, "worker", "--server", options.url]
     argv += ["--token-file", str(options.worker_token_file), "--log-level", options.log_level]
     if options.app is not None:
         argv += ["--app-token-file", str(options.token_file)]
+    if options.insecure_http:
+        argv.append("--insecure-http")
     chosen = {
         "--app": options.app,
         "--slots": options.slots,
         "--queues": options.queues,
         "--http-allow": options.http_allow,
+        "--ca": options.ca,
+        "--run-as": options.run_as,
+        "--process-isolation": options.process_isolation,
     }
     for flag, value in chosen.items():
         if value is not None:
             argv += [flag, str(value)]
     if options.reload:
         argv.append("--reload")
-    environment = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
     return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_exit=True)
 
 
@@ -239,12 +256,12 @@ def write_server_file(options: UpOptions) -> None:
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"url": options.url, "pid": os.getpid()}, file)
+        json.dump({"url": options.url, "pid": os.getpid(), "ca": options.ca}, file)
     draft.replace(path)
 
 
-async def _until_healthy(url: str) -> None:
-    server = HttpServer(url)
+async def _until_healthy(url: str, ca: str | None) -> None:
+    server = HttpServer(url, ca)
     try:
         async with asyncio.timeout(_HEALTH_PATIENCE):
             while True:
@@ -300,6 +317,7 @@ def _welcome(options: UpOptions, database_url: str) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
+    authority = "" if options.ca is None else f"--cacert {shlex.quote(options.ca)} "
     # The URL of the embedded PostgreSQL names the file with its password.
     database = "your own (--database-url)" if options.database_url else database_url
     return [
@@ -310,7 +328,7 @@ def _welcome(options: UpOptions, database_url: str) -> list[str]:
         "Your first job:",
         f"  {prefix}mainspring submit --command 'echo hello' --wait",
         "or, without the CLI:",
-        f'  curl {options.url}/v1/jobs -H "Authorization: Bearer $(cat {token_file})"'
+        f'  curl {authority}{options.url}/v1/jobs -H "Authorization: Bearer $(cat {token_file})"'
         """ -H 'Content-Type: application/json' -d '{"command": "echo hello"}'""",
         "",
         "Ctrl-C stops everything and keeps the data.",

@@ -29,6 +29,8 @@ from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoS
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.processes.accounts import CommandAccounts
+from mainspring.worker.processes.isolation import Isolation, log_how_commands_run
 from mainspring.worker.processes.launch import LaunchedWorker
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
@@ -60,8 +62,11 @@ class WorkerOptions:
     app_token: str | None = field(default=None, repr=False)
     sandbox: Bubblewrap | NoSandbox | None = None
     confine_all: bool = False
+    accounts: CommandAccounts = field(default_factory=CommandAccounts)
+    isolation: Isolation = field(default_factory=Isolation)
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
+    ca: str | None = None  # the file of the authorities that are trusted, if not those of the system
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
 
 
@@ -92,14 +97,16 @@ async def run_worker(options: WorkerOptions) -> int:
     app_token = options.app_token or options.token
     app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
     timing = options.timing
-    watchdog = WatchdogClient()
     progress = ProgressReports()
     launched = options.launched
+    watchdog = WatchdogClient(orphans=None if launched is None else launched.orphans)
+    log_how_commands_run(options.accounts, options.isolation)
     pid = os.getpid() if launched is None else launched.launcher
     servers = servers_in_order(options.server, options.name, pid)
     if launched is not None:
         launched.record.servers = split_addresses(servers)
-    shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT)
+        launched.record.ca = options.ca
+    shipping = ServerClient(servers, options.token, timeout=_SHIPPING_TIMEOUT, ca=options.ca)
     shipper = LogShipper(shipping)
     executors = build_executors(
         app.tasks,
@@ -114,10 +121,12 @@ async def run_worker(options: WorkerOptions) -> int:
         token=app_token,
         sandbox=options.sandbox,
         confine_all=options.confine_all,
+        accounts=options.accounts,
+        isolated=options.isolation.namespaces,
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.
-        ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping),
+        ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping, ca=options.ca),
         watchdog,
         executors,
         name=options.name or f"{socket.gethostname()}-{pid}",
@@ -182,7 +191,7 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
 
-    async with AsyncClient(options.server, options.app_token or options.token) as client:
+    async with AsyncClient(options.server, options.app_token or options.token, ca=options.ca) as client:
         failures = 0
         while True:
             try:

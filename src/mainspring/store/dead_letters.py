@@ -13,7 +13,7 @@ from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("dead_letters")
 
@@ -35,7 +35,7 @@ class DeadLetterRow(PageRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        return len(self.payload_text or "") + len(self.error or "")
+        return size_of(self.payload_text, self.error, self.name, self.reason)
 
 
 class DeadLetterId(PageRow, frozen=True):

@@ -13,7 +13,7 @@ from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("history")
 
@@ -56,7 +56,7 @@ class LiveRun(RunRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        return len(self.payload_text or "") + len(self.spec_text or "") + len(self.last_error or "")
+        return size_of(self.payload_text, self.spec_text, self.last_error, self.name, self.progress_text)
 
 
 class EndedRun(RunRow, frozen=True):
@@ -71,8 +71,7 @@ class EndedRun(RunRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        texts = (self.payload_text, self.spec_text, self.result_text, self.error)
-        return sum(len(text) for text in texts if text)
+        return size_of(self.payload_text, self.spec_text, self.result_text, self.error, self.name, self.reason)
 
 
 Run = LiveRun | EndedRun
@@ -89,7 +88,8 @@ class LaneDepth(msgspec.Struct, frozen=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt."""
+    """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt. `earlier`:
+    how many attempts of the run were not read."""
 
     attempt: int
     fence: int
@@ -99,6 +99,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     outcome: str
     error: str | None
     ready_at: datetime | None
+    earlier: int
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])

@@ -18,7 +18,7 @@ from mainspring.store import pages
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
@@ -59,7 +59,7 @@ class JobRow(PageRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        return len(self.payload_text or "") + len(self.spec_text or "")
+        return size_of(self.payload_text, self.spec_text, self.name, self.schedule_text)
 
 
 class LockedJob(JobRow, frozen=True):

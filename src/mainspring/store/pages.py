@@ -1,4 +1,4 @@
-"""Pages of rows whose payloads and results may be large: bounded in number and in bytes.
+"""Pages of rows whose payloads and results may be large: bounded in number, in bytes and in time (searches.py).
 
 A payload has up to 256 KiB, so a page of 1,000 rows could have 256 MB, on the wire and in the memory of a server. A
 page that has grown large ends early. Its rows are complete, and the client asks for the next page.
@@ -17,32 +17,45 @@ from contextlib import asynccontextmanager
 from itertools import starmap
 from typing import Any, TypeVar
 
+import asyncpg
+
 from mainspring.store.pool import Connection
 from mainspring.store.rows import PageRow, RowQuery
+from mainspring.store.searches import SECONDS, SearchTooSlow
 
 Row = TypeVar("Row", bound=PageRow)
 
 PAGE_BYTES = 4 * 1024 * 1024
-_AT_A_TIME = 32
+_FIRST = 8  # rows; they show how large the rows are
+_MOST_AT_A_TIME = 256
 _OTHER_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
-_PLANNED = "set local plan_cache_mode = force_custom_plan"
+_PLANNED = f"set local plan_cache_mode = force_custom_plan; set local statement_timeout = {round(SECONDS * 1000)}"
 _STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_PLANS)])
-_RESET = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_PLANS))
+_RESET = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", "statement_timeout", *_OTHER_PLANS))
 
 
 async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False) -> list[Row]:
     """The rows of `query`, whose last parameter is the row limit. No more rows are read than `cut` can use. `straight`:
-    an index has the rows in this order, and the page needs nearly all of them."""
+    an index has the rows in this order, and the page needs nearly all of them. Raises SearchTooSlow."""
     if arguments[-1] == 1 and not straight:
         return await query.fetch(connection, *arguments)
+    try:
+        return await _read(connection, query, *arguments, straight=straight)
+    except asyncpg.QueryCanceledError as error:
+        raise SearchTooSlow(SECONDS) from error
+
+
+async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool) -> list[Row]:
     rows: list[Row] = []
     grown = last = 0
+    wanted = _FIRST
     async with _planned(connection, straight=straight):
         cursor = await connection.cursor(query.sql, *arguments)
-        while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(_AT_A_TIME)))):
+        while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(wanted)))):
             rows += some
             last = some[-1].weight
             grown += sum(row.weight for row in some)
+            wanted = max(1, min(_MOST_AT_A_TIME, (PAGE_BYTES - grown) * len(rows) // max(1, grown)))
     return rows
 
 

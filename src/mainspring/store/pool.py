@@ -13,7 +13,9 @@ from weakref import WeakSet
 
 import asyncpg
 
+from mainspring.kernel.ids import TenantId
 from mainspring.store.fair_queue import make_fair, queue_of
+from mainspring.store.searches import Searches
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Record = asyncpg.Record
@@ -98,12 +100,35 @@ class Store:
     urgent: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
+    searches: Searches = field(default_factory=Searches)
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
         """A transaction that may wait for rows which others hold. Only half of `reads` may wait in this way, so that
         others can read meanwhile."""
         async with self.changes, self.reads.acquire() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def search(
+        self, tenant: TenantId, *, seconds: float | None = None, isolation: str | None = None
+    ) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+        """A read-only transaction for a list or a search of this tenant. Raises SearchTooSlow or SearchesBusy."""
+        async with self.searches.turn(tenant), self.read(seconds=seconds, isolation=isolation) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def read(
+        self, *, seconds: float | None = None, isolation: str | None = None
+    ) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+        """The same without a turn, for what must not wait for the searches of a tenant."""
+        allowed = seconds or self.searches.seconds
+        async with (
+            self.reads.acquire() as connection,
+            self.searches.limited(allowed),
+            connection.transaction(isolation=isolation, readonly=True),
+        ):
+            await connection.execute(f"set local statement_timeout = {round(allowed * 1000)}")
             yield connection
 
     def for_short_reads(self) -> asyncpg.Pool:

@@ -27,8 +27,13 @@ class PageRow(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """The approximate size of the row: its large values, in characters."""
+        """The approximate size of the row: its large values, in bytes."""
         return 0
+
+
+def size_of(*texts: str | None) -> int:
+    """The bytes of these texts."""
+    return sum(len(text) if text.isascii() else len(text.encode(errors="replace")) for text in texts if text)
 
 
 class RowQuery(Generic[Row]):

@@ -8,9 +8,10 @@ from datetime import datetime
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store import pages
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("signatures")
 
@@ -24,13 +25,19 @@ class Declared(msgspec.Struct, frozen=True):
     schema_text: str
 
 
-class OfferedTask(msgspec.Struct, frozen=True):
-    """A task of live workers: their queues, their number, and the schema of its payload (JSON text)."""
+class OfferedTask(PageRow, frozen=True):
+    """A task of live workers: their queues, their number, and the schema of its payload (JSON text), unless it is left
+    out."""
 
     task: str
     queues: list[str]
     workers: int
     schema_text: str | None
+    left_out: bool
+
+    @property
+    def weight(self) -> int:
+        return size_of(self.task, *(self.queues or ()))
 
 
 _schemas = RowQuery(Declared, _SQL["schemas"])
@@ -62,5 +69,6 @@ async def schemas(connection: Connection, wanted: Collection[tuple[TenantId, str
     return await _schemas.fetch(connection, [key[0] for key in wanted], [key[1] for key in wanted])
 
 
-async def offered(connection: Connection, tenant: TenantId) -> list[OfferedTask]:
-    return await _offered.fetch(connection, tenant)
+async def offered(connection: Connection, tenant: TenantId, most_bytes: int, limit: int) -> list[OfferedTask]:
+    """By name, with `most_bytes` of schemas in all."""
+    return await pages.read(connection, _offered, tenant, most_bytes, limit)

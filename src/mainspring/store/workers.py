@@ -13,9 +13,10 @@ import msgspec
 from mainspring.domain.worker_state import WorkerState as WorkerState
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.ids import TenantId
+from mainspring.store import pages
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import RowQuery
+from mainspring.store.rows import PageRow, RowQuery, size_of
 from mainspring.wire.exchange import Progress, Start, WorkerHello
 
 _SQL = load("workers")
@@ -24,8 +25,8 @@ _SQL = load("workers")
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker as clients see it. `state` is a WorkerState."""
+class WorkerRow(PageRow, frozen=True):
+    """A worker as clients see it. `state` is a WorkerState. `left_out`: large columns that a list does not read."""
 
     worker_id: UUID
     tenant_id: TenantId
@@ -37,6 +38,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     slots: int
     state: int
     registered_at: datetime
+    left_out: list[str]
     last_beat_at: datetime | None
     running: int
     holding: int
@@ -44,6 +46,10 @@ class WorkerRow(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> dict[str, str]:
         return _decode_labels(self.labels_text)
+
+    @property
+    def weight(self) -> int:
+        return size_of(*(self.queues or ()), *(self.tasks or ()), self.labels_text, self.name, self.version)
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -308,8 +314,8 @@ async def truncate_beats(connection: Connection, table: int) -> bool:
     return True
 
 
-async def list_workers(connection: Connection, tenant: TenantId) -> list[WorkerRow]:
-    return await _list_workers.fetch(connection, tenant)
+async def list_workers(connection: Connection, tenant: TenantId, limit: int) -> list[WorkerRow]:
+    return await pages.read(connection, _list_workers, tenant, limit)
 
 
 async def prune(connection: Connection) -> None:

@@ -20,6 +20,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     processes: int | None = None
     files: int | None = None
     output: int | None = None
+    disk: int | None = None
 
 
 class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,6 +62,7 @@ class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
     sandbox: str | None = None
     kill_grace: float | None = None
     http: HttpCall | None = None
+    run_as: str | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -152,6 +152,7 @@ FIELDS = (
     Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
     Field("sandbox", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox"),
+    Field("run_as", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.run_as", ("run_as",), "--run-as"),
     Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require"),
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),

@@ -62,6 +62,7 @@ class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     processes: int | None = None
     files: int | None = None
     output: str | int | None = None
+    disk: str | int | None = None
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -95,6 +96,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
     sandbox: str | None = None
+    run_as: str | None = None
     required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
     retries: int | None = None
@@ -137,6 +139,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     env: dict[str, str] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
     sandbox: str | UnsetType | None = UNSET
+    run_as: str | UnsetType | None = UNSET
     required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
     retries: int | UnsetType = UNSET
@@ -228,6 +231,7 @@ class JobView(PlainValues, msgspec.Struct):
     env: dict[str, str] = {}
     limits: ResourceLimits | None = None
     sandbox: str | None = None
+    run_as: str | None = None
     required_labels: dict[str, str] = {}
 
 

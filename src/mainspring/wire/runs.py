@@ -70,7 +70,8 @@ class Why(msgspec.Struct):
 
 class TimelineEntry(msgspec.Struct):
     """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
-    (ends of attempts that another attempt followed), and CANCEL_REQUESTED. `duration` is that of the ended attempt."""
+    (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are not shown,
+    because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
     state: str
@@ -96,13 +97,17 @@ class QueueView(msgspec.Struct):
     workers: int
 
 
-class QueueList(msgspec.Struct):
+class QueueList(msgspec.Struct, omit_defaults=True):
+    """left_out: how many queues the list does not show, because there are too many."""
+
     queues: list[QueueView]
+    left_out: int = 0
 
 
 class WorkerView(msgspec.Struct):
     """A worker. running: how many runs it has started. holding: how many runs it holds in all, including those. shared:
-    it takes runs of every tenant, and both numbers count the runs of all tenants."""
+    it takes runs of every tenant, and both numbers count the runs of all tenants. left_out: fields that are empty in a
+    list because they are large; GET /v1/workers/{worker_id} shows them."""
 
     worker_id: str
     name: str
@@ -117,10 +122,14 @@ class WorkerView(msgspec.Struct):
     last_beat_at: datetime | None
     shared: bool = False
     holding: int = 0
+    left_out: list[str] = []
 
 
-class WorkerList(msgspec.Struct):
+class WorkerList(msgspec.Struct, omit_defaults=True):
+    """more: there are workers that the list does not show, because there are too many."""
+
     workers: list[WorkerView]
+    more: bool = False
 
 
 class AttemptView(msgspec.Struct):

@@ -30,14 +30,19 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class TaskView(msgspec.Struct):
     """A task that live workers offer. payload_schema: the JSON Schema of its payloads; None accepts any payload.
-    options: the default options of its jobs; durations are in seconds, sizes in bytes."""
+    options: the default options of its jobs; durations are in seconds, sizes in bytes. left_out: the list shows
+    neither, because it would be too large."""
 
     task: str
     queues: list[str]
     workers: int
     payload_schema: dict[str, Any] | None = None
     options: DeclaredOptions | None = None
+    left_out: bool = False
 
 
-class TaskList(msgspec.Struct):
+class TaskList(msgspec.Struct, omit_defaults=True):
+    """more: there are tasks that the list does not show, because there are too many."""
+
     tasks: list[TaskView]
+    more: bool = False

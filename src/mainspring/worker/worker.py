@@ -22,6 +22,7 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing, rescue_for
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
+from mainspring.wire.execution import Cause
 from mainspring.wire.protocol import PROTOCOL, TELLS_STARTS
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
@@ -49,6 +50,7 @@ _WAIT_MARGIN_MS = 200
 _ANY_NUMBER = 10_000
 
 log = get_logger("worker")
+_NO_CAUSE = Cause()
 
 
 class Worker:
@@ -227,6 +229,8 @@ class Worker:
             most=self._most_wanted,
         )
         flight.request.unstarted = self._runner.unstarted
+        if self._death_record is not None and not self._held_runs.known:
+            flight.ask_for_nothing()  # a worker that ends before the first answer loses no run
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
@@ -402,11 +406,11 @@ class Worker:
             return
         self._held_runs.record(attempt, ending, self._now())
         if ending.status == "FAILED":
-            order = attempt.order
-            error = (ending.error or "").partition("\n")[0]
+            # Without the error: it contains the output of a command or data of a task.
+            order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(
                 "attempt failed", job=order.job_id, run=str(order.run_id), attempt=order.attempt, task=order.task,
-                error=error,
+                exit_code=cause.exit_code, http_status=cause.http_status, error=next(iter(cause.errors), None),
             )  # fmt: skip
 
     def _tell_start(self, attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""Intake of the fields that executors read: environment, limits, sandbox, HTTP call. Also of the required labels."""
+"""Intake of the fields that executors read: environment, limits, sandbox, user, HTTP call. And of required labels."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _LONGEST_URL = 8 * 1024
 _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
+_LEAST_DISK = 64 * 1024
 _MOST_OUTPUT = 10 * 1024**3
 _MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
 _MOST_STATUSES = 100
@@ -42,6 +43,7 @@ _OWN_HEADERS = frozenset(
         "traceparent", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
+_USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\Z")
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
@@ -52,6 +54,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
         and request.env is None
         and request.limits is None
         and request.sandbox is None
+        and request.run_as is None
         and request.kill_grace is None
     ):
         return None
@@ -60,6 +63,7 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
         env=_env(request.env),
         limits=None if request.limits is None else _limits(request.limits),
         sandbox=read_sandbox(request.sandbox),
+        run_as=_run_as(request.run_as),
         kill_grace=None if grace is None else parse_duration(grace, "kill_grace", most=_LONGEST_GRACE),
         http=http,
     )
@@ -124,8 +128,12 @@ def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None
 def _check_fit_for_http(setup: RunSetup) -> None:
     """Refuse fields without effect on an HTTP call. `limits.output` has one: it limits the size of the response."""
     limits = setup.limits or ResourceLimits()
-    given = [field for field in ("env", "sandbox", "kill_grace") if getattr(setup, field) is not None]
-    given += [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
+    given = [field for field in ("env", "sandbox", "run_as", "kill_grace") if getattr(setup, field) is not None]
+    given += [
+        f"limits.{name}"
+        for name in ("memory", "cpu", "processes", "files", "disk")
+        if getattr(limits, name) is not None
+    ]
     for field in given:
         raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
     if limits.output is not None and limits.output > _MOST_ANSWER:
@@ -168,6 +176,7 @@ def _limits(given: ResourceLimitsIn) -> ResourceLimits | None:
         processes=_count(given.processes, "limits.processes", 1),
         files=_count(given.files, "limits.files", _LEAST_FILES),
         output=None if given.output is None else parse_size(given.output, "limits.output", least=0, most=_MOST_OUTPUT),
+        disk=None if given.disk is None else parse_size(given.disk, "limits.disk", least=_LEAST_DISK),
     )
     return None if limits == ResourceLimits() else limits
 
@@ -187,6 +196,17 @@ def read_sandbox(word: str | None) -> str | None:
     if word.lower() not in SANDBOXES:
         raise InvalidInput(f"{shown(word)} is not a sandbox", field="sandbox", expected=" or ".join(SANDBOXES))
     return word.lower()
+
+
+def _run_as(name: str | None) -> str | None:
+    """The name of a user of the worker's machine, which only the worker knows."""
+    if name is not None and not _USER.match(name):
+        raise InvalidInput(
+            f"{shown(name)} is not the name of a user",
+            field="run_as",
+            expected="1 to 32 letters, digits, '_', '-' and '.', not beginning with '-'",
+        )
+    return name
 
 
 def _check_url(url: str, field: str) -> None:

@@ -283,6 +283,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "env": setup.env,
         "limits": limits_as_given(setup.limits),
         "sandbox": setup.sandbox,
+        "run_as": setup.run_as,
         "required_labels": stored.required_labels,
         "retry": retry_as_given(spec),
         "misfire": misfire_as_given(spec),

@@ -12,6 +12,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import ADMIN, WORKER
+from mainspring.operations.read.search import searching
 from mainspring.operations.signals import Signals
 from mainspring.store import tenants, tokens
 from mainspring.store.pool import Connection, Store
@@ -53,7 +54,7 @@ class AccessAdmin:
     async def tenants(self, caller: Caller) -> TenantList:
         """All tenants for the operator, and the own tenant for other admins."""
         asker = caller.tenant
-        async with self._store.reads.acquire() as connection:
+        async with searching(self._store, asker, "tenants") as connection:
             if asker == DEFAULT_TENANT:
                 rows = await tenants.list_tenants(connection)
             else:
@@ -84,7 +85,7 @@ class AccessAdmin:
 
     async def tokens(self, caller: Caller) -> TokenList:
         asker = caller.tenant
-        async with self._store.reads.acquire() as connection:
+        async with searching(self._store, asker, "tokens") as connection:
             return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, _visible(asker))])
 
     async def add_token(self, caller: Caller, request: TokenRequest) -> TokenMade:

@@ -27,7 +27,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.read.dead_letters import letter_filter
-from mainspring.operations.read.search import DeadLetterQuery
+from mainspring.operations.read.search import DeadLetterQuery, search_in_words
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -104,8 +104,13 @@ class Replayer:
     async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
         """Repeat the chosen dead letters in batches. Each batch is a transaction of its own. Dead letters that a
         changed payload does not fit are left. If it fits none of them, this raises an error."""
-        tenant = caller.tenant
-        chosen, most = await self._chosen(tenant, choice)
+        tenant, query = caller.tenant, _query(choice)
+        with search_in_words("dead letters", query):
+            chosen = await letter_filter(self._lanes, tenant, query)
+            return await self._replay_chosen(tenant, choice, chosen)
+
+    async def _replay_chosen(self, tenant: TenantId, choice: DeadLetterChoice, chosen: DeadLetterFilter) -> Replayed:
+        most = choice.limit or _MOST
         total, after = _Batch(), None
         begun, changed = await self._begun(), bool(memoryview(choice.payload))
         at_a_time = _BATCH_CHANGED if changed else _BATCH
@@ -142,7 +147,12 @@ class Replayer:
             raise InvalidInput(
                 "a payload cannot be given to discard dead letters", field="payload", hint="leave it out"
             )
-        chosen, most = await self._chosen(tenant, choice)
+        query = _query(choice)
+        with search_in_words("dead letters", query):
+            return await self._discard_chosen(tenant, await letter_filter(self._lanes, tenant, query), choice)
+
+    async def _discard_chosen(self, tenant: TenantId, chosen: DeadLetterFilter, choice: DeadLetterChoice) -> Discarded:
+        most = choice.limit or _MOST
         discarded, seen, after = 0, 0, None
         begun = await self._begun()
         while seen < most:
@@ -245,29 +255,6 @@ class Replayer:
         self._signatures.check(tenant, changed.task, changed.payload)
         return changed.payload, spec_to_text(changed.spec)
 
-    async def _chosen(self, tenant: TenantId, choice: DeadLetterChoice) -> tuple[DeadLetterFilter, int]:
-        if not choice.all and all(getattr(choice, name) is None for name in _NAMES):
-            raise InvalidInput(
-                "no dead letters are chosen",
-                field="$",
-                expected=f"at least one of {', '.join(_NAMES)}",
-                hint='for all of them: {"all": true}',
-            )
-        for name in _NAMES:
-            if (text := getattr(choice, name)) is not None:
-                check_prose(text, name)
-        if choice.limit is not None and not 1 <= choice.limit <= _MOST:
-            raise InvalidInput(f"{choice.limit} is out of range", field="limit", expected=f"from 1 to {_MOST}")
-        query = DeadLetterQuery(
-            choice.job,
-            choice.task,
-            choice.queue,
-            choice.error,
-            None if choice.since is None else parse_time(choice.since, "since"),
-            None if choice.until is None else parse_time(choice.until, "until"),
-        )
-        return await letter_filter(self._lanes, tenant, query), choice.limit or _MOST
-
     async def _begun(self) -> datetime:
         async with self._store.reads.acquire() as connection:
             moment: datetime = await connection.fetchval("select clock_timestamp()")
@@ -276,6 +263,29 @@ class Replayer:
     async def _more(self, tenant: TenantId, chosen: DeadLetterFilter, after: UUID | None, begun: datetime) -> bool:
         async with self._store.reads.acquire() as connection:
             return bool(after and await dead_letters.some(connection, tenant, chosen, after, begun, 1))
+
+
+def _query(choice: DeadLetterChoice) -> DeadLetterQuery:
+    if not choice.all and all(getattr(choice, name) is None for name in _NAMES):
+        raise InvalidInput(
+            "no dead letters are chosen",
+            field="$",
+            expected=f"at least one of {', '.join(_NAMES)}",
+            hint='for all of them: {"all": true}',
+        )
+    for name in _NAMES:
+        if (text := getattr(choice, name)) is not None:
+            check_prose(text, name)
+    if choice.limit is not None and not 1 <= choice.limit <= _MOST:
+        raise InvalidInput(f"{choice.limit} is out of range", field="limit", expected=f"from 1 to {_MOST}")
+    return DeadLetterQuery(
+        choice.job,
+        choice.task,
+        choice.queue,
+        choice.error,
+        None if choice.since is None else parse_time(choice.since, "since"),
+        None if choice.until is None else parse_time(choice.until, "until"),
+    )
 
 
 def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:

@@ -9,7 +9,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
-from mainspring.operations.read.search import DeadLetterQuery
+from mainspring.operations.read.search import DeadLetterQuery, searching
 from mainspring.operations.read.timeline import attempt_views, workers_in
 from mainspring.operations.read.views import dead_letter_view
 from mainspring.store import dead_letters, history
@@ -29,7 +29,7 @@ class DeadLetterReader:
         """Newest first."""
         chosen = await letter_filter(self._lanes, caller.tenant, query)
         before, limit = run_cursor(query.cursor), query.limit
-        async with self._store.reads.acquire() as connection:
+        async with searching(self._store, caller.tenant, "dead letters", query) as connection:
             page, more = cut(await dead_letters.page(connection, caller.tenant, chosen, before, limit + 1), limit)
             views = [
                 dead_letter_view(letter, await load_lane(self._lanes, connection, letter.lane_id)) for letter in page

@@ -11,7 +11,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor
 from mainspring.operations.read.runs import RunReader
-from mainspring.operations.read.search import JobQuery, job_statuses
+from mainspring.operations.read.search import JobQuery, job_statuses, searching
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import history, jobs
 from mainspring.store.lanes import LaneRegistry
@@ -48,7 +48,7 @@ class JobReader:
         tenant = caller.tenant
         lane_ids = await chosen_lanes(self._lanes, tenant, query.queue, None)
         before = job_cursor(query.cursor)
-        async with self._store.reads.acquire() as connection:
+        async with searching(self._store, tenant, "jobs", query) as connection:
             rows = await jobs.list_jobs(
                 connection,
                 tenant,
@@ -98,7 +98,7 @@ class JobReader:
 
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
         """The fires that a job missed, newest first."""
-        async with self._store.reads.acquire() as connection:
+        async with searching(self._store, caller.tenant, "missed fires") as connection:
             rows = await jobs.list_missed(connection, caller.tenant, job_id, limit)
         if not rows:
             await self.job(caller, job_id)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from heapq import nsmallest
 
 from mainspring.domain.errors import NotFound
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.search import search_in_words
 from mainspring.store import history, workers
 from mainspring.store.history import LaneDepth
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.runs import QueueList, QueueView
+
+MOST_QUEUES = 10_000
+_SECONDS = 10.0  # counting the runs of a long backlog takes a second for each million
 
 
 class QueueReader:
@@ -19,24 +26,36 @@ class QueueReader:
         self._lanes = lanes
 
     async def queues(self, caller: Caller) -> QueueList:
-        tenant = caller.tenant
+        """By name. A list has 10,000 queues at most, and says how many it leaves out."""
+        with search_in_words("queues"):
+            return await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS))
+
+    async def queues_at_once(self, caller: Caller) -> QueueList:
+        """The same, without waiting for the searches of the tenant. For the metrics, which show an overload."""
+        with search_in_words("queues"):
+            return await self._queues(caller.tenant, self._store.read(seconds=_SECONDS))
+
+    async def queue(self, caller: Caller, name: str) -> QueueView:
+        with search_in_words("queues"):
+            found = await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS), name)
+        if not found.queues:
+            raise NotFound(f"there is no queue {name!r}", hint="a queue exists as soon as it has a job or a worker")
+        return found.queues[0]
+
+    async def _queues(
+        self, tenant: TenantId, opened: AbstractAsyncContextManager[Connection], only: str | None = None
+    ) -> QueueList:
         await self._lanes.refresh()
-        async with self._store.reads.acquire() as connection:
+        async with opened as connection:
             depths = {depth.lane_id: depth for depth in await history.queue_depths(connection, tenant)}
             ended = await history.ended_last_minute(connection, tenant)
             offers = await workers.offers_by_queue(connection, tenant)
         grouped = self._lanes.queues(tenant)
         for queue in offers:
             grouped.setdefault(queue, [])
-        return QueueList(
-            [_view(name, lanes, depths, ended, offers.get(name, 0)) for name, lanes in sorted(grouped.items())]
-        )
-
-    async def queue(self, caller: Caller, name: str) -> QueueView:
-        for view in (await self.queues(caller)).queues:
-            if view.name == name:
-                return view
-        raise NotFound(f"there is no queue {name!r}", hint="a queue exists as soon as it has a job or a worker")
+        names = nsmallest(MOST_QUEUES, grouped) if only is None else [only] if only in grouped else []
+        views = [_view(name, grouped[name], depths, ended, offers.get(name, 0)) for name in names]
+        return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0)
 
 
 def _view(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 from uuid import UUID
 
 import msgspec
@@ -14,7 +14,7 @@ from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
-from mainspring.operations.read.search import RunQuery, run_states
+from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import run_view
 from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
@@ -24,6 +24,8 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.runs import RunList, RunView, TimelineEntry, Why
+
+_ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
 
 
 class RunReader:
@@ -54,7 +56,7 @@ class RunReader:
         if query.job is not None and (own := parse_uuid(query.job)) is not None:
             asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
         found: list[Run] = []
-        async with self._store.reads.acquire() as connection, _one_snapshot(connection):
+        async with searching(self._store, tenant, "runs", query, _ONE_SNAPSHOT) as connection:
             for one in asked:
                 if live is None or live:
                     found += await history.live_runs(connection, tenant, one, before, query.limit + 1)
@@ -66,7 +68,7 @@ class RunReader:
     async def runs_of_job(self, caller: Caller, job_id: str, cursor: str | None, limit: int) -> RunList:
         """Newest first. A one-time job with a generated id is itself a run, in addition to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
-        async with self._store.reads.acquire() as connection, _one_snapshot(connection):
+        async with searching(self._store, tenant, "runs of a job", isolation=_ONE_SNAPSHOT) as connection:
             found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1)
             own = await own_run(connection, tenant, job_id)
             if own is not None and (before is None or own.run_id < before):
@@ -131,8 +133,3 @@ async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
 
 def _is_queued(run: Run) -> TypeGuard[LiveRun]:
     return isinstance(run, LiveRun) and run.state == StoredState.QUEUED
-
-
-def _one_snapshot(connection: Connection) -> Any:
-    """A transaction with one snapshot for live and ended runs. A run is in exactly one of both tables."""
-    return connection.transaction(isolation="repeatable_read", readonly=True)

@@ -1,14 +1,29 @@
-"""The parameters of lists and searches, and the names of states in them."""
+"""The parameters of lists and searches with their bounds, the names of states in them, and the time of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 
+import asyncpg
 import msgspec
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Store
+from mainspring.store.searches import SearchesBusy, SearchTooSlow
+
+_LONGEST_TEXT = 200  # that is searched for
+_LONGEST_NAME = 1000
+_MOST_STATUSES = 20
+# What a narrower search gives. With a job, or with a time, fewer rows are read.
+_NARROWER = {
+    "jobs": "give the job_id itself (GET /v1/jobs/{job_id}), or leave filters out and read page by page",
+    "runs": "give `job`, or `since` with a recent time",
+    "dead letters": "give `since` with a recent time, or leave `error` out and read page by page",
+}
 
 
 class RunQuery(msgspec.Struct, frozen=True):
@@ -24,6 +39,9 @@ class RunQuery(msgspec.Struct, frozen=True):
     cursor: str | None = None
     limit: int = 50
 
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+
 
 class JobQuery(msgspec.Struct, frozen=True):
     """The parameters of `GET /v1/jobs`."""
@@ -35,6 +53,9 @@ class JobQuery(msgspec.Struct, frozen=True):
     text: str | None = None
     cursor: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
 
 
 class DeadLetterQuery(msgspec.Struct, frozen=True):
@@ -48,6 +69,74 @@ class DeadLetterQuery(msgspec.Struct, frozen=True):
     until: datetime | None = None
     cursor: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+
+
+Query = RunQuery | JobQuery | DeadLetterQuery
+
+
+def _check_bounds(query: Query) -> None:
+    """Raise InvalidInput for a filter that is longer than anything that it can match."""
+    for name in query.__struct_fields__:
+        if name == "cursor":  # is read by cursors.py
+            continue
+        value = getattr(query, name)
+        most = _LONGEST_TEXT if name in ("text", "error") else _LONGEST_NAME
+        if isinstance(value, str) and len(value) > most:
+            raise _too_long(_parameter(name), f"at most {most} characters")
+        if name == "label" and value is not None and sum(map(len, value)) > _LONGEST_NAME:
+            raise _too_long(name, f"at most {_LONGEST_NAME} characters")
+        if name == "statuses" and len(value) > _MOST_STATUSES:
+            raise _too_long("status", f"at most {_MOST_STATUSES} of them")
+
+
+def _too_long(parameter: str, expected: str) -> InvalidInput:
+    return InvalidInput(f"{parameter} is too long", code="invalid_parameter", field=parameter, expected=expected)
+
+
+def _parameter(field: str) -> str:
+    return {"text": "q", "statuses": "status"}.get(field, field)
+
+
+def _filters(query: Query) -> list[str]:
+    """The parameters that a query filters by, those that cost most first."""
+    names = [name for name in query.__struct_fields__ if name not in ("cursor", "limit") and getattr(query, name)]
+    return [_parameter(name) for name in sorted(names, key=lambda name: name not in ("text", "error", "label"))]
+
+
+@asynccontextmanager
+async def searching(
+    store: Store, tenant: TenantId, what: str, query: Query | None = None, isolation: str | None = None
+) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
+    """A connection for a list of `what`, for as long as a search may take."""
+    with search_in_words(what, query):
+        async with store.search(tenant, isolation=isolation) as connection:
+            yield connection
+
+
+@contextmanager
+def search_in_words(what: str, query: Query | None = None) -> Iterator[None]:
+    """Turns the end of a search that takes too long into an error that names the filter and what to do."""
+    try:
+        yield
+    except SearchesBusy:
+        raise Unavailable(
+            "too many lists and searches of this tenant are under way", code="too_many_searches",
+            hint="send fewer at a time, and try again after 1 s",
+        ) from None  # fmt: skip
+    except SearchTooSlow as error:
+        filters = _filters(query) if query is not None else []
+        if not filters:
+            raise Unavailable(
+                f"the list of {what} took longer than {error.seconds:g} s", code="list_too_slow",
+                hint="try again shortly, with a smaller limit if there is one",
+            ) from None  # fmt: skip
+        raise InvalidInput(
+            f"the search for {what} took longer than {error.seconds:g} s, with {', '.join(filters)}",
+            code="search_too_slow", field=filters[0], hint=_NARROWER[what],
+        ) from None  # fmt: skip
 
 
 def job_statuses(names: Sequence[str]) -> list[int] | None:

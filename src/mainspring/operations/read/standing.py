@@ -27,7 +27,7 @@ class StandingReader:
         self._queues = queues
 
     async def standing(self, caller: Caller) -> Standing:
-        queues = await self._queues.queues(caller)
+        queues = await self._queues.queues_at_once(caller)
         async with self._store.reads.acquire() as connection:
             counts = await workers.counts(connection, caller.tenant)
             dead = await dead_letters.count(connection, caller.tenant)

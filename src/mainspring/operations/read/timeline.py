@@ -52,6 +52,9 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
     """The entries of a run in order. `attempts` are those before the present one."""
     known_until = run.ended_at if isinstance(run, EndedRun) else run.now
     entries = list(_creation(run))
+    if attempts and attempts[0].earlier:
+        first = attempts[0].started_at or attempts[0].ended_at
+        entries.append(TimelineEntry(first, "LEFT_OUT", reason=f"{attempts[0].earlier} earlier attempts"))
     for one in attempts:
         entries += _past_attempt(one, names, known_until)
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)

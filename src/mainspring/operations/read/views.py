@@ -176,6 +176,7 @@ def worker_view(row: WorkerRow) -> WorkerView:
         registered_at=row.registered_at,
         last_beat_at=row.last_beat_at,
         shared=row.tenant_id == EVERY_TENANT,
+        left_out=row.left_out,
     )
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.search import searching
 from mainspring.operations.read.views import worker_view
 from mainspring.store import workers
+from mainspring.store.pages import cut
 from mainspring.store.pool import Store
 from mainspring.wire.runs import WorkerList
+
+_MOST = 1000
 
 
 class WorkerReader:
@@ -14,5 +18,8 @@ class WorkerReader:
         self._store = store
 
     async def workers(self, caller: Caller) -> WorkerList:
-        async with self._store.reads.acquire() as connection:
-            return WorkerList([worker_view(row) for row in await workers.list_workers(connection, caller.tenant)])
+        """A list has 1,000 workers at most, the live ones first. Large fields are left out of it."""
+        async with searching(self._store, caller.tenant, "workers") as connection:
+            rows = await workers.list_workers(connection, caller.tenant, _MOST + 1)
+        page, more = cut(rows, _MOST)
+        return WorkerList([worker_view(row) for row in page], more)

@@ -14,8 +14,10 @@ from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.search import searching
 from mainspring.operations.submit.signature_compiler import SignatureCompiler
 from mainspring.store import signatures
+from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.exchange import WorkerHello
 from mainspring.wire.tasks import OPTIONS_KEYWORD, TaskList, TaskView
@@ -87,17 +89,16 @@ class SignatureRegistry:
 
     async def offered(self, caller: Caller) -> TaskList:
         """The tasks of live workers, with payload schemas and options."""
-        tenant = caller.tenant
-        async with self._store.reads.acquire() as connection:
-            rows = await signatures.offered(connection, tenant)
+        async with searching(self._store, caller.tenant, "tasks") as connection:
+            rows = await signatures.offered(connection, caller.tenant, MOST_BYTES, MOST_TASKS + 1)
         views: list[TaskView] = []
-        slices, shown = TimeSlices(), 0
-        for row in rows:
-            shown += len(row.schema_text or "")
-            views.append(_view(row, whole=shown <= MOST_BYTES))
+        slices = TimeSlices()
+        page, more = cut(rows, MOST_TASKS)
+        for row in page:
+            views.append(_view(row))
             if slices.over:
                 await slices.pause()
-        return TaskList(views)
+        return TaskList(views, more)
 
     async def run_once(self) -> int:
         async with self._store.reads.acquire() as connection:
@@ -172,9 +173,8 @@ class SignatureRegistry:
             self._bytes[tenant] -= size
 
 
-def _view(row: signatures.OfferedTask, *, whole: bool) -> TaskView:
-    """`whole`: with its schema, which is left out where a tenant has too many (see `MOST_BYTES`)."""
-    schema: dict[str, Any] = msgspec.json.decode((row.schema_text if whole else None) or "{}")
+def _view(row: signatures.OfferedTask) -> TaskView:
+    schema: dict[str, Any] = msgspec.json.decode(row.schema_text or "{}")
     options = options_in(schema)
     schema.pop(OPTIONS_KEYWORD, None)
-    return TaskView(row.task, row.queues, row.workers, schema or None, options)
+    return TaskView(row.task, row.queues, row.workers, schema or None, options, row.left_out)

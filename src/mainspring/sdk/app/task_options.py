@@ -52,7 +52,11 @@ def with_defaults(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[
 def _process_option(options: DeclaredOptions) -> str | None:
     """The first option that only tasks with their own process support. Runs of other tasks would fail because of it."""
     limits = options.limits or ResourceLimitsIn()
-    named = [f"limits.{name}" for name in ("memory", "cpu", "processes", "files") if getattr(limits, name) is not None]
+    named = [
+        f"limits.{name}"
+        for name in ("memory", "cpu", "processes", "files", "disk")
+        if getattr(limits, name) is not None
+    ]
     return "env" if options.env else next(iter(named), None)
 
 

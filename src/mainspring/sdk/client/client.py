@@ -22,6 +22,7 @@ import httpx
 
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
@@ -52,7 +53,7 @@ class _HttpSettings(TypedDict):
     headers: dict[str, str]
     timeout: httpx.Timeout
     trust_env: bool
-    verify: ssl.SSLContext | bool
+    verify: ssl.SSLContext
 
 
 class _StreamRequest(TypedDict):
@@ -76,11 +77,11 @@ def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
     }
 
 
-def _trusted(connection: Connection) -> ssl.SSLContext | bool:
-    """The trusted certificates: those of httpx, or none if no address uses TLS. Loading them takes 25 ms of CPU, a
-    tenth of a command on this machine."""
+def _trusted(connection: Connection) -> ssl.SSLContext:
+    """The trusted authorities; none if no address uses TLS. Loading them takes 25 ms of CPU, a tenth of a command on
+    this machine."""
     if any(address.startswith("https:") for address in connection.addresses):
-        return True
+        return trusted_context(connection.ca)
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -107,6 +108,9 @@ def _answer(response: httpx.Response) -> Answer:
 
 
 def _no_answer(error: httpx.TransportError) -> NoAnswer:
+    failure = tls_failure(error)
+    if failure is not None:
+        return NoAnswer(failure.why, reached=False, hint=failure.hint)
     return NoAnswer(str(error) or type(error).__name__, reached=not isinstance(error, _NEVER_REACHED))
 
 
@@ -139,7 +143,8 @@ class Client:
     """A blocking client. Threads can share one.
 
     `patience` is how many seconds a call is retried while the server does not answer. `url` can contain several
-    servers, separated by commas: if one does not answer, the next one is used.
+    servers, separated by commas: if one does not answer, the next one is used. `ca` is the file of the authorities that
+    are trusted instead of those of the system. `insecure_http` allows to send the token to another machine without TLS.
     """
 
     def __init__(
@@ -149,11 +154,20 @@ class Client:
         *,
         token_file: str | Path | None = None,
         data: str | Path | None = None,
+        ca: str | Path | None = None,
+        insecure_http: bool = False,
         patience: float = DEFAULT_PATIENCE,
         timeout: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.connection = find_connection(
+            url,
+            token,
+            token_file=token_file,
+            data=data,
+            ca=ca,
+            insecure_http=insecure_http or transport is not None,
+        )
         self.patience = patience
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
@@ -294,11 +308,20 @@ class AsyncClient:
         *,
         token_file: str | Path | None = None,
         data: str | Path | None = None,
+        ca: str | Path | None = None,
+        insecure_http: bool = False,
         patience: float = DEFAULT_PATIENCE,
         timeout: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.connection = find_connection(url, token, token_file=token_file, data=data)
+        self.connection = find_connection(
+            url,
+            token,
+            token_file=token_file,
+            data=data,
+            ca=ca,
+            insecure_http=insecure_http or transport is not None,
+        )
         self.patience = patience
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))

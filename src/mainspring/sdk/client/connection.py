@@ -4,6 +4,9 @@ The address can be a list of several servers of one database, separated by comma
 is used. Arguments take precedence, then MAINSPRING_URL, MAINSPRING_TOKEN and MAINSPRING_TOKEN_FILE, then the data
 folder of `mainspring up` (--data, MAINSPRING_DATA, or `.mainspring` in this folder or a parent), then the default
 address.
+
+A token is sent to another machine only through TLS, unless plain HTTP is allowed (--insecure-http,
+MAINSPRING_INSECURE_HTTP).
 """
 
 from __future__ import annotations
@@ -20,18 +23,27 @@ from mainspring.domain.errors import InvalidInput, not_ours
 from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT, TOKEN_FILE_NAME
 from mainspring.kernel.ownership import ForeignFile, read_own
+from mainspring.kernel.trust import (
+    CA_VARIABLE,
+    INSECURE_HINT,
+    insecure_http_allowed,
+    is_loopback,
+    travels_in_clear,
+    trusted_context,
+)
 
 SERVER_FILE_NAME = "server.json"
 DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One address or several, separated by commas and without trailing slashes, and an optional token."""
+    """One address or several, separated by commas and without trailing slashes, and an optional token. `ca`: the file
+    of the authorities that are trusted, if not those of the system."""
 
     url: str
     token: str | None = field(default=None, repr=False)
+    ca: str | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -40,11 +52,12 @@ class Connection:
     @property
     def loopback(self) -> bool:
         """Whether all addresses are on this machine."""
-        return all(urlsplit(address).hostname in _LOOPBACK for address in self.addresses)
+        return all(is_loopback(urlsplit(address).hostname or "") for address in self.addresses)
 
 
 class _ServerFile(msgspec.Struct):
     url: str
+    ca: str | None = None
 
 
 def find_connection(
@@ -53,6 +66,8 @@ def find_connection(
     *,
     token_file: str | Path | None = None,
     data: str | Path | None = None,
+    ca: str | Path | None = None,
+    insecure_http: bool = False,
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Connection:
@@ -70,12 +85,18 @@ def find_connection(
         token = read_token(Path(env["MAINSPRING_TOKEN_FILE"]))
     needs_folder = url is None or token is None
     folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start) if needs_folder else None
-    written = _address_of(folder)
+    file = _server_file(folder)
+    written = None if file is None else file.url
     chosen = ",".join(map(_checked, _addresses(url or written or DEFAULT_URL)))
-    connection = Connection(chosen, token)
+    known_ca = file.ca if file is not None and chosen == written else None
+    trusted = checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
+    connection = Connection(chosen, token, trusted)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
-        return Connection(chosen, _folder_token(folder))
+        return Connection(chosen, _folder_token(folder), trusted)
+    # The address that `up` wrote is on this machine, whatever its name.
+    if token is not None and chosen != written and not (insecure_http or insecure_http_allowed(env)):
+        _refuse_clear_text(connection.addresses)
     return connection
 
 
@@ -102,12 +123,35 @@ def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
     return None
 
 
-def _address_of(folder: Path | None) -> str | None:
+def _refuse_clear_text(addresses: tuple[str, ...]) -> None:
+    for address in addresses:
+        if travels_in_clear(address):
+            raise InvalidInput(
+                f"{address} is plain HTTP to another machine: whoever is on the way can read the token",
+                code="insecure_http",
+                field="url",
+                hint=INSECURE_HINT,
+            )
+
+
+def checked_ca(ca: str | Path | None) -> str | None:
+    """The path of the file, as processes in other folders use it. Raises InvalidInput if it cannot be used."""
+    if ca is None:
+        return None
+    path = str(Path(ca).absolute())
+    try:
+        trusted_context(path)
+    except ValueError as error:
+        raise InvalidInput(str(error), code="invalid_ca", field="ca", hint="name a file of certificates") from None
+    return path
+
+
+def _server_file(folder: Path | None) -> _ServerFile | None:
     if folder is None:
         return None
     try:
         content = _read(folder, SERVER_FILE_NAME)
-        return None if content is None else msgspec.json.decode(content, type=_ServerFile).url
+        return None if content is None else msgspec.json.decode(content, type=_ServerFile)
     except msgspec.MsgspecError:
         return None
 

@@ -79,10 +79,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """There was no response. `reached` is False only if the server cannot have received the request."""
+    """There was no response. `reached` is False only if the server cannot have received the request. `hint`: what to do
+    about it; the same request would not succeed later."""
 
     why: str
     reached: bool
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class RetryingCall(Generic[T]):
             return None
         if elsewhere:
             return 0.0
+        if isinstance(outcome, NoAnswer) and outcome.hint is not None:
+            return None
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._tries - 1, 10)) * (0.5 + self._chance())
         if isinstance(outcome, Answer):
             pause = max(retry_after(outcome) or 0.0, pause)
@@ -155,11 +159,11 @@ class RetryingCall(Generic[T]):
                 return self._read(answer)
             case Answer() as answer:
                 raise error_of(answer)
-            case NoAnswer(why=why):
+            case NoAnswer(why=why, hint=hint):
                 raise Unavailable(
                     f"no answer from {self._url}: {why}",
                     code="unreachable",
-                    hint="is it running? start it with: mainspring up",
+                    hint=hint or "is it running? start it with: mainspring up",
                 )
             case None:
                 raise RuntimeError("the call has not been sent")

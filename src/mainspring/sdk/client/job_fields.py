@@ -31,6 +31,7 @@ class _Settings(PlainKeywords, total=False):
     env: Mapping[str, str] | None
     limits: Mapping[str, Any] | None
     sandbox: str | None
+    run_as: str | None
     required_labels: Mapping[str, str] | None
     retries: int | None
     retry: Mapping[str, Any] | None

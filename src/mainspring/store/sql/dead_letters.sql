@@ -1,16 +1,16 @@
 -- Dead letters: runs that failed for good, until they are replayed or discarded. Also replays of other ended runs.
 
 -- name: page
--- Keyset by run_id, newest first.
+-- Keyset by run_id, newest first. Texts are compared last, because that costs most.
 select {{dead_letter_columns}}
 from mainspring.dead_letters d
 where d.tenant_id = $1
   and ($2::uuid is null or d.run_id < $2)
   and ($3::text is null or d.job_id = $3 or (d.job_id is null and d.run_id::text = $3))
   and ($4::int[] is null or d.lane_id = any ($4))
-  and ($5::text is null or d.error ilike $5)
   and ($6::timestamptz is null or d.died_at >= $6)
   and ($7::timestamptz is null or d.died_at < $7)
+  and ($5::text is null or d.error ilike $5)
 order by d.run_id desc
 limit $8
 
@@ -23,10 +23,10 @@ where d.tenant_id = $1
   and ($2::uuid is null or d.run_id > $2)
   and ($3::text is null or d.job_id = $3 or (d.job_id is null and d.run_id::text = $3))
   and ($4::int[] is null or d.lane_id = any ($4))
-  and ($5::text is null or d.error ilike $5)
   and ($6::timestamptz is null or d.died_at >= $6)
   and ($7::timestamptz is null or d.died_at < $7)
   and d.died_at <= $8
+  and ($5::text is null or d.error ilike $5)
 order by d.run_id
 limit $9
 

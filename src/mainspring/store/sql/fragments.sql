@@ -267,7 +267,22 @@ run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, 
 -- fragment: worker_columns
 -- The first fields of store/workers.py WorkerRow; w is the worker.
 w.worker_id, w.tenant_id, w.name, w.queues, w.tasks, w.labels::text as labels_text, w.version, w.slots, w.state,
-       w.registered_at
+       w.registered_at, array[]::text[] as left_out
+
+-- fragment: is_large(value)
+-- Whether a value of a row is too large for a list: 4 KiB. The stored size is looked at first, so that large values are
+-- not even decompressed.
+(pg_column_size({{value}}) > 4096 or octet_length({{value}}::text) > 4096)
+
+-- fragment: listed_worker_columns
+-- The same, and the names of the columns that are left out because they are large.
+w.worker_id, w.tenant_id, w.name, case when {{is_large(w.queues)}} then '{}' else w.queues end as queues,
+       case when {{is_large(w.tasks)}} then '{}' else w.tasks end as tasks,
+       case when {{is_large(w.labels)}} then '{}' else w.labels::text end as labels_text, w.version, w.slots, w.state,
+       w.registered_at,
+       array_remove(array[case when {{is_large(w.queues)}} then 'queues' end,
+                          case when {{is_large(w.tasks)}} then 'tasks' end,
+                          case when {{is_large(w.labels)}} then 'labels' end], null) as left_out
 
 -- fragment: still_silent
 -- Those of the workers $1 that are alive, have taken no sequence number since $2, and have sent no heartbeat for $3

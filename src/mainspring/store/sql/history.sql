@@ -14,7 +14,8 @@ limit 1
 
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
--- it is read by a separate query, because a condition with "or" would not use an index.
+-- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
+-- that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1
@@ -22,26 +23,27 @@ where r.tenant_id = $1
   and ($3::text is null or r.job_id = $3)
   and ($4::int[] is null or r.lane_id = any ($4))
   and ($5::smallint[] is null or {{shown_state}} = any ($5))
-  and ($6::text is null or r.last_error ilike $6)
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
+  and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
 limit $11
 
 -- name: ended_runs
+-- No run ends before it is due, so $7 also says which partitions to read. The hour is for clocks that differ.
 select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1
   and ($2::uuid is null or h.run_id < $2)
   and ($4::int[] is null or h.lane_id = any ($4))
   and ($5::smallint[] is null or h.state = any ($5))
-  and ($6::text is null or h.error ilike $6)
-  and ($7::timestamptz is null or h.scheduled_for >= $7)
+  and ($7::timestamptz is null or (h.scheduled_for >= $7 and h.ended_at >= $7 - interval '1 hour'))
   and ($8::timestamptz is null or h.scheduled_for < $8)
   and ($3::text is null or h.job_id = $3)
   and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
+  and ($6::text is null or h.error ilike $6)
 order by h.run_id desc
 limit $10
 
@@ -77,10 +79,20 @@ where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 min
 group by lane_id
 
 -- name: attempts_of
--- Every attempt that was followed by another one, in order.
-select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at
-from mainspring.attempts
-where run_id = $1
+-- The newest 1,000 attempts that were followed by another one, in order, and how many came before them. The newest errors
+-- are read as long as they have 1 MiB in all, and 1,000 characters of each of the others.
+select attempt, fence, worker_id, started_at, ended_at, outcome,
+       case when errors <= 1048576 then error
+            else left(error, 1000) || case when length(error) > 1000 then ' [the rest is left out]' else '' end
+       end as error,
+       ready_at, earlier
+from (select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at,
+             sum(octet_length(error)) over (order by fence desc rows unbounded preceding) as errors,
+             greatest(0, count(*) over () - 1000)::int as earlier
+      from mainspring.attempts
+      where run_id = $1
+      order by fence desc
+      limit 1000) as newest
 order by fence
 
 -- name: worker_names

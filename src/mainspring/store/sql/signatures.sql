@@ -47,10 +47,13 @@ from mainspring.task_signatures s
 join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task)
 
 -- name: offered
--- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload.
-select w.task, w.queues, w.workers, s.schema::text as schema_text
+-- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload. The first $2
+-- bytes of schemas are read, and 100 queues of each task.
+select w.task, w.queues, w.workers,
+       case when sum(octet_length(s.schema::text)) over (order by w.task) <= $2 then s.schema::text end as schema_text,
+       coalesce(sum(octet_length(s.schema::text)) over (order by w.task) > $2, false) and s.schema is not null as left_out
 from (
-    select task, count(distinct worker_id) as workers, array_agg(distinct queue order by queue) as queues
+    select task, count(distinct worker_id) as workers, (array_agg(distinct queue order by queue))[1:100] as queues
     from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
     where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
     group by task
@@ -61,3 +64,4 @@ left join lateral (
     limit 1
 ) as s on true
 order by w.task
+limit $3

@@ -271,7 +271,7 @@ with heard as materialized (
     where state = {{RUNNING}}
     group by worker_id
 )
-select {{worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running,
+select {{listed_worker_columns}}, greatest(heard.at, w.heard_at) as last_beat_at, coalesce(held.running, 0) as running,
        coalesce(held.holding, 0) as holding
 from mainspring.workers w
 left join heard using (worker_id)
@@ -279,7 +279,7 @@ left join held using (worker_id)
 where w.tenant_id in ($1, {{EVERY_TENANT}})
   and (w.state in ({{WORKERS_ALIVE}}) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
 order by w.state, w.registered_at desc
-limit 1000
+limit $2
 
 -- name: view_worker
 select {{worker_columns}},

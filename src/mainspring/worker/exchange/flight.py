@@ -34,6 +34,11 @@ class Flight(msgspec.Struct, eq=False):
         """It is a long poll."""
         return self.request.wait_ms > 0
 
+    def ask_for_nothing(self) -> None:
+        """It brings no runs."""
+        self.request.free, self.request.shares, self.request.room = 0, [], {}
+        self.division = NOTHING
+
     def may_bring(self, task: str) -> int:
         """How many runs of a task it asks for at most."""
         request = self.request

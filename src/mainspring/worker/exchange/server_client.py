@@ -17,6 +17,7 @@ from mainspring.kernel.addresses import ServerRotation, split_addresses
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.http_client import HttpConnection, HttpServer
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.trust import tls_failure
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, WorkerHello
 from mainspring.wire.logs import LogReceipt
 from mainspring.wire.problems import Problem
@@ -83,7 +84,8 @@ class IncarnationLost(ServerClientError):
 
 class ServerClient:
     """`servers` is one address, or several separated by commas, the best first. `beside` is another client of the same
-    servers with a longer timeout. It leaves a late server and moves back to a better one together with this client."""
+    servers with a longer timeout. It leaves a late server and moves back to a better one together with this client.
+    `ca`: the file of the authorities that are trusted, if not those of the system."""
 
     def __init__(
         self,
@@ -92,12 +94,13 @@ class ServerClient:
         *,
         timeout: float,
         beside: ServerClient | None = None,
+        ca: str | None = None,
         protocol: WireProtocol = PROTOCOL,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         addresses = split_addresses(servers) or (servers,)
         self._clock = clock
-        self._servers = {address: _Server(address, token, clock) for address in addresses}
+        self._servers = {address: _Server(address, token, clock, ca) for address in addresses}
         self._rota = ServerRotation(addresses)
         self._timeout = timeout
         self._left: list[_Server] = []
@@ -259,6 +262,9 @@ class ServerClient:
         except TimeoutError:
             raise AnswerLost(f"no answer within {self._timeout:g} s") from None
         except (OSError, httptools.HttpParserError) as error:
+            failure = tls_failure(error)
+            if failure is not None:
+                raise AnswerLost(f"{failure.why}: {failure.hint}") from error
             raise AnswerLost(str(error) or type(error).__name__) from error
 
 
@@ -273,14 +279,14 @@ class _Heads(NamedTuple):
 class _Server:
     """One server: the heads of requests to it, its open connections, and when its answers are due."""
 
-    def __init__(self, address: str, token: str, clock: LoopClock) -> None:
+    def __init__(self, address: str, token: str, clock: LoopClock, ca: str | None) -> None:
         self.address = address
         self.protocol = BASE_PROTOCOL
         self._now = clock.monotonic
         self.due: list[float] = []
         self.idle: list[HttpConnection] = []
         self.busy: set[HttpConnection] = set()
-        self._server = HttpServer(address)
+        self._server = HttpServer(address, ca)
         self._token = token
         self._heads = self._make_heads("")
         self.ready_head = self._server.get("/readyz")

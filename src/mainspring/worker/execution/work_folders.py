@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -13,22 +14,25 @@ from contextlib import suppress
 from pathlib import Path
 
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.processes.accounts import Account
 
 _PREFIX = "mainspring-worker-"
 _LOCK = ".lock"
+_NAME_BYTES = 8
 
 log = get_logger("work folders")
 
 
 class WorkFolders:
-    """The folders of a worker are in one root folder that only its user may enter. The worker locks the root for as
-    long as it lives, so that others can recognise a root that was left behind."""
+    """The folders of a worker are in one root folder that only its user may enter. If its commands run as other users
+    (`shared`), these may pass through the root, but not list it, and the folders have names that nobody can guess. The
+    worker locks the root for as long as it lives, so that others can recognise a root that was left behind."""
 
-    def __init__(self, parent: str | None = None) -> None:
+    def __init__(self, parent: str | None = None, *, shared: bool = False) -> None:
         self._parent = Path(parent or tempfile.gettempdir())
+        self._shared = shared
         self._root: Path | None = None
         self._lock = -1
-        self._made = 0
 
     @property
     def root(self) -> Path:
@@ -38,14 +42,17 @@ class WorkFolders:
             self._root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)).resolve()
             self._lock = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # another worker's sweep may have been first: the loop checks again
+            if self._shared:
+                self._root.chmod(0o711)
             atexit.register(self.close)
         return self._root
 
-    def make(self) -> Path:
-        """A new, empty folder."""
-        self._made += 1
-        folder = self.root / str(self._made)
+    def make(self, account: Account | None = None) -> Path:
+        """A new, empty folder that only its owner may enter: the account, or the user of the worker."""
+        folder = self.root / secrets.token_hex(_NAME_BYTES)
         folder.mkdir(mode=0o700)
+        if account is not None:
+            os.chown(folder, account.uid, account.gid)
         return folder
 
     async def remove(self, folder: Path) -> None:
@@ -86,13 +93,14 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         return
-    with suppress(OSError):
-        folder.chmod(0o700)
-    for parent, names, _ in os.walk(folder):
-        for path in (Path(parent, name) for name in names):
-            if not path.is_symlink():
-                with suppress(OSError):
-                    path.chmod(0o700)
+    if os.geteuid() != 0:  # root needs no permission, and must not follow a path that another user can change
+        with suppress(OSError):
+            folder.chmod(0o700)
+        for parent, names, _ in os.walk(folder):
+            for path in (Path(parent, name) for name in names):
+                if not path.is_symlink():
+                    with suppress(OSError):
+                        path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         log.warning("a working folder cannot be removed", folder=str(folder))

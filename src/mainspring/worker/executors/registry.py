@@ -15,6 +15,7 @@ from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 
@@ -32,14 +33,17 @@ def build_executors(
     token: str = "",
     sandbox: Bubblewrap | NoSandbox | None = None,
     confine_all: bool = False,
+    accounts: CommandAccounts | None = None,
+    isolated: bool = False,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
     """Executors for the tasks of the application, for shell commands (all of them in `sandbox` with `confine_all`), and
-    for HTTP calls to addresses that `http_guard` permits.
+    for HTTP calls to addresses that `http_guard` permits. Shell commands run as one of the `accounts`, and `isolated`
+    from all other processes.
 
     `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     """
-    folders = WorkFolders()
+    folders = WorkFolders(shared=accounts is not None and accounts.change)
     folders.sweep_aside()
     processes = ProcessExecutor(
         {name: task for name, task in tasks.items() if task.kind == "process"},
@@ -70,6 +74,8 @@ def build_executors(
             folders=folders,
             sandbox=sandbox,
             confine_all=confine_all,
+            accounts=accounts,
+            isolated=isolated,
             clock=clock,
         ),
         HttpOnDemand(http_guard or AddressGuard(), open_log=open_log, clock=clock),

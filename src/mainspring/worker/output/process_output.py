@@ -18,6 +18,7 @@ class Output:
 
     def __init__(self, attempt: Attempt, open_log: OpenLog | None) -> None:
         self.size = 0
+        self.kept = _kept_of(attempt)
         self._attempt = attempt
         self._open_log = open_log
         self._sink: LogSink | None = None
@@ -30,8 +31,12 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The last OUTPUT_KEPT bytes, as text that JSON and PostgreSQL accept."""
-        return self._tail[-OUTPUT_KEPT:].decode("utf-8", "replace").replace("\x00", "\ufffd")
+        """The last `kept` bytes, as text that JSON and PostgreSQL accept."""
+        return (
+            self._tail[len(self._tail) - min(self.kept, len(self._tail)) :]
+            .decode("utf-8", "replace")
+            .replace("\x00", "\ufffd")
+        )
 
     def close_writer(self) -> None:
         if self.writer >= 0:
@@ -92,3 +97,10 @@ class Output:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
             self._reader = -1
+
+
+def _kept_of(attempt: Attempt) -> int:
+    """`limits.output` also limits what a result or an error quotes."""
+    setup = attempt.order.setup
+    limit = setup.limits.output if setup is not None and setup.limits is not None else None
+    return OUTPUT_KEPT if limit is None else min(OUTPUT_KEPT, limit)

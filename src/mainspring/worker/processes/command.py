@@ -15,6 +15,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # A kill takes milliseconds.
@@ -28,7 +29,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
     `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
-    the descriptors 4, 5, and so on.
+    the descriptors 4, 5, and so on. isolated: it has a pid namespace of its own. account: None for that of the worker.
     """
 
     argv: list[str]
@@ -37,10 +38,14 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     limits: ResourceLimits | None = None
     wrapper: str = ""
     inputs: list[bytes] = []
+    isolated: bool = False
+    account: Account | None = None
 
     def message(self) -> dict[str, Any]:
         """What the supervisor is sent."""
-        return {**msgspec.structs.asdict(self), "limits": _as_dict(self.limits or _NO_LIMITS)}
+        account = None if self.account is None else self.account.for_child()
+        limits = _as_dict(self.limits or _NO_LIMITS, self.cwd)
+        return {**msgspec.structs.asdict(self), "limits": limits, "account": account}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -53,8 +58,9 @@ class Usage(msgspec.Struct, frozen=True):
 class Command:
     """exited: set when the command itself has ended; the processes it left behind are then killed, unless it was asked
     to terminate before. gone: set when the last process of the tree is gone, and not earlier; an attempt waits for it.
-    exit_code: that of the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed
-    for it. unread: the supervisor died before it had read everything it was sent.
+    pid: of an isolated command, the one inside its namespace. supervisor: the pid of its supervisor. exit_code: that of
+    the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed for it. unread:
+    the supervisor died before it had read everything it was sent.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Command:
         """Sends the order to the supervisor at the other end of `channel`, which must be idle."""
         self._clock = clock
         self.pid = 0
+        self.supervisor = 0
         self.exit_code: int | None = None
         self.breach: str | None = None
         self.unread = False
@@ -77,7 +84,6 @@ class Command:
         self._limits = order.limits or _NO_LIMITS
         self._channel: SupervisorChannel | None = channel
         self._on_news: Callable[[], None] | None = None
-        self._supervisor = 0
         self._insisting: Timer | None = None
         self._pending_limits = 0
         self._limited = asyncio.Event()
@@ -95,14 +101,14 @@ class Command:
             if self._insisting is None:
                 self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
-    def limit(self, limits: ResourceLimits | None) -> None:
-        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. Limits of single
-        processes are set once, by the order."""
+    def limit(self, limits: ResourceLimits | None, folder: str = "") -> None:
+        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. `folder` is what the
+        limit of disk space applies to. Limits of single processes are set once, by the order."""
         self._limits = limits or _NO_LIMITS
         if self._channel is not None:
             self._pending_limits += 1
             self._limited.clear()
-            self._channel.say("limits", _as_dict(self._limits))
+            self._channel.say("limits", _as_dict(self._limits, folder))
 
     async def limited(self) -> None:
         """Returns when the supervisor applies the last limits. A breach that it saw before is known by then."""
@@ -128,7 +134,8 @@ class Command:
     def hear(self, word: str, value: str) -> None:
         match word:
             case "started":
-                self.pid, self._supervisor = map(int, value.split())
+                self.pid = int(value)
+                self.supervisor = 0 if self._channel is None else self._channel.supervisor
                 self.started.set()
             case "exited":
                 self.exit_code = int(value)
@@ -159,17 +166,20 @@ class Command:
     def _insist(self) -> None:
         """The supervisor does not react; a command may have stopped it. Once it is killed, the watchdog kills the
         tree."""
-        if self._channel is not None and self._supervisor:
+        if self._channel is not None and self.supervisor:
             with suppress(ProcessLookupError):
-                os.kill(self._supervisor, signal.SIGKILL)
+                os.kill(self.supervisor, signal.SIGKILL)
 
     def _tell(self) -> None:
         if self._on_news is not None:
             self._on_news()
 
 
-def _as_dict(limits: ResourceLimits) -> dict[str, float | None]:
-    return {"memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files}
+def _as_dict(limits: ResourceLimits, folder: str) -> dict[str, float | str | None]:
+    return {
+        "memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files,
+        "disk": limits.disk if folder else None, "folder": folder,
+    }  # fmt: skip
 
 
 def _breach(kind: str, limits: ResourceLimits) -> str:
@@ -180,5 +190,7 @@ def _breach(kind: str, limits: ResourceLimits) -> str:
             return f"CPU limit of {format_duration(limits.cpu)} exceeded"
         case "processes" if limits.processes is not None:
             return f"limit of {limits.processes} processes exceeded"
+        case "disk" if limits.disk is not None:
+            return f"disk limit of {format_size(limits.disk)} exceeded"
         case _:
             return f"{kind} limit exceeded"

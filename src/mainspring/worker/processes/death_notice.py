@@ -8,6 +8,8 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from mainspring.kernel.trust import trusted_context
+
 PATH = "/v1/exchange/gone"
 MOST_STARTED = 10_000  # more are not accepted: then the notice does not say what had started
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
@@ -21,13 +23,14 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
     """Send the notice to one server after the other until one takes it, all have refused it, or `until` (monotonic)
     has passed."""
     servers: list[str] = notice.pop("servers")
+    ca: str | None = notice.pop("ca", None)
     if len(notice.get("started", ())) > MOST_STARTED:
         del notice["started"]
     body = json.dumps({**notice, "exit": exit_text}).encode()
     pause, timeout = _FIRST_PAUSE, _FIRST_TIMEOUT
     while servers:
         for server in tuple(servers):
-            status = _post(server, body, timeout)
+            status = _post(server, ca, body, timeout)
             if status is not None and 200 <= status < 300:
                 return True
             if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:
@@ -40,12 +43,11 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
     return False
 
 
-def _post(server: str, body: bytes, timeout: float) -> int | None:
+def _post(server: str, ca: str | None, body: bytes, timeout: float) -> int | None:
     """The status of the answer; None if there was none."""
-    parts = urlsplit(server)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        parts = urlsplit(server)
+        connection = _connection(parts.scheme, parts.hostname or "", parts.port, ca, timeout)
         try:
             headers = {"Content-Type": "application/json", "Host": parts.netloc.rpartition("@")[2]}
             connection.request("POST", parts.path.rstrip("/") + PATH, body, headers)
@@ -54,3 +56,9 @@ def _post(server: str, body: bytes, timeout: float) -> int | None:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError):
         return None
+
+
+def _connection(scheme: str, host: str, port: int | None, ca: str | None, timeout: float) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=trusted_context(ca))
+    return http.client.HTTPConnection(host, port, timeout=timeout)

@@ -10,6 +10,7 @@ the same user read it.
     2       1 if a server has acknowledged that the worker stops: it holds nothing any more
     4       the length of the notice
     8       the number of entries that were ever used
+    12, 16  the requests to end orphans (orphans.py)
     24      for how many seconds after the last beat a server may take the worker for alive; 0 if not known
     4096    the notice: JSON
     65536   entries: 16 bytes of run id and 8 bytes of fence. An empty entry is zero.
@@ -45,10 +46,12 @@ def shared_memory() -> mmap.mmap:
 
 
 class DeathRecord:
-    """The worker's end. `servers` are the addresses to which the notice is sent."""
+    """The worker's end. `servers` are the addresses to which the notice is sent, `ca` the file of the authorities that
+    are trusted, if not those of the system."""
 
-    def __init__(self, memory: mmap.mmap, servers: tuple[str, ...] = ()) -> None:
+    def __init__(self, memory: mmap.mmap, servers: tuple[str, ...] = (), ca: str | None = None) -> None:
         self.servers = servers
+        self.ca = ca
         self._memory = memory
         self._places: dict[Key, int] = {}
         self._free: list[int] = []
@@ -64,7 +67,8 @@ class DeathRecord:
         self._used = 0
         self._set_number(_USED, 0)
         secret = new_secret()
-        notice = json.dumps({"servers": self.servers, "worker_id": str(worker_id), "secret": secret}).encode()
+        named = {"servers": self.servers, "worker_id": str(worker_id), "secret": secret}
+        notice = json.dumps(named if self.ca is None else {**named, "ca": self.ca}).encode()
         if len(notice) <= _ENTRIES - _NOTICE:
             memory[_NOTICE : _NOTICE + len(notice)] = notice
             self._set_number(_NOTICE_LENGTH, len(notice))

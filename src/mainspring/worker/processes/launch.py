@@ -24,6 +24,7 @@ from types import FrameType
 from typing import NoReturn
 
 from mainspring.worker.processes.death_record import DeathRecord, shared_memory
+from mainspring.worker.processes.orphans import OrphanRequests
 from mainspring.worker.processes.parent_watchdog import ParentWatchdog
 from mainspring.worker.processes.watchdog import tree
 
@@ -39,9 +40,10 @@ _CHUNK = 4096
 class LaunchedWorker:
     """What the worker process knows of the two others. `launcher` is the pid that the user knows."""
 
-    def __init__(self, launcher: int, record: DeathRecord, requests: socket.socket) -> None:
+    def __init__(self, launcher: int, memory: mmap.mmap, requests: socket.socket) -> None:
         self.launcher = launcher
-        self.record = record
+        self.record = DeathRecord(memory)
+        self.orphans = OrphanRequests(memory)
         self._requests = requests
         self._asked = {"directly": 0, "launcher": 0}
 
@@ -93,7 +95,7 @@ def launch() -> LaunchedWorker | None:
         requests.close()
         memory = _become_watchdog(launcher, watchdogs, workers)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return LaunchedWorker(launcher, DeathRecord(memory), workers)
+        return LaunchedWorker(launcher, memory, workers)
     watchdogs.close()
     workers.close()
     worker = _pid_of_worker(ours) if pid > 0 else 0
@@ -116,6 +118,8 @@ def _become_watchdog(launcher: int, control: socket.socket, requests: socket.soc
         if worker == 0:
             control.close()
             os.setpgid(0, 0)
+            # If the parent watchdog stopped this process to kill it, and was killed itself before it did.
+            tree.signal_at_parents_death(signal.SIGCONT)
             if os.getppid() != us:
                 os._exit(_EXIT_UNKNOWN)
             return memory

@@ -4,6 +4,8 @@ It is the subreaper of everything below the worker: processes that Python tasks 
 setsid, become its children. When the worker has ended it kills them. When waitpid says that no child is left, nothing
 of the worker is left, and it sends the death notice. There is no time limit after which it would send it anyway.
 
+While the worker lives, it ends its orphans only if the worker asks for it (orphans.py).
+
 It runs no code of tasks, has no threads, and is a fork of the process that the user started. The watchdog that starts
 commands (watchdog/) is another process, below the worker.
 """
@@ -20,6 +22,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from mainspring.worker.processes.death_record import has_stopped, longest_silence, read_record
+from mainspring.worker.processes.orphans import OrphanRequests
 from mainspring.worker.processes.watchdog import cgroup, tree
 
 _LOOK_EVERY = 0.25
@@ -42,6 +45,7 @@ class ParentWatchdog:
         self._launcher = launcher
         self._control = control
         self._memory = memory
+        self._orphans = OrphanRequests(memory)
         self._pidfd = os.pidfd_open(worker)
         self._stopped = False
         self._status: int | None = None
@@ -69,7 +73,7 @@ class ParentWatchdog:
         poll.register(self._control, select.POLLIN)
         poll.register(self._pidfd, select.POLLIN)
         while True:
-            ready = poll.poll(_LOOK_EVERY * 1000.0)
+            ready = poll.poll((_FIRST_PAUSE if self._orphans.open else _LOOK_EVERY) * 1000.0)
             self._reap()
             if self._status is not None:
                 self._tell_launcher()
@@ -77,6 +81,19 @@ class ParentWatchdog:
             if any(fd == self._control.fileno() for fd, _ in ready):
                 return  # end of input: the launcher never sends anything
             self._mirror_stop()
+            if self._orphans.open:
+                self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Kill what has become a child of this process while the worker lives. Called until none is left."""
+        asked = self._orphans.asked
+        orphans = [pid for pid in tree.children_of(os.getpid()) if pid != self._worker]
+        for pid in orphans:
+            tree.signal_all([pid], signal.SIGSTOP)
+            tree.kill_below(pid)
+            tree.signal_all([pid], signal.SIGKILL)
+        if not orphans:
+            self._orphans.answer(asked)
 
     def _reap(self) -> bool:
         """Reap everything that has ended; False if no child is left."""

@@ -1,11 +1,16 @@
-"""The worker's end of the socket of a supervisor: sends it one command after the other, and reads the news of each."""
+"""The worker's end of the socket of a supervisor: sends it one command after the other, and reads the news of each.
+
+The socket closes when the supervisor and the watchdog, which has a copy of the other end, have closed it. Both write
+`cleared` before they do so. If the socket closes without it, both were killed, and processes of the command may still
+exist. The command is then lost only when `until_cleared` has returned.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import marshal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 _CHUNK = 1 << 16
@@ -20,7 +25,8 @@ class Listener(Protocol):
 
 
 class SupervisorChannel:
-    """`when_free` is called with the channel when it can take another command, `when_lost` when it is closed."""
+    """`when_free` is called with the channel when it can take another command, `when_lost` when it is closed.
+    supervisor: its pid, 0 until it is known. isolated: it has a pid namespace of its own."""
 
     def __init__(
         self,
@@ -28,8 +34,15 @@ class SupervisorChannel:
         *,
         when_free: Callable[[SupervisorChannel], None],
         when_lost: Callable[[SupervisorChannel], None],
+        until_cleared: Callable[[SupervisorChannel], Awaitable[None]] | None = None,
+        isolated: bool = False,
     ) -> None:
+        self.supervisor = 0
+        self.isolated = isolated
         self._control = control
+        self._until_cleared = until_cleared
+        self._cleared = False
+        self._waiting: asyncio.Task[None] | None = None
         self._when_free = when_free
         self._when_lost = when_lost
         self._listener: Listener | None = None
@@ -58,6 +71,8 @@ class SupervisorChannel:
         """Give the supervisor up: it kills its command and exits."""
         if self._control.fileno() < 0:
             return
+        if self._waiting is not None and self._waiting is not asyncio.current_task():
+            self._waiting.cancel()
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
         self._control.close()
@@ -67,23 +82,44 @@ class SupervisorChannel:
         self._when_lost(self)
 
     def _read(self) -> None:
-        unread = False
-        try:
-            chunk = self._control.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except ConnectionResetError:  # the kernel reports that something was not read
-            chunk, unread = b"", True
-        *lines, self._partial = (self._partial + chunk).split(b"\n")
-        for line in lines:
-            word, _, value = line.decode().partition(" ")
-            if self._listener is not None:
-                self._listener.hear(word, value)
-            if word == "gone":
-                self._listener = None
-                self._when_free(self)
-        if not chunk:
+        """Read all there is. If the socket was closed with an error, uvloop calls this only once."""
+        while self._control.fileno() >= 0 and self._waiting is None:
+            unread = False
+            try:
+                chunk = self._control.recv(_CHUNK)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:  # the kernel reports that something was not read
+                chunk, unread = b"", True
+            *lines, self._partial = (self._partial + chunk).split(b"\n")
+            for line in lines:
+                self._hear(*line.decode().partition(" ")[::2])
+            if not chunk:
+                self._end(unread=unread)
+
+    def _hear(self, word: str, value: str) -> None:
+        self._cleared = word == "cleared"
+        if word == "supervisor":
+            self.supervisor = int(value)
+        elif self._listener is not None:
+            self._listener.hear(word, value)
+        if word == "gone":
+            self._listener = None
+            self._when_free(self)
+
+    def _end(self, *, unread: bool) -> None:
+        """The other end is closed."""
+        if self._cleared or self._listener is None or not self.supervisor or self._until_cleared is None:
             self.close(unread=unread)
+            return
+        self._loop.remove_reader(self._control)
+        self._waiting = self._loop.create_task(self._close_when_cleared(self._until_cleared, unread=unread))
+
+    async def _close_when_cleared(
+        self, until_cleared: Callable[[SupervisorChannel], Awaitable[None]], *, unread: bool
+    ) -> None:
+        await until_cleared(self)
+        self.close(unread=unread)
 
     def _write(self) -> None:
         """Send what the socket takes now, and the rest later: an environment can be large."""

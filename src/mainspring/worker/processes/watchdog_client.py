@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
@@ -16,6 +17,7 @@ from mainspring.kernel.config import WATCHDOG_HEAD_START
 from mainspring.kernel.descriptors import give_back
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.orphans import OrphanRequests, process_ended
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # The package is imported alone, without Mainspring: its docstring says why.
@@ -41,17 +43,19 @@ log = get_logger("watchdog")
 
 
 class WatchdogClient:
-    """When a call returns, its message is in the socket of the watchdog, where it survives the worker."""
+    """When a call returns, its message is in the socket of the watchdog, where it survives the worker. `orphans` asks
+    the parent watchdog, if there is one, to end what the watchdog could not."""
 
-    def __init__(self, clock: LoopClock = SYSTEM_CLOCK) -> None:
+    def __init__(self, clock: LoopClock = SYSTEM_CLOCK, *, orphans: OrphanRequests | None = None) -> None:
         self._clock = clock
+        self._orphans = orphans
         self._deadline: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._stopped = False
         self._starting = asyncio.Semaphore(_MOST_STARTING)
         self._channels: set[SupervisorChannel] = set()
-        self._free: list[SupervisorChannel] = []
+        self._free: dict[bool, list[SupervisorChannel]] = {False: [], True: []}  # by `isolated`
 
     @property
     def pid(self) -> int | None:
@@ -98,7 +102,7 @@ class WatchdogClient:
 
     async def _started(self, order: SpawnOrder, descriptors: list[int]) -> Command:
         """A command that has a pid, or is gone already."""
-        anew = not self._free
+        anew = not self._free[order.isolated]
         command = self._hand_over(order, descriptors)
         try:
             async with self._clock.timeout(_LONGEST_START):
@@ -132,42 +136,61 @@ class WatchdogClient:
             channel.close()
 
     def _hand_over(self, order: SpawnOrder, descriptors: list[int]) -> Command:
-        while self._free:
-            channel = self._free.pop()
+        free = self._free[order.isolated]
+        while free:
+            channel = free.pop()
             try:
                 return Command(channel, order, descriptors, self._clock)
             except OSError:  # it was killed, and the news has not arrived yet
                 channel.close()
-        channel = self._new_channel()
+        channel = self._new_channel(isolated=order.isolated)
         try:
             return Command(channel, order, descriptors, self._clock)
         except BaseException:
             channel.close()
             raise
 
-    def _new_channel(self) -> SupervisorChannel:
+    def _new_channel(self, *, isolated: bool) -> SupervisorChannel:
         ours, theirs = socket.socketpair()
         try:
-            self._say(b"supervisor\n", theirs)
+            self._say(b"supervisor isolated\n" if isolated else b"supervisor\n", theirs)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        channel = SupervisorChannel(ours, when_free=self._freed, when_lost=self._lost)
+        channel = SupervisorChannel(
+            ours,
+            when_free=self._freed,
+            when_lost=self._lost,
+            until_cleared=partial(self._until_cleared, self._process),
+            isolated=isolated,
+        )
         self._channels.add(channel)
         return channel
 
     def _freed(self, channel: SupervisorChannel) -> None:
-        if len(self._free) < _MOST_FREE and not self._stopped:
-            self._free.append(channel)
+        free = self._free[channel.isolated]
+        if len(free) < _MOST_FREE and not self._stopped:
+            free.append(channel)
         else:
             channel.close()
 
     def _lost(self, channel: SupervisorChannel) -> None:
         self._channels.discard(channel)
-        if channel in self._free:
-            self._free.remove(channel)
+        free = self._free[channel.isolated]
+        if channel in free:
+            free.remove(channel)
+
+    async def _until_cleared(self, watchdog: subprocess.Popen[bytes] | None, channel: SupervisorChannel) -> None:
+        """The supervisor of this channel and its watchdog were killed: wait until nothing is left of the command."""
+        await process_ended(channel.supervisor)
+        if channel.isolated or self._orphans is None:
+            return  # the kernel has ended a namespace before its first process counts as ended
+        if watchdog is not None and watchdog.poll() is None:
+            await process_ended(watchdog.pid)
+        log.warning("a supervisor and the watchdog were killed; the parent watchdog ends what they left")
+        await self._orphans.end_all(self._clock)
 
     def _end(self) -> None:
         if self._socket is not None:

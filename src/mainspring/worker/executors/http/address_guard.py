@@ -18,6 +18,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
+from mainspring.kernel.logs import get_logger
+
+log = get_logger("address_guard")
 
 Address = IPv4Address | IPv6Address
 
@@ -88,7 +91,8 @@ class AddressGuard:
         return cls(tuple(_entry(entry) for entry in entries if entry != "*"), everything="*" in entries)
 
     def check(self, scheme: str, host: str, port: int, addresses: Iterable[str]) -> None:
-        """Raise AddressRefused if any address of `host` may not be called."""
+        """Raise AddressRefused if any address of `host` may not be called. What a name resolves to is for the log of
+        the worker, not for the author of the job."""
         if self.everything:
             return
         name = host.lower().rstrip(".")
@@ -96,9 +100,13 @@ class AddressGuard:
             address = ip_address(text.partition("%")[0])
             kind = kind_of(address)
             if kind is not None and not any(entry.covers(name, port, address) for entry in self.allowed):
+                log.info("http call refused", host=host, port=port, address=str(address), kind=kind)
                 where = origin_text(scheme, host, port)
+                if _is_literal(name):
+                    raise AddressRefused(f"{where} is {kind} address; allow it with --http-allow {address}")
                 raise AddressRefused(
-                    f"{where} resolves to {address}, {kind} address; allow it with --http-allow {address}"
+                    f"{where} is not a public address; allow it with --http-allow {name} or its network (the worker's "
+                    "log has the address)"
                 )
 
 
@@ -116,6 +124,14 @@ def kind_of(address: Address) -> str | None:
             return inner_kind
     global_unicast = address in _GLOBAL_6 and address not in _IETF_6
     return None if global_unicast or (meant and address not in _TEREDO) else "a reserved"
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def origin_text(scheme: str, host: str, port: int) -> str:

@@ -18,7 +18,7 @@ from mainspring.domain.texts import shown
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.wire.execution import Cause, SuccessRule
 from mainspring.worker.execution.attempt import Ending, failed
-from mainspring.worker.executors.http.connection import Received
+from mainspring.worker.executors.http.parser import Received
 
 # The request itself is wrong: the same request would get the same answer.
 NOT_WORTH_RETRYING = frozenset({400, 401, 403, 404, 405, 410, 422})

@@ -1,23 +1,22 @@
-"""One HTTP/1.1 connection of an http task: h11 over asyncio, one request at a time.
+"""One HTTP/1.1 connection of an http task, over asyncio, one request at a time.
 
-It uses h11 directly instead of a client library, for two reasons. The pool of httpcore checks every connection for
-every request: 94 calls/s with 64 connections, against thousands here. And bytes that a server sends after its answer
-must never be taken for the answer to the next request, which belongs to another job; only h11 reports such bytes.
+It is not that of a client library, see docs/decisions/0024-our-own-http-client.md. The pool of httpcore checks every
+connection for every request: 94 calls/s with 64 connections, against thousands here. And bytes that a server sends
+after its answer must never be taken for the answer to the next request, which belongs to another job.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import h11
-
 from mainspring.kernel.clock import Timer
+from mainspring.worker.executors.http.parser import AnswerParser, BadAnswer, Received
 
 _CHUNK = 64 * 1024
-_LONGEST_HEAD = 64 * 1024
 
 
 class TransportError(Exception):
@@ -54,16 +53,6 @@ class Origin(NamedTuple):
     port: int
 
 
-@dataclass(slots=True)
-class Received:
-    """An answer. `cut`: the body was longer than the limit."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    cut: bool
-
-
 class UnreadCounter(asyncio.StreamReader):
     """Counts the bytes that have arrived and have not been read."""
 
@@ -87,7 +76,6 @@ class Connection:
         self.expiry: Timer | None = None
         self._reader = reader
         self._writer = writer
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)
         self._at_rest = True
 
     @property
@@ -107,44 +95,42 @@ class Connection:
     ) -> Received:
         """Send a request and read its answer, up to `limit` bytes of the body. Raises TransportError."""
         self._at_rest = False
-        parts = [h11.Request(method=method, target=target, headers=headers), h11.Data(content), h11.EndOfMessage()]
+        head = _head(method, target, headers)
         with suppress(OSError):  # a server may answer and close before it has read everything
-            self._writer.write(b"".join(self._http.send(part) or b"" for part in parts))
+            self._writer.write(head + content)
             await self._writer.drain()
+        parser = AnswerParser(method, limit)
         try:
-            return await self._answer(limit)
-        except h11.RemoteProtocolError as error:
-            nothing = self._http.their_state is h11.ERROR and self._reader.at_eof() and "SEND_RESPONSE" in str(error)
-            words = "the server closed the connection without an answer" if nothing else str(error)
-            raise RemoteProtocolError(words) from None
+            while parser.answer is None:
+                data = await self._reader.read(_CHUNK)
+                if data:
+                    parser.feed(data)
+                elif not parser.started:
+                    raise BadAnswer("the server closed the connection without an answer")
+                else:
+                    parser.end()
+        except BadAnswer as error:
+            raise RemoteProtocolError(str(error)) from None
         except OSError as error:
-            raise ReadError(f"the connection broke: {error}") from None
-
-    async def _answer(self, limit: int) -> Received:
-        head = await self._event()
-        while not isinstance(head, h11.Response):  # 100 Continue, 103 Early Hints
-            head = await self._event()
-        body = bytearray()
-        while isinstance(event := await self._event(), h11.Data):
-            body += event.data
-            if len(body) > limit:
-                return Received(head.status_code, _joined(head.headers), bytes(body[:limit]), True)
-        http = self._http
-        if http.our_state is h11.DONE and http.their_state is h11.DONE and not http.trailing_data[0]:
-            http.start_next_cycle()
-            self._at_rest = True
-        return Received(head.status_code, _joined(head.headers), bytes(body), False)
-
-    async def _event(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(_CHUNK))
-        return event
+            raise ReadError(f"the connection broke: {in_words(error)}") from None
+        self._at_rest = parser.reusable
+        return parser.answer
 
 
-def _joined(pairs: Any) -> dict[str, str]:
-    """Headers by their name in lower case; repeated headers are joined with commas."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in pairs:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
+def in_words(error: Exception) -> str:
+    """What went wrong, without the address: the author of a job must not learn what the names inside resolve to."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or type(error).__name__}"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return type(error).__name__ if isinstance(error, OSError) else str(error)
+
+
+def _head(method: str, target: bytes, headers: list[tuple[str, str]]) -> bytes:
+    """The head of a request. Nothing in it can end a line, which would start another header or request."""
+    lines = [f"{method} {target.decode('ascii')} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if any(mark in line for line in lines for mark in "\r\n\0"):
+        raise RemoteProtocolError("the request has a line break or a zero byte in its head")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")

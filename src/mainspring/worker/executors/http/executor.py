@@ -24,7 +24,7 @@ _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 5
 _BODY_BYTES = 1024 * 1024
 _MOST_BODY_BYTES = 16 * 1024 * 1024
-_ALIEN_LIMITS = ("memory", "cpu", "processes", "files")
+_ALIEN_LIMITS = ("memory", "cpu", "processes", "files", "disk")
 
 
 class HttpExecutor:

@@ -26,6 +26,7 @@ from mainspring.worker.executors.http.connection import (
     NameNotFound,
     Origin,
     UnreadCounter,
+    in_words,
 )
 from mainspring.worker.executors.python.threads import ThreadPool
 
@@ -124,14 +125,14 @@ class Connections:
         for index, address in enumerate(addresses):
             # The remaining time is divided, so that a dead first address does not use up the time of the second one.
             share = max(0.0, give_up - self._clock.monotonic()) / (len(addresses) - index)
-            where = f"{origin.host} ({address}) port {origin.port}"
+            where = f"{origin.host} port {origin.port}"
             try:
                 async with self._clock.timeout(share):
                     return await self._open(origin, address)
             except TimeoutError:
                 error = ConnectTimeout(f"no connection to {where} within {share:.3g} s")
             except (OSError, ValueError) as failure:  # ValueError: a name that TLS does not take
-                error = ConnectError(f"no connection to {where}: {failure}")
+                error = ConnectError(f"no connection to {where}: {in_words(failure)}")
         raise error
 
     async def _addresses(self, origin: Origin) -> list[str]:

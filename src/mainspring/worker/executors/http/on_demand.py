@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HttpOnDemand:
-    """Saves a worker the import of httpx and h11, 0.1 s of CPU time, until the first http run."""
+    """Saves a worker the import of httpx, 0.1 s of CPU time, until the first http run."""
 
     killable = True
     isolates = True

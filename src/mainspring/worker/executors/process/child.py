@@ -262,7 +262,7 @@ class WarmChild(asyncio.Protocol):
             return False
         self._tail = (self._tail + data)[-_TAIL:]
         if self._attempt is None:
-            log.debug("output outside of a run", pid=self.command.pid, output=data[-_TAIL:].decode("utf-8", "replace"))
+            log.debug("output outside of a run", pid=self.command.pid, bytes=len(data))
         elif self._origin.open_log is not None:
             sink = self._origin.open_log(self._attempt)
             sink.write(data)

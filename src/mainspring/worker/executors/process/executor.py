@@ -14,6 +14,7 @@ import msgspec
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
 from mainspring.sdk.app.task import Task
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
@@ -127,6 +128,10 @@ class ProcessExecutor:
         setup = attempt.order.setup
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot run in a sandbox", retry=False)
+        if setup is not None and setup.run_as is not None:
+            return failed(
+                "run_as: a process task runs as the user of its worker; only commands have another", retry=False
+            )
         ending = None
         for _ in range(_MOST_CHILDREN):
             child = pool.take_idle()
@@ -156,7 +161,7 @@ class ProcessExecutor:
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
-            child.command.limit(_for_the_tree(begin.limits, child))
+            child.command.limit(_for_the_tree(begin.limits, child), begin.folder)
         ended, fit = None, False
         try:
             ended = await child.begin(begin, attempt)
@@ -185,10 +190,11 @@ class ProcessExecutor:
 
 
 def children_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of children: that of a shell command, and the variables that MAINSPRING_PASS_ENV names, for
-    applications that read their settings when they are loaded."""
-    named = (name.strip() for name in environ.get(PASS_ENV, "").split(","))
-    return base_environment(environ) | {name: environ[name] for name in named if name in environ}
+    """The environment of children: that of a shell command, the variables that MAINSPRING_PASS_ENV names, for
+    applications that read their settings when they are loaded, and how the worker's server is reached."""
+    named = [name.strip() for name in environ.get(PASS_ENV, "").split(",")]
+    passed = (*named, CA_VARIABLE, INSECURE_VARIABLE)
+    return base_environment(environ) | {name: environ[name] for name in passed if name in environ}
 
 
 class _Stopping:

@@ -231,12 +231,14 @@ def _without_effect(attempt: Attempt) -> Ending | None:
         "limits.cpu": limits and limits.cpu,
         "limits.processes": limits and limits.processes,
         "limits.files": limits and limits.files,
+        "limits.disk": limits and limits.disk,
         "sandbox": setup.sandbox,
+        "run_as": setup.run_as,
     }
     for name, value in asked.items():
         if value:
-            if name == "sandbox":
-                return failed("sandbox has an effect only on shell commands", retry=False)
+            if name in ("sandbox", "run_as"):
+                return failed(f"{name} has an effect only on shell commands", retry=False)
             return failed(
                 f"{name} has an effect only on shell and process tasks: declare the task with executor='process'",
                 retry=False,

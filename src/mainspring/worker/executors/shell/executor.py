@@ -34,13 +34,17 @@ from mainspring.worker.execution.attempt import (
 )
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
-from mainspring.worker.output.process_output import OUTPUT_KEPT, Output
+from mainspring.worker.output.process_output import Output
+from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
+_DENIED, _TAIL_READ = "permission denied", 2048
+_AS = "commands of this worker run as {}; give it access, or start the worker with another --run-as"
+_ALLOW = "start it with --run-as-allow, or remove the field from the job"
 
 log = get_logger("shell")
 
@@ -59,9 +63,12 @@ class ShellExecutor:
         folders: WorkFolders | None = None,
         sandbox: Bubblewrap | NoSandbox | None = None,
         confine_all: bool = False,
+        accounts: CommandAccounts | None = None,
+        isolated: bool = False,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
-        """`sandbox` is for the jobs that ask for it, and for every command with `confine_all`."""
+        """`sandbox` is for the jobs that ask for it, and for every command with `confine_all`. `isolated`: each command
+        has a pid namespace of its own."""
         self._clock = clock
         self._sandbox = sandbox or NoSandbox("it was started without", "")
         self._confine_all = confine_all
@@ -69,7 +76,9 @@ class ShellExecutor:
         self._kill_grace = kill_grace
         self._environ = base_environment(os.environ if environ is None else environ)
         self._open_log = open_log
-        self._folders = folders or WorkFolders()
+        self._accounts = accounts or CommandAccounts()
+        self._isolated = isolated
+        self._folders = folders or WorkFolders(shared=self._accounts.change)
         self._commands: set[Command] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -90,16 +99,20 @@ class ShellExecutor:
         if isinstance(self._sandbox, NoSandbox) and self._is_confined(order):
             return failed(f"sandbox: this worker offers none: {self._sandbox}", retry=False)
         try:
-            folder = self._folders.make()
+            account = self._accounts.choose(order.setup.run_as if order.setup is not None else None)
+        except NotAllowed as name:
+            return failed(f"run_as: this worker does not run commands as {name}; {_ALLOW}", retry=False)
+        try:
+            folder = self._folders.make(account)
         except OSError as error:
             return failed(f"no working folder could be made: {error}")
         try:
-            return await self._run_in(folder, attempt, news)
+            return await self._run_in(folder, account, attempt, news)
         finally:
             await self._folders.remove(folder)
 
-    async def _run_in(self, folder: Path, attempt: Attempt, news: asyncio.Event) -> Ending:
-        spawn_order = self._spawn_order(attempt.order, folder)
+    async def _run_in(self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event) -> Ending:
+        spawn_order = self._spawn_order(attempt.order, folder, account)
         try:
             output = Output(attempt, self._open_log)
         except OSError as error:
@@ -114,20 +127,22 @@ class ShellExecutor:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
-        log.debug("output", run=str(attempt.order.run_id), bytes=output.size, tail=output.text)
-        return _ending(attempt, command, output, stopped=stopped)
+        log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
+        return _ending(attempt, command, output, account, stopped=stopped)
 
-    def _spawn_order(self, order: RunOrder, folder: Path) -> SpawnOrder:
+    def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
         inside = (setup.env or {}) | environment_of(order)
         if not self._is_confined(order):
-            environ = self._environ | {"TMPDIR": str(folder)} | inside
-            return SpawnOrder(argv, environ, str(folder), setup.limits)
-        assert isinstance(self._sandbox, Bubblewrap)
-        confined = self._sandbox.confine(argv, folder, self._environ, inside)
-        return msgspec.structs.replace(confined, limits=setup.limits)
+            own = {} if account is None else account.environment(str(folder))
+            environ = self._environ | own | {"TMPDIR": str(folder)} | inside
+            plain = SpawnOrder(argv, environ, str(folder))
+        else:
+            assert isinstance(self._sandbox, Bubblewrap)
+            plain = self._sandbox.confine(argv, folder, self._environ, inside)
+        return msgspec.structs.replace(plain, limits=setup.limits, isolated=self._isolated, account=account)
 
     def _is_confined(self, order: RunOrder) -> bool:
         return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)
@@ -176,16 +191,18 @@ def environment_of(order: RunOrder) -> dict[str, str]:
     }
 
 
-def _ending(attempt: Attempt, command: Command, output: Output, *, stopped: bool) -> Ending:
+def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:
     text = output.text
     if stopped:
         return ending_after_stop(attempt, text)
     if command.exit_code == 0 and command.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": text}
-        if output.size > OUTPUT_KEPT:
+        if output.size > output.kept:
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
     tail = f": {text.rstrip()}" if text.strip() else ""
+    if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():
+        tail += f" ({_AS.format(account.name)})"
     return failed(f"{command.breach or _in_words(command.exit_code)}{tail}", cause=Cause(exit_code=command.exit_code))
 
 

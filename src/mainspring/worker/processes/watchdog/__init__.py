@@ -7,10 +7,13 @@ processes that fork twice or leave their session stay below it.
 program             the watchdog: forks supervisors, takes deadlines, kills everything when the worker is gone
 supervisor          runs one command at a time for the worker, over its own socket
 supervised_command  a command under a supervisor, until the last of its processes is gone
+namespaces          a supervisor with a pid namespace of its own, from which no process escapes
 child               what a new process does before it executes the command
 tree                the processes below a process: find, signal, kill
 resource_limits     what a process tree may use, and whether it uses more
-cgroup              the same limits enforced by the kernel, where cgroup v2 is available
+cpu_use, memory_use, disk_use
+                    what a process tree uses, also through ended processes, unmapped memory and deleted files
+cgroup              the same limits enforced by the kernel, where control groups are available
 
 The other ends of the two sockets are worker/processes/watchdog_client.py and worker/processes/command.py. On a system
 without subreapers and /proc, a command has its process group instead of a tree.

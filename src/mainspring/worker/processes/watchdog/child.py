@@ -1,15 +1,16 @@
-"""What a new process does before it executes the command: session, descriptors, signals, limits, exec."""
+"""What a new process does before it executes the command: session, descriptors, signals, limits, account, exec."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
+import stat
 from typing import Any, NoReturn
 
 from . import cgroup
 from . import resource_limits as limits
-from .tree import signal_at_parents_death
+from .tree import forbid_new_privileges, signal_at_parents_death
 
 _CHANNEL = 3
 FIRST_INPUT = 4  # the descriptor of the first of the order's inputs
@@ -19,13 +20,13 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def become(order: dict[str, Any], output: int, channel: int | None, group: str | None) -> NoReturn:
+def become(
+    order: dict[str, Any], output: int, channel: int | None, group: cgroup.Group | None, supervisor: int
+) -> NoReturn:
     """Never returns. Errors are written to the output, and the exit codes are those of a shell."""
-    program = order["argv"][0]
+    about = program = order["argv"][0]
     try:
         os.setsid()
-        # If the supervisor is killed, the watchdog takes over. This is for the case that the watchdog is killed too.
-        signal_at_parents_death(signal.SIGKILL)
         # exec closes all descriptors of the supervisor except these.
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -39,12 +40,21 @@ def become(order: dict[str, Any], output: int, channel: int | None, group: str |
         open_inputs(order["inputs"])
         if group is not None:
             cgroup.enter(group)
-        os.chdir(order["cwd"])
         limits.set_rlimits(order["limits"])
+        if order["account"] is not None:
+            _change_account(order["account"])
+        # If the supervisor is killed, the watchdog takes over. This is for the case that the watchdog is killed too. It
+        # is the last step before the command's own: a change of the account would undo it.
+        signal_at_parents_death(signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(_NOT_EXECUTABLE)
+        about = order["cwd"]
+        os.chdir(about)
+        about = program
         os.execvpe(program, order["argv"], order["env"])
     except Exception as error:  # noqa: BLE001 - this process must not go on as a copy of its parent
         reason = error.strerror if isinstance(error, OSError) else repr(error)
-        os.write(2, f"mainspring: {program}: {reason}\n".encode(errors="replace"))
+        os.write(2, f"mainspring: {about}: {reason}\n".encode(errors="replace"))
         absent = isinstance(error, OSError) and error.errno == errno.ENOENT
         os._exit(_NOT_FOUND if absent else _NOT_EXECUTABLE)
 
@@ -59,3 +69,15 @@ def open_inputs(contents: list[bytes]) -> None:
         if descriptor != number:
             os.dup2(descriptor, number)
             os.close(descriptor)
+
+
+def _change_account(account: dict[str, Any]) -> None:
+    """Root becomes another user, for good. The kernel takes all capabilities with the user's number."""
+    user, group = account["uid"], account["gid"]
+    if stat.S_ISFIFO(os.fstat(1).st_mode):
+        os.fchown(1, user, group)  # or the command could not open /dev/stdout and /dev/stderr
+    os.setgroups(account["groups"])
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    if not account["gains"]:
+        forbid_new_privileges()

@@ -1,6 +1,7 @@
 """The main loop of the watchdog. Its argument is the pid of the worker. Its stdin is a socket with these lines:
 
     supervisor    with a descriptor, the supervisor's end of its control socket: fork a supervisor
+    supervisor isolated    the same, in a pid namespace of its own
     deadline T    kill everything at T (CLOCK_MONOTONIC, the same for all processes), unless another deadline arrives
     deadline -    the worker holds nothing, and there is no deadline
 
@@ -20,8 +21,8 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from . import cgroup, tree
-from .supervisor import CommandSupervisor, wake_on_signals
+from . import cgroup, namespaces, tree
+from .supervisor import CommandSupervisor, Parent, wake_on_signals
 
 _INPUT = 0
 _CHUNK = 1 << 16
@@ -93,21 +94,25 @@ class Watchdog:
         word, _, value = line.partition(b" ")
         if word == b"supervisor" and descriptors:
             # The kernel returns the descriptors of one message at a time, so at most one such line was read.
-            self._fork_supervisor(*descriptors)
+            self._fork_supervisor(descriptors[0], isolated=value == b"isolated")
         elif word == b"deadline":
             self._deadline = None if value == b"-" else float(value)
 
-    def _fork_supervisor(self, control: int) -> None:
-        us = os.getpid()
+    def _fork_supervisor(self, control: int, *, isolated: bool) -> None:
+        us = Parent(os.getpid(), os.getuid(), os.getgid(), os.pidfd_open(os.getpid()) if isolated else -1)
         try:
-            pid = os.fork()
+            pid = namespaces.fork_first_process() if isolated else os.fork()
         except OSError as error:
             _log(f"no supervisor could be forked: {error.strerror}")
-            os.close(control)
-            return
+            pid = -1
         if pid == 0:
             _supervise(control, us, self._worker)
-        self._supervisors[pid] = control
+        if isolated:
+            os.close(us.pidfd)
+        if pid > 0:
+            self._supervisors[pid] = control
+        else:
+            os.close(control)
 
     def _reap(self) -> None:
         """Reap supervisors. If one was killed, its orphans are children of the watchdog now, and are killed."""
@@ -123,6 +128,8 @@ class Watchdog:
                     self._orphaned.append(control)
         if self._orphaned and not self._kill_orphans():
             for control in self._orphaned:
+                with suppress(OSError):  # the worker does not listen any more
+                    os.write(control, b"cleared\n")
                 os.close(control)
             self._orphaned.clear()
 
@@ -163,7 +170,7 @@ class Watchdog:
                 os.read(self._alarm, _CHUNK)
 
 
-def _supervise(control: int, watchdog: int, worker: int) -> NoReturn:
+def _supervise(control: int, watchdog: Parent, worker: int) -> NoReturn:
     """In the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
@@ -184,5 +191,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
+    # If the parent watchdog stopped this process to kill it, and was killed itself before it did.
+    tree.signal_at_parents_death(signal.SIGCONT)
     gc.freeze()  # so that the garbage collector does not copy pages in forked supervisors
     Watchdog(int(sys.argv[-1])).watch()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
+import time
 from typing import Any
 
-from .tree import LINUX, descendants, read_file, stat_of
+from . import cgroup
+from .cpu_use import CpuMeter
+from .cpu_use import cpu_of_the_reaped as cpu_of_the_reaped
+from .disk_use import DiskMeter
+from .memory_use import MemoryMeter
+from .tree import LINUX, descendants
 
 LOOK_EVERY = 0.25
 
-_PAGE = resource.getpagesize()
-_TICKS = os.sysconf("SC_CLK_TCK")
 # Address space is not memory: Go, Node and Java reserve far more than they use, and would not start with a limit on it.
 # RLIMIT_DATA counts what a process can write to.
 _MEMORY = resource.RLIMIT_DATA if LINUX else resource.RLIMIT_AS
@@ -25,49 +28,64 @@ def set_rlimits(limits: dict[str, Any]) -> None:
         _lower(_MEMORY, limits["memory"])
     if limits.get("files"):
         _lower(resource.RLIMIT_NOFILE, limits["files"])
+    if limits.get("disk"):
+        _lower(resource.RLIMIT_FSIZE, limits["disk"])  # one file at least cannot be larger between two looks
     if limits.get("cpu"):
         # One second later than the supervisor, which reports the breach more clearly.
         _lower(resource.RLIMIT_CPU, math.ceil(limits["cpu"]) + 1)
 
 
 class Gauge:
-    """Compares the process tree below `root` with `limits`. CPU seconds count from now on."""
+    """Compares the process tree below `root`, which is this process, with `limits`. CPU seconds count from now on.
+    `group` is the control group of the tree. `isolated`: /dev/shm belongs to it."""
 
-    def __init__(self, root: int, limits: dict[str, Any]) -> None:
+    def __init__(
+        self, root: int, limits: dict[str, Any], group: cgroup.Group | None = None, *, isolated: bool = False
+    ) -> None:
         self._root = root
-        self.peak = 0
+        self._group = group
+        self._isolated = isolated
+        self._peak = 0
         self.set(limits)
 
+    @property
+    def peak(self) -> int:
+        """The most memory that was seen."""
+        return max(self._peak, 0 if self._group is None else cgroup.peak_bytes(self._group))
+
     def set(self, limits: dict[str, Any]) -> None:
-        self._limits = {name: limits[name] for name in ("memory", "cpu", "processes") if limits.get(name)}
+        self._limits = {name: limits[name] for name in ("memory", "cpu", "processes", "disk") if limits.get(name)}
         self.active = bool(self._limits)
-        self._spent_before = self._cpu(descendants(self._root)) if "cpu" in self._limits else 0.0
+        self._cpu: CpuMeter | None = None
+        if "cpu" in self._limits:
+            self._cpu = CpuMeter(self._root, descendants(self._root), time.monotonic(), self._group)
+        self._memory = MemoryMeter(isolated=self._isolated) if "memory" in self._limits else None
+        self._disk = DiskMeter(limits["folder"], limits["disk"]) if "disk" in self._limits else None
+
+    def reaped(self, pid: int, usage: resource.struct_rusage) -> None:
+        """This process has waited for a process of the tree."""
+        if self._cpu is not None:
+            self._cpu.reaped(pid, usage)
 
     def breach(self) -> str | None:
         """The limit that the tree exceeds now."""
         pids = descendants(self._root)
+        now = time.monotonic()
         limits = self._limits
         if "processes" in limits and len(pids) > limits["processes"]:
             return "processes"
-        if "cpu" in limits and self._cpu(pids) - self._spent_before > limits["cpu"]:
+        if self._cpu is not None and self._cpu.look(pids, now) > limits["cpu"]:
             return "cpu"
-        if "memory" in limits:
-            resident = sum(map(_resident, pids))
-            # Shared pages count in each process here. The exact value is slow to read, so it is read only if needed.
-            if resident > limits["memory"]:
-                resident = sum(map(_proportional, pids))
-            self.peak = max(self.peak, resident)
-            if resident > limits["memory"]:
+        if self._memory is not None:
+            used = self._memory.look(pids, limits["memory"])
+            self._peak = max(self._peak, used)
+            # The kernel may have killed one process of the tree, and the others would go on.
+            enforced = self._group is not None and cgroup.breach(self._group) == "memory"
+            if used > limits["memory"] or enforced:
                 return "memory"
+        if self._disk is not None and self._disk.exceeded(pids, now):
+            return "disk"
         return None
-
-    def _cpu(self, pids: list[int]) -> float:
-        return sum(map(_cpu_of, pids)) + cpu_of_the_reaped()
-
-
-def cpu_of_the_reaped() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def peak_in(usage: resource.struct_rusage) -> int:
@@ -79,28 +97,3 @@ def _lower(which: int, value: int) -> None:
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(which, (value, value))
-
-
-def _cpu_of(pid: int) -> float:
-    """CPU seconds of the process and of the children it has waited for."""
-    try:
-        return sum(map(int, stat_of(pid)[11:15])) / _TICKS
-    except (OSError, ValueError):
-        return 0.0
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(read_file(f"/proc/{pid}/statm").split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
-
-
-def _proportional(pid: int) -> int:
-    try:
-        for line in read_file(f"/proc/{pid}/smaps_rollup").splitlines():
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-    except OSError:  # it is gone, or belongs to another user
-        pass
-    return _resident(pid)

@@ -2,7 +2,8 @@
 
 The supervisor is their subreaper: when it has no children left, the tree is gone, even if processes forked twice or
 called setsid. When the command exits, the processes it leaves behind are killed, unless it was asked to terminate: then
-they may go on until the worker asks for a kill.
+they may go on until the worker asks for a kill. An isolated supervisor signals all processes of its namespace at once;
+another one walks the tree.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import cgroup, child, tree
+from . import cgroup, child, namespaces, tree
 from . import resource_limits as limits
 
 # How soon to check again for processes that a kill missed: there is no event for a process that was just forked.
@@ -23,14 +24,24 @@ _WRAPPER_PROCESSES = 2
 
 
 class SupervisedCommand:
-    def __init__(self, order: dict[str, Any], output: int, channel: int | None, worker: int) -> None:
-        """Starts the command."""
+    def __init__(
+        self,
+        order: dict[str, Any],
+        output: int,
+        channel: int | None,
+        *,
+        worker: int,
+        supervisor: int,
+        isolated: bool,
+    ) -> None:
+        """Starts the command. `worker` and `supervisor` are pids outside of the namespace."""
         self._us = os.getpid()
+        self._isolated = isolated
         self._wrapper: str = order["wrapper"]
         given: dict[str, Any] = order["limits"]
         if self._wrapper and given["processes"]:
             given = {**given, "processes": given["processes"] + _WRAPPER_PROCESSES}
-        self._cgroup = cgroup.create(worker, given)
+        self._cgroup = cgroup.create(worker, given, supervisor)
         self._spent_before = limits.cpu_of_the_reaped()
         self._peak = 0
         self._asked = False
@@ -39,8 +50,8 @@ class SupervisedCommand:
         self._pause = _FIRST_PAUSE
         self.command = os.fork()
         if self.command == 0:
-            child.become(order, output, channel, self._cgroup)
-        self._gauge = limits.Gauge(self._us, given)
+            child.become(order, output, channel, self._cgroup, self._us)
+        self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated)
         self._plan_look()
 
     @property
@@ -52,6 +63,9 @@ class SupervisedCommand:
         self._asked = True
         if not tree.LINUX:
             self._signal_group(signal.SIGTERM)
+        if self._isolated and not self._wrapper:
+            namespaces.signal_everything(signal.SIGTERM)
+            return
         pids = tree.descendants(self._us)
         if self._wrapper:  # when a sandbox ends, everything in it is killed without a grace
             pids = [pid for pid in pids if not _is_named(pid, self._wrapper)]
@@ -62,7 +76,9 @@ class SupervisedCommand:
         self._plan_look()
         if self._cgroup is not None:
             cgroup.kill(self._cgroup)
-        if tree.LINUX:
+        if self._isolated:
+            namespaces.signal_everything(signal.SIGKILL)
+        elif tree.LINUX:
             tree.kill_below(self._us)
         else:
             self._signal_group(signal.SIGKILL)
@@ -94,6 +110,7 @@ class SupervisedCommand:
                 if pid == 0:
                     return False
                 self._peak = max(self._peak, limits.peak_in(usage))
+                self._gauge.reaped(pid, usage)
                 if pid == self.command:
                     self._failed = status != 0
                     news.append(f"exited {os.waitstatus_to_exitcode(status)}")
@@ -102,13 +119,14 @@ class SupervisedCommand:
             return True
 
     def _finish(self, news: list[str]) -> None:
+        peak = max(self._peak, self._gauge.peak)
         if self._cgroup is not None:
             enforced = cgroup.breach(self._cgroup)
             if enforced is not None and self._failed:  # a command that handled a failed fork has not failed
                 news.insert(0, f"breach {enforced}")
             cgroup.remove(self._cgroup)
         spent = limits.cpu_of_the_reaped() - self._spent_before
-        news.append(f"gone {spent:.6f} {max(self._peak, self._gauge.peak)}")
+        news.append(f"gone {spent:.6f} {peak}")
 
     def _plan_look(self) -> None:
         if self._killing:

@@ -2,13 +2,17 @@
 
 Its control socket carries frames: four bytes of length and a marshalled (word, value).
 
-    start ORDER      argv, env, cwd, limits, wrapper, inputs; with one or two descriptors: output, channel
+    start ORDER      argv, env, cwd, limits, wrapper, inputs, account; with one or two descriptors: output, channel
     limits LIMITS    enforce these limits from now on, and answer `limited`
     term, kill       send this signal to every process of the tree
     (end of input)   the worker is gone, or gives up the command: kill the tree, and exit
 
-It answers with lines: `started PID SUPERVISOR_PID`, `exited CODE` (of the command itself), `breach LIMIT`, `limited`,
-and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is gone. Then it is ready for another command.
+It says `supervisor PID` first. It answers with lines: `started PID`, `exited CODE` (of the command itself), `breach
+LIMIT`, `limited`, and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is gone. Then it is ready for
+another command. Its last line is `cleared`: it exits, and nothing is left of its tree. If it was killed, the watchdog
+writes this line.
+
+An isolated supervisor is the first process of a pid namespace (namespaces.py). Pids in `started` are those inside.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ import select
 import signal
 import socket
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import tree
+from . import namespaces, tree
 from .supervised_command import SupervisedCommand
 
 _CHUNK = 1 << 18
@@ -30,23 +34,41 @@ _MOST_DESCRIPTORS = 2
 _NEVER = float("inf")
 
 
+class Parent(NamedTuple):
+    """The watchdog, as it knew itself before the fork. pidfd: -1 if the supervisor is not isolated."""
+
+    pid: int
+    user: int
+    group: int
+    pidfd: int
+
+
 class CommandSupervisor:
-    def __init__(self, control: int, watchdog: int, worker: int) -> None:
-        self._watchdog = watchdog
+    def __init__(self, control: int, watchdog: Parent, worker: int) -> None:
+        self._watchdog = watchdog.pid
         self._worker = worker
+        self._isolated = watchdog.pidfd >= 0
+        self._shared_memory: int | None = None
+        self._pid = os.getpid()
+        if self._isolated:
+            self._pid = namespaces.enter(watchdog.pidfd, watchdog.user, watchdog.group)
+        tree.hide_memory()  # it has seen the environments of all its commands
         os.setsid()
         tree.close_all_but({1, 2, control})
         os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # becomes 0, which was the socket of the watchdog
         os.set_inheritable(control, False)
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)
-        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGUSR1)
-        tree.become_subreaper()
-        tree.signal_at_parents_death(signal.SIGUSR1)
+        # SIGCONT also reaches a supervisor that the watchdog had stopped to kill it, before it was killed itself.
+        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGCONT)
+        if not self._isolated:
+            tree.become_subreaper()
+            tree.signal_at_parents_death(signal.SIGCONT)
         self._received = bytearray()
         self._descriptors: list[int] = []
         self._command: SupervisedCommand | None = None
         self._leaving = False
+        self._say(f"supervisor {self._pid}")
 
     def run(self) -> None:
         """Returns when the worker or the watchdog is gone and no process is left."""
@@ -57,13 +79,14 @@ class CommandSupervisor:
             ready = dict(poll.poll(self._poll_timeout()))
             if self._alarm in ready:
                 os.read(self._alarm, _CHUNK)
-            orphaned = os.getppid() != self._watchdog
+            orphaned = not self._isolated and os.getppid() != self._watchdog
             if not self._leaving and (orphaned or (self._control.fileno() in ready and not self._listen())):
                 self._leaving = True
                 poll.unregister(self._control)
                 if self._command is not None:
                     self._command.kill()
             self._check_command()
+        self._say("cleared")
 
     def _poll_timeout(self) -> float | None:
         look_at = _NEVER if self._command is None else self._command.next_look
@@ -106,13 +129,20 @@ class CommandSupervisor:
     def _start(self, order: dict[str, Any]) -> None:
         descriptors, self._descriptors = self._descriptors, []
         try:
+            if self._isolated:
+                self._shared_memory = namespaces.renew_shared_memory(order["limits"], self._shared_memory)
             self._command = SupervisedCommand(
-                order, descriptors[0], descriptors[1] if descriptors[1:] else None, self._worker
+                order,
+                descriptors[0],
+                descriptors[1] if descriptors[1:] else None,
+                worker=self._worker,
+                supervisor=self._pid,
+                isolated=self._isolated,
             )
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._say(f"started {self._command.command} {os.getpid()}")
+        self._say(f"started {self._command.command}")
 
     def _check_command(self) -> None:
         if self._command is None:

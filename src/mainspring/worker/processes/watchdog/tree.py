@@ -16,6 +16,7 @@ LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _CHUNK = 1 << 16
 # A tree that still grows after this many rounds of SIGSTOP is killed as far as it is known, and then checked again.
 _MOST_ROUNDS = 30
@@ -38,6 +39,12 @@ def hide_memory() -> None:
     this for a program that a process executes."""
     if _libc is not None:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def forbid_new_privileges() -> None:
+    """setuid programs and file capabilities have no effect for this process and all below it, for good."""
+    if _libc is not None and _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
 
 
 def children_of(pid: int) -> list[int]:
@@ -76,13 +83,15 @@ def kill_below(root: int) -> None:
     """Send SIGKILL to all processes below `root`. They are stopped first, until no new ones appear: a stopped process
     does not fork, so a tree that multiplies cannot escape."""
     stopped: set[int] = set()
-    for _ in range(_MOST_ROUNDS):
-        fresh = [pid for pid in descendants(root) if pid not in stopped]
-        if not fresh:
-            break
-        signal_all(fresh, signal.SIGSTOP)
-        stopped.update(fresh)
-    signal_all(list(stopped), signal.SIGKILL)
+    try:
+        for _ in range(_MOST_ROUNDS):
+            fresh = [pid for pid in descendants(root) if pid not in stopped]
+            if not fresh:
+                break
+            signal_all(fresh, signal.SIGSTOP)
+            stopped.update(fresh)
+    finally:
+        signal_all(list(stopped), signal.SIGKILL)
 
 
 def close_all_but(kept: set[int]) -> None:

@@ -91,6 +91,8 @@ class RunEnvironment:
             self._lower(resource.RLIMIT_AS, int(_STATM.read_text().split()[0]) * _PAGE + limits.memory)
         if limits.files is not None:
             self._lower(resource.RLIMIT_NOFILE, limits.files)
+        if limits.disk is not None:
+            self._lower(resource.RLIMIT_FSIZE, limits.disk)
 
     def _lower(self, kind: int, value: int) -> None:
         """Lower the soft limit, which can be raised again."""

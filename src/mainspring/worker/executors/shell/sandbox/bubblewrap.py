@@ -16,10 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from mainspring.worker.execution.work_folders import WorkFolders, remove_tree
 from mainspring.worker.executors.shell.sandbox.read_paths import FOLDER
 from mainspring.worker.executors.shell.sandbox.seccomp import NoFilter, seccomp_filter
 from mainspring.worker.executors.shell.sandbox.shown_paths import USER, USER_ID, WRITTEN, mount_options
+from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog.child import FIRST_INPUT, become
 
@@ -112,17 +115,21 @@ def find_bubblewrap(environ: Mapping[str, str], read: Sequence[Path] = ()) -> Bu
         raise NoSandbox(str(error), "run sandboxed commands on a worker with x86_64 or aarch64") from None
 
 
-def tried_bubblewrap(environ: Mapping[str, str], read: Sequence[Path], folders: WorkFolders) -> Bubblewrap:
-    """The same, after it has run a command with the options of every other. Raises NoSandbox with the reason that bwrap
-    gives. Call it while there are no threads: it forks, and starts the command as a supervisor does."""
+def tried_bubblewrap(
+    environ: Mapping[str, str], read: Sequence[Path], folders: WorkFolders, account: Account | None = None
+) -> Bubblewrap:
+    """The same, after it has run a command with the options of every other, as the account of commands. Raises
+    NoSandbox with the reason that bwrap gives. Call it while there are no threads: it forks, and starts the command as
+    a supervisor does."""
     found = find_bubblewrap(environ, read)
     try:
-        folder = folders.make()
+        folder = folders.make(account)
     except OSError as error:
         raise NoSandbox(f"no working folder could be made: {error}", "make room in the temporary folder") from None
     try:
         path = {"PATH": environ.get("PATH", os.defpath)}
-        status, said = _run(found.confine(["/bin/sh", "-c", ":"], folder, path, {}))
+        order = found.confine(["/bin/sh", "-c", ":"], folder, path, {})
+        status, said = _run(msgspec.structs.replace(order, account=account))
     finally:
         remove_tree(folder)
     if status != 0:
@@ -133,9 +140,10 @@ def tried_bubblewrap(environ: Mapping[str, str], read: Sequence[Path], folders: 
 def _run(order: SpawnOrder) -> tuple[int, str]:
     """The exit code of the command and what it wrote."""
     output, theirs = os.pipe()
+    us = os.getpid()
     pid = os.fork()
     if pid == 0:
-        become(order.message(), theirs, None, None)
+        become(order.message(), theirs, None, None, us)
     os.close(theirs)
     text = b""
     with os.fdopen(output, "rb") as reader:
