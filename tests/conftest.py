@@ -89,6 +89,15 @@ async def _make_template(server: EmbeddedPostgres) -> None:
     await admin.close()
 
 
+async def drop_database(admin: asyncpg.Connection, name: str) -> None:
+    """Drop a database, also if it is in use. `with (force)` fails while autovacuum works in it, because our role may
+    not end that; without `force`, PostgreSQL ends it by itself."""
+    await admin.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and usename = current_user", name
+    )
+    await admin.execute(f"drop database {name}")
+
+
 @asynccontextmanager
 async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
     name = f"test_{uuid4().hex}"
@@ -97,7 +106,7 @@ async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterato
     try:
         yield postgres.url(name)
     finally:
-        await admin.execute(f"drop database {name} with (force)")
+        await drop_database(admin, name)
         await admin.close()
 
 

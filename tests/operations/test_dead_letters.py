@@ -19,6 +19,7 @@ from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import known_migrations
 from mainspring.wire.exchange import RunOrder, WorkerHello
 from tests.api.bookkeeping import problem, rows
+from tests.conftest import drop_database
 from tests.operations.firing import fire_due, let_backoff_pass, make_due
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_outcomes import claimed, run
@@ -408,7 +409,7 @@ async def test_dead_letters_from_before_replays_can_be_replayed(postgres: Embedd
     found = await connection.fetch("select max_attempts from mainspring.dead_letters order by 1")
     assert [row["max_attempts"] for row in found] == [4, 7]
     await connection.close()
-    await admin.execute(f"drop database {name} with (force)")
+    await drop_database(admin, name)
     await admin.close()
 
 

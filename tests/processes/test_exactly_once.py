@@ -20,6 +20,7 @@ import asyncpg
 import pytest
 
 from mainspring.store.embedded import EmbeddedPostgres
+from tests.conftest import drop_database
 from tests.processes.charges_app import LEDGER_VARIABLE, SCHEMA
 from tests.processes.cluster import Cluster, eventually
 
@@ -50,7 +51,7 @@ async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) ->
         yield connection
     finally:
         await connection.close()
-        await admin.execute(f"drop database {name} with (force)")
+        await drop_database(admin, name)
         await admin.close()
 
 
