@@ -23,7 +23,7 @@ class Isolation:
 
 
 def find_isolation(*, wanted: bool) -> Isolation:
-    """Try it once. Call it while there are no threads."""
+    """Try it once."""
     return Isolation(namespaces.why_not() if wanted else "--process-isolation off")
 
 

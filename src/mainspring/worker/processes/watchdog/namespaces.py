@@ -21,7 +21,7 @@ import os
 import select
 import signal
 import struct
-from typing import Any
+from typing import Any, NoReturn
 
 from . import tree
 
@@ -30,6 +30,7 @@ _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x00020000, 0x08000000, 0x1000000
 _CLONE_ARGUMENTS = struct.Struct("=8Q")  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _SLAVE, _DETACH = 2, 4, 8, 1 << 14, 1 << 19, 2
 _SHARED_MEMORY = "/dev/shm"
+_KILLED = 255  # an exit code that is no error number
 _REASONS = {
     errno.EPERM: "the kernel or the container does not permit them",
     errno.ENOSPC: "sysctl user.max_user_namespaces or user.max_pid_namespaces does not permit them",
@@ -100,24 +101,33 @@ def signal_everything(number: int) -> None:
 
 
 def why_not() -> str | None:
-    """Why a pid namespace cannot be had here; None if it can. Call it while there are no threads."""
+    """Why a pid namespace cannot be had here; None if it can. It is tried in a child, because `clone3` does not free
+    the locks that other threads of this process may hold, as `os.fork` does."""
     if _libc is None or not hasattr(os, "pidfd_open"):
         return "it needs Linux"
-    parent, user, group = os.pidfd_open(os.getpid()), os.getuid(), os.getgid()
+    child = os.fork()
+    if child == 0:
+        _try_first_process()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return None if code == 0 else _in_words(code)
+
+
+def _try_first_process() -> NoReturn:
+    code = errno.EIO
     try:
+        parent, user, group = os.pidfd_open(os.getpid()), os.getuid(), os.getgid()
         pid = fork_first_process()
         if pid == 0:
             _try(parent, user, group)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return None if code == 0 else _in_words(code)
     except OSError as error:
-        return _in_words(error.errno or errno.EIO)
+        code = error.errno or errno.EIO
     finally:
-        os.close(parent)
+        os._exit(code if code >= 0 else _KILLED)
 
 
 def _in_words(number: int) -> str:
-    if number < 0:
+    if number < 0 or number == _KILLED:
         return "its first process was killed"
     return _REASONS.get(number) or os.strerror(number)
 
