@@ -12,7 +12,8 @@ from mainspring.sdk.app.context import rfc3339
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
 
-When = str | datetime | timedelta
+Moment = str | datetime
+When = Moment | timedelta
 _SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "delay", "schedule_time", "cron_expression")
 
 

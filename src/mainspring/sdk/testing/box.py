@@ -18,7 +18,7 @@ from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.client.client import AsyncClient, Client
 from mainspring.sdk.client.handle import AsyncHandle, Handle
-from mainspring.sdk.client.job_fields import Duration, When
+from mainspring.sdk.client.job_fields import Duration, Moment
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
@@ -46,7 +46,7 @@ class Box:
     """
 
     def __init__(
-        self, app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False
+        self, app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False
     ) -> None:
         """`start` is the initial time of the box (default: the real time). `seed` is for the jitter of retries. With
         `raise_errors`, `advance` and the other methods raise the errors of tasks, except Retry and GiveUp."""
@@ -120,7 +120,7 @@ class Box:
         runs that ended."""
         return self.advance_to(self.now + _length(duration))
 
-    def advance_to(self, moment: When) -> list[BoxRun]:
+    def advance_to(self, moment: Moment) -> list[BoxRun]:
         """Advance the clock to `moment`, an aware datetime or RFC 3339 text."""
         return self._driver.drive(self._driver.until(self._ahead(moment)))
 
@@ -140,7 +140,7 @@ class Box:
         """`advance` in an async test. Tasks run on the loop of the test."""
         return await self.advance_to_async(self.now + _length(duration))
 
-    async def advance_to_async(self, moment: When) -> list[BoxRun]:
+    async def advance_to_async(self, moment: Moment) -> list[BoxRun]:
         """`advance_to` in an async test."""
         return await self._driver.drive_async(self._driver.until(self._ahead(moment)))
 
@@ -152,14 +152,14 @@ class Box:
         """`settle` in an async test."""
         return await self._driver.drive_async(self._driver.settling(self.now + _length(within)))
 
-    def _ahead(self, moment: When) -> datetime:
+    def _ahead(self, moment: Moment) -> datetime:
         target = _moment(moment, "moment")
         if target < self.now:
             raise InvalidInput(f"{target.isoformat()} is before {self.now.isoformat()}", field="moment")
         return target
 
 
-def run(app: Mainspring, *, start: When | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
+def run(app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
     """Run the application in a box: `with mainspring.testing.run(app) as box:`. See `Box`."""
     return Box(app, start=start, seed=seed, raise_errors=raise_errors)
 
@@ -170,5 +170,5 @@ def _length(duration: Duration) -> timedelta:
     return timedelta(seconds=parse_duration(duration, "duration"))
 
 
-def _moment(moment: When, field: str) -> datetime:
+def _moment(moment: Moment, field: str) -> datetime:
     return parse_time(moment if isinstance(moment, str) else moment.isoformat(), field)
