@@ -73,35 +73,9 @@ async def _make_template(server: EmbeddedPostgres) -> None:
     await admin.close()
 
 
-@asynccontextmanager
-async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
-    name = f"test_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name} template {template}")
-    try:
-        yield postgres.url(name)
-    finally:
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
-
-
-@pytest.fixture
-async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """A fresh, migrated database with the admin token TOKEN."""
-    async with _a_database(postgres, TEMPLATE) as url:
-        yield url
-
-
-@pytest.fixture
-async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """A database with nothing in it: not migrated, and no token."""
-    async with _a_database(postgres, "template1") as url:
-        yield url
-
-
 @pytest.fixture(scope="session")
 def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
-    """Turns a URL of a database into one of its superuser, who can log in only in the tests that use this fixture."""
+    """Turns a URL of a database into one of its superuser, who can log in only in tests."""
 
     def url(of: str) -> str:
         return of.replace(f"//{ROLE}@", "//postgres@")
@@ -120,6 +94,35 @@ def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
     os.kill(postgres.pid, signal.SIGHUP)
     asyncio.run(until_allowed())
     return url
+
+
+@asynccontextmanager
+async def _a_database(
+    postgres: EmbeddedPostgres, superuser_of: Callable[[str], str], template: str
+) -> AsyncIterator[str]:
+    name = f"test_{uuid4().hex}"
+    # Only a superuser may end an autovacuum that is in the way of a drop.
+    admin = await asyncpg.connect(superuser_of(postgres.url("postgres")))
+    await admin.execute(f"create database {name} owner {ROLE} template {template}")
+    try:
+        yield postgres.url(name)
+    finally:
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+
+
+@pytest.fixture
+async def database_url(postgres: EmbeddedPostgres, superuser_of: Callable[[str], str]) -> AsyncIterator[str]:
+    """A fresh, migrated database with the admin token TOKEN."""
+    async with _a_database(postgres, superuser_of, TEMPLATE) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_url(postgres: EmbeddedPostgres, superuser_of: Callable[[str], str]) -> AsyncIterator[str]:
+    """A database with nothing in it: not migrated, and no token."""
+    async with _a_database(postgres, superuser_of, "template1") as url:
+        yield url
 
 
 @pytest.fixture

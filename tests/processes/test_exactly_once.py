@@ -13,12 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
-from mainspring.store.embedded import EmbeddedPostgres
 from tests.processes.charges_app import LEDGER_VARIABLE, SCHEMA
 from tests.processes.cluster import Cluster, eventually
 
@@ -37,20 +35,13 @@ def say(text: str) -> None:
 
 
 @pytest.fixture
-async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncpg.Connection]:
+async def ledger(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncpg.Connection]:
     """The database of the application, separate from Mainspring's."""
-    name = f"ledger_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name}")
-    connection = await asyncpg.connect(postgres.url(name))
+    connection = await asyncpg.connect(empty_url)
     await connection.execute(SCHEMA)
-    monkeypatch.setenv(LEDGER_VARIABLE, postgres.url(name))
-    try:
-        yield connection
-    finally:
-        await connection.close()
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
+    monkeypatch.setenv(LEDGER_VARIABLE, empty_url)
+    yield connection
+    await connection.close()
 
 
 async def test_ten_thousand_charges_are_made_exactly_once_while_workers_are_killed(
