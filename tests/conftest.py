@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -38,6 +38,15 @@ SESSION_SETTINGS["idle_in_transaction_session_timeout"] = "60s"
 # Between its lease round and its fire a test may stand still for longer than the three seconds of a lease.
 LONG_LEASES = Timing(lease_ttl=600.0)
 
+FAST = {
+    "fsync": "off",
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
+}
+SCRATCH_BYTES = 4 << 30
+
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"
 
@@ -50,10 +59,8 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL of this test process. Durability is off for speed; the benches and fault tests have it on."""
-    folder = Path(tempfile.mkdtemp(prefix="ms-", dir="/tmp"))
-    server = EmbeddedPostgres(
-        folder / "data", settings={"fsync": "off", "shared_buffers": "128MB", "max_connections": "200"}
-    )
+    folder = Path(tempfile.mkdtemp(prefix="ms-", dir=_scratch()))
+    server = EmbeddedPostgres(folder / "data", settings=FAST)
     server.start()
     try:
         asyncio.run(_make_template(server))
@@ -61,6 +68,15 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     finally:
         server.stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scratch() -> Path:
+    """Memory if there is enough of it, because every database of a test is 300 files."""
+    memory = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= SCRATCH_BYTES:
+            return memory
+    return Path("/tmp")
 
 
 async def _make_template(server: EmbeddedPostgres) -> None:
@@ -73,9 +89,44 @@ async def _make_template(server: EmbeddedPostgres) -> None:
     await admin.close()
 
 
+async def drop_database(admin: asyncpg.Connection, name: str) -> None:
+    """Drop a database, also if it is in use. `with (force)` fails while autovacuum works in it, because our role may
+    not end that; without `force`, PostgreSQL ends it by itself."""
+    await admin.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and usename = current_user", name
+    )
+    await admin.execute(f"drop database {name}")
+
+
+@asynccontextmanager
+async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
+    name = f"test_{uuid4().hex}"
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    await admin.execute(f"create database {name} template {template} strategy file_copy")
+    try:
+        yield postgres.url(name)
+    finally:
+        await drop_database(admin, name)
+        await admin.close()
+
+
+@pytest.fixture
+async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A fresh, migrated database with the admin token TOKEN."""
+    async with _a_database(postgres, TEMPLATE) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database with nothing in it: not migrated, and no token."""
+    async with _a_database(postgres, "template1") as url:
+        yield url
+
+
 @pytest.fixture(scope="session")
 def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
-    """Turns a URL of a database into one of its superuser, who can log in only in tests."""
+    """Turns a URL of a database into one of its superuser, who can log in only in the tests that use this fixture."""
 
     def url(of: str) -> str:
         return of.replace(f"//{ROLE}@", "//postgres@")
@@ -94,35 +145,6 @@ def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
     os.kill(postgres.pid, signal.SIGHUP)
     asyncio.run(until_allowed())
     return url
-
-
-@asynccontextmanager
-async def _a_database(
-    postgres: EmbeddedPostgres, superuser_of: Callable[[str], str], template: str
-) -> AsyncIterator[str]:
-    name = f"test_{uuid4().hex}"
-    # Only a superuser may end an autovacuum that is in the way of a drop.
-    admin = await asyncpg.connect(superuser_of(postgres.url("postgres")))
-    await admin.execute(f"create database {name} owner {ROLE} template {template}")
-    try:
-        yield postgres.url(name)
-    finally:
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
-
-
-@pytest.fixture
-async def database_url(postgres: EmbeddedPostgres, superuser_of: Callable[[str], str]) -> AsyncIterator[str]:
-    """A fresh, migrated database with the admin token TOKEN."""
-    async with _a_database(postgres, superuser_of, TEMPLATE) as url:
-        yield url
-
-
-@pytest.fixture
-async def empty_url(postgres: EmbeddedPostgres, superuser_of: Callable[[str], str]) -> AsyncIterator[str]:
-    """A database with nothing in it: not migrated, and no token."""
-    async with _a_database(postgres, superuser_of, "template1") as url:
-        yield url
 
 
 @pytest.fixture

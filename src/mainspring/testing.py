@@ -10,6 +10,6 @@
 For pytest there is the fixture `mainspring_box(app)`.
 """
 
-from mainspring.sdk.testing import Box, BoxRun, run
+from mainspring.sdk.testing import Box, BoxRun, WorkerLost, run
 
-__all__ = ["Box", "BoxRun", "run"]
+__all__ = ["Box", "BoxRun", "WorkerLost", "run"]

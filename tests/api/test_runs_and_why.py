@@ -233,3 +233,15 @@ async def test_why_tells_of_a_tasks_concurrency_and_of_slots_that_are_kept(
     idle = HandWorker(api)
     await idle.hello()
     assert await why(api, run_id) == "It is queued: waiting for a free slot.", "it is about to be fetched"
+
+
+async def test_why_tells_when_a_waiting_run_expires(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
+    await make(api, "a", expires_in="1h", run_timeout="2h")
+    run = await run_of(api, "a")
+    expires_at = await connection.fetchval("select expires_at from mainspring.runs")
+    stamp = f"{expires_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert await why(api, run["run_id"]) == (
+        f"It is queued: no worker offers task noop. It expires at {stamp} if it has not started by then (expires_in)."
+    )
+    await HandWorker(api).claim()
+    assert "expires" not in await why(api, run["run_id"]), "it is a worker's now"

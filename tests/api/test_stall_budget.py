@@ -68,7 +68,10 @@ def _hello(**fields: object) -> bytes:
 
 
 def _schema(parameters: int) -> dict[str, object]:
-    return {"type": "object", "properties": {f"p{i}": {"type": "integer", "minimum": i} for i in range(parameters)}}
+    """With objects of 200 parameters each."""
+    numbers = {f"p{i}": {"type": "integer", "minimum": i} for i in range(200)}
+    parts = {f"o{i}": {"type": "object", "properties": numbers} for i in range(parameters // 200)}
+    return {"type": "object", "properties": parts}
 
 
 def _signatures(count: int, parameters: int) -> dict[str, object]:

@@ -53,7 +53,7 @@ def check(found: dict[str, Any]) -> None:
     found.pop("user")
     assert {name: end["left"] for name, end in found.items()} == {name: [] for name in found}
     bomb = found.pop("bomb")
-    assert bomb["error"] == "limit of 40 processes exceeded"
+    assert bomb["error"].startswith("limit of 40 processes exceeded")  # the shell may say that it cannot fork
     # Nothing was hit but the command's own processes, so each went on to its last word.
     assert {name: end["status"] for name, end in found.items()} == dict.fromkeys(found, "SUCCESS")
 

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.cluster.history import CANCELLED, CANCELLED_JOB, PAUSED_JOB, Call, Exit, History
+from tests.cluster.tasks import POISONED
 
 _DRAIN = {"worker": 30.0 + 5.0 + 5.0, "server": 15.0, "scheduler": 10.0}
 _FENCED_OFF = 70
 _KILLED = -9
+_SOON = 5.0  # seconds after its last line in which a worker that was poisoned is seen to have ended
 _MOMENT = 0.1  # seconds: two faults at once ask a process to stop just after they killed it
 
 
@@ -97,13 +99,27 @@ def _cancels_are_kept(history: History) -> Iterator[str]:
 
 
 def l6_nothing_exits_by_itself(history: History) -> Iterator[str]:
-    """A worker that was cut off can end itself or be ended by its watchdog. No other process ends without a request."""
+    """A worker that was cut off can end itself or be ended by its watchdog. A task can end it, too. No other process
+    ends without a request."""
     for ended in history.exits:
         if ended.wanted or not ended.ready:
             continue
-        if ended.role == "worker" and ended.code in (_FENCED_OFF, _KILLED):
+        if ended.role == "worker" and (ended.code in (_FENCED_OFF, _KILLED) or poison_of(history, ended)):
             continue
         yield f"{ended.process} exited with {ended.code}, and nobody had asked it to"
+
+
+def poison_of(history: History, ended: Exit) -> str | None:
+    """The run that ended this worker. A task says so before it does it."""
+    if ended.code != POISONED:
+        return None
+    incarnations = set(history.workers.get(ended.process, ()))
+    for line in history.lines:
+        if line.what == "poison" and line.at <= ended.at <= line.at + _SOON + history.machine.late:
+            for event in history.runs.get(line.run, ()):
+                if event.new.get("attempt") == line.attempt and event.new.get("worker_id") in incarnations:
+                    return line.run
+    return None
 
 
 def l8_drains_in_time(history: History) -> Iterator[str]:
@@ -111,7 +127,7 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
     for ended in history.exits:
         if ended.asked_at is None or not ended.ready:
             continue
-        if ended.code == _KILLED and _killed(history, ended):
+        if (ended.code == _KILLED and _killed(history, ended)) or poison_of(history, ended):
             continue
         stopped = _stopped(history, ended)
         took = ended.at - ended.asked_at - stopped

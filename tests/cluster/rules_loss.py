@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.cluster.history import FAILED, QUEUED, RUNNING, Event, History, Row
+from tests.cluster.rules_client import poison_of
 
 _MAX_LOSSES = 3
 _LOST = "worker lost"
@@ -13,7 +14,7 @@ _LOST = "worker lost"
 
 def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
     """`losses` counts the attempts that were lost, each of them grants another attempt, and a run that is not at most
-    once fails by a loss only after max_losses."""
+    once fails by a loss only after max_losses. A run that has ended its worker is kept apart: it ends no second one."""
     lost = Counter(event.new["run_id"] for event in history.of("attempts") if event.new["outcome"] == "LOST")
     for run, life in history.runs.items():
         for event in life:
@@ -26,6 +27,10 @@ def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
                 last = event.new
         if not 0 <= last.get("losses", 0) - lost[run] <= 1:
             yield f"run {run} tells {last.get('losses', 0)} losses, and {lost[run]} attempts of it were lost"
+    poisoned = Counter(run for ended in history.exits if (run := poison_of(history, ended)))
+    for run, times in poisoned.items():
+        if times > 1:
+            yield f"run {run} ended {times} workers"
 
 
 def _counted(run: str, event: Event) -> Iterator[str]:

@@ -12,6 +12,7 @@ from mainspring import Context, Mainspring
 
 LEDGER_VARIABLE = "ARENA_LEDGER"
 TICK = 0.1
+POISONED = 99  # the exit code of a process that `note.poison` ends
 
 app = Mainspring()
 
@@ -78,6 +79,18 @@ def note_in_a_process(ctx: Context, seconds: float = 0.0, end_badly: bool = Fals
     if end_badly and ctx.attempt == 1:
         write(ctx, "fail")
         os._exit(1)
+    write(ctx, "end")
+    return ctx.attempt
+
+
+@app.task("note.poison")
+async def note_and_end_the_process(ctx: Context, attempts: int) -> int:
+    """Ends its process in each of the first `attempts`: that of the worker, or a child that it has for itself."""
+    write(ctx, "start")
+    await asyncio.sleep(TICK)
+    if ctx.attempt <= attempts:
+        write(ctx, "poison")
+        os._exit(POISONED)
     write(ctx, "end")
     return ctx.attempt
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 SEED = int(os.environ.get("MAINSPRING_FAULT_SEED", "3"))
 SMALL = Shape(schedulers=2, servers=2, workers=2)
+RATE = 6.0  # submissions per second; half of what `make faults` sends
 
 SELECTION: dict[str, list[tuple[str, ...]]] = {
     "killed": [("kill-scheduler", "kill-server", "kill-worker"), ("kill-all",)],
@@ -36,7 +37,7 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("kind", SELECTION)
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
-    outcome = await drill(SEED, SMALL, SELECTION[kind], machine=BUSY)
+    outcome = await drill(SEED, SMALL, SELECTION[kind], rate=RATE, machine=BUSY)
     assert not outcome.violations, str(outcome)
     assert len(outcome.history.births) > 50, "there was no load to speak of"
     assert all(injection.recovery is not None for injection in outcome.history.injections), str(outcome)

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, Injection, StoredLog
 from tests.cluster.rules import RULES, judge
 from tests.cluster.story import Story, plain_story, time_of
+from tests.cluster.tasks import POISONED
 
 
 def test_a_history_in_which_all_is_well_has_no_violation() -> None:
@@ -306,6 +307,30 @@ def a_rescue_of_the_living(story: Story) -> None:
     story.requeue(5.0, run, lost=True)
 
 
+def a_poisoned_worker(story: Story, run: str, at: float, worker: str = "worker") -> None:
+    """A task ends its worker; the run is lost with it."""
+    story.claim(at, run, worker)
+    attempt = story.runs[run]["attempt"]
+    story.lines(run, attempt, start=at + 0.01, poison=at + 0.1)
+    story.exit(worker, "worker", at + 0.2, code=POISONED, wanted=False)
+    story.requeue(at + 0.5, run, lost=True)
+
+
+def a_run_that_ends_a_second_worker(story: Story) -> None:
+    story.worker("second")
+    run = story.fire(4.01, 4)
+    a_poisoned_worker(story, run, 4.02)
+    a_poisoned_worker(story, run, 5.0, "second")
+
+
+def a_worker_that_ends_without_a_poison_of_its_own(story: Story) -> None:
+    """Another worker had the task."""
+    story.worker("second")
+    run = story.fire(4.01, 4)
+    a_poisoned_worker(story, run, 4.02)
+    story.exit("second", "worker", 4.3, code=POISONED, wanted=False)
+
+
 def a_drain_that_takes_for_ever(story: Story) -> None:
     story.exit("node", "scheduler", 100.0, code=0, asked_at=4.5)
 
@@ -325,6 +350,7 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S14", a_loss_that_uses_an_attempt),
     ("S14", a_run_that_fails_by_its_first_loss),
     ("S14", losses_that_nobody_recorded),
+    ("S14", a_run_that_ends_a_second_worker),
     ("S7", two_jobs_for_one_key),
     ("S8", an_acknowledged_job_that_is_nowhere),
     ("S8", a_refused_job_that_is_there),
@@ -353,6 +379,7 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("L4", shards_left_with_the_dead),
     ("L5", a_run_that_is_left_over),
     ("L6", a_server_that_ends_by_itself),
+    ("L6", a_worker_that_ends_without_a_poison_of_its_own),
     ("L7", a_rescue_of_the_living),
     ("L8", a_drain_that_takes_for_ever),
 ]
@@ -366,6 +393,21 @@ def test_the_rule_finds_it(rule: str, wrong: Callable[[Story], None]) -> None:
         story.close()
     found = judge(story.history)
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+
+
+def test_a_worker_that_a_task_ended_is_not_blamed_for_that() -> None:
+    story = plain_story()
+    run = story.fire(4.01, 4)
+    a_poisoned_worker(story, run, 4.02)
+    story.worker("second")
+    story.claim(6.0, run, "second")
+    story.lines(run, 2, start=6.01, poison=6.1)  # it ends a child of its own
+    story.requeue(6.3, run)
+    story.claim(7.0, run, "second")
+    story.lines(run, 3, start=7.01, end=7.2)
+    story.end(7.3, run)
+    story.close()
+    assert {violation.rule for violation in judge(story.history)} & {"L6", "L8", "S14"} == set()
 
 
 def test_a_process_that_was_stopped_while_it_drained_is_not_blamed_for_that() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from mainspring.domain.job import Delivery, JobDefinition, Overlap, Priority
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.misfire import MisfirePolicy
 from mainspring.domain.schedules.schedule import MANUAL, Schedule, ScheduleKind
-from tests.domain.requests_as_sent import amended, defined
+from tests.domain.requests_as_sent import NOW, amended, defined
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
 BERLIN = {"schedule": {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}}
@@ -147,6 +147,15 @@ def test_saying_all_of_it_again_changes_nothing(stored: JobDefinition) -> None:
             {"schedule": Schedule(kind=ScheduleKind.CRON, cron="0 10 * * *", timezone="Europe/Berlin")},
         ),
         (
+            {"cron": "0 10 * * *", "cron_expression": None, "schedule_time": None},
+            {"schedule": Schedule(kind=ScheduleKind.CRON, cron="0 10 * * *", timezone="Europe/Berlin")},
+        ),
+        ({"schedule": "now"}, {"schedule": Schedule(kind=ScheduleKind.AT, at=NOW)}),
+        ({"schedule_type": "IMMEDIATE", "cron_expression": None}, {"schedule": Schedule(kind=ScheduleKind.AT, at=NOW)}),
+        ({"delay": "5m"}, {"schedule": Schedule(kind=ScheduleKind.AT, at=NOW + timedelta(minutes=5))}),
+        ({"retry_policy": {"max_attempts": 2}}, {"spec.retry": RetryPolicy(2, "linear", 5.0, 60.0, 0.2)}),
+        ({"retry_policy": None}, {"spec.retry": RetryPolicy()}),
+        (
             {"schedule": "@hourly"},
             {"schedule": Schedule(kind=ScheduleKind.CRON, cron="0 * * * *", timezone="Europe/Berlin")},
         ),
@@ -242,8 +251,12 @@ def test_a_new_zone_is_checked_against_the_old_expression() -> None:
     ("patch", "code", "field"),
     [
         ({}, "invalid_input", "$"),
-        ({"schedule": "now"}, "invalid_input", "schedule"),
-        ({"schedule_type": "IMMEDIATE"}, "invalid_input", "schedule"),
+        ({"schedule_time": "2026-11-15T11:59:59Z"}, "time_passed", "schedule_time"),
+        ({"schedule": {"at": "2026-11-15T11:59:59Z"}}, "time_passed", "schedule.at"),
+        ({"cron": "@daily", "cron_expression": "@daily"}, "invalid_input", "cron"),
+        ({"delay": "5m", "timezone": "UTC"}, "invalid_input", "timezone"),
+        ({"retry": {}, "retry_policy": {}}, "invalid_input", "retry_policy"),
+        ({"cron_expression": None}, "invalid_input", "$"),
         ({"schedule_type": "FUTURE"}, "invalid_input", "schedule_time"),
         ({"schedule_type": "INTERVAL"}, "invalid_input", "schedule"),
         ({"timezone": "Mars"}, "unknown_timezone", "timezone"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -181,6 +181,13 @@ def test_a_task_alone_has_all_the_defaults() -> None:
             {"schedule_time": "2026-12-31t23:59:59.25z"},
             Schedule(kind=ScheduleKind.AT, at=datetime(2026, 12, 31, 23, 59, 59, 250_000, tzinfo=UTC)),
         ),
+        ({"cron": "@daily", "cron_expression": None}, Schedule(kind=ScheduleKind.CRON, cron="0 0 * * *")),
+        (
+            {"cron": "@daily", "timezone": "Asia/Tokyo", "schedule_type": "CRON"},
+            Schedule(kind=ScheduleKind.CRON, cron="0 0 * * *", timezone="Asia/Tokyo"),
+        ),
+        ({"delay": "1h30m"}, Schedule(kind=ScheduleKind.AT, at=NOW + timedelta(minutes=90))),
+        ({"delay": 0.5}, Schedule(kind=ScheduleKind.AT, at=NOW + timedelta(seconds=0.5))),
     ],
 )
 def test_each_way_to_say_when(body: dict[str, object], schedule: Schedule) -> None:

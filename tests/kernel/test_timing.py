@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.kernel.config import DEFAULT_TIMING, LeaseTerms, Timing, kill_for
+from mainspring.kernel.config import DEFAULT_TIMING, LeaseTerms, Timing, kill_for, rescue_for
 
 
 def test_the_defaults_keep_the_promises_about_failover() -> None:
@@ -17,6 +17,7 @@ def test_the_defaults_keep_the_promises_about_failover() -> None:
 @pytest.mark.parametrize(("rescue", "kill"), [(7.0, 5.0), (10.0, 8.0), (15.0, 12.0), (75.0, 60.0), (300.0, 240.0)])
 def test_a_worker_ends_its_runs_a_fifth_and_at_least_two_seconds_before_the_rescue(rescue: float, kill: float) -> None:
     assert kill_for(rescue) == kill
+    assert rescue_for(kill) == rescue
 
 
 @pytest.mark.parametrize(

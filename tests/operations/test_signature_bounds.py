@@ -14,11 +14,16 @@ from mainspring.operations.exchange import worker_registry
 from mainspring.operations.submit import signature_compiler, signature_registry
 from mainspring.operations.submit.signature_registry import MOST_BYTES, SignatureRegistry
 from mainspring.store.pool import Store
+from mainspring.wire.tasks import OPTIONS_KEYWORD
 from tests.api.slices import measured, within_budget
 
 pytestmark = pytest.mark.anyio
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def numbers(count: int, **fields: str) -> dict[str, Any]:
+    return {f"p{n}": {"type": "integer", "minimum": n, **fields} for n in range(count)}
 
 
 def hello(**fields: Any) -> dict[str, Any]:
@@ -137,8 +142,8 @@ async def test_the_same_hello_is_compiled_once(api: httpx.AsyncClient, monkeypat
 async def test_34_mb_that_an_older_version_stored_are_loaded_in_slices(
     connection: asyncpg.Connection, store: Store
 ) -> None:
-    properties = {f"p{n}": {"type": "integer", "minimum": n, "description": 190 * "p"} for n in range(1000)}
-    schema = json.dumps({"type": "object", "properties": properties})
+    part = {"type": "object", "properties": numbers(250, description=190 * "p")}
+    schema = json.dumps({"type": "object", "properties": dict.fromkeys("abcd", part)})
     await connection.execute(
         "insert into mainspring.task_signatures (tenant_id, task, schema, registered_at) "
         "select $1, 't' || n, $2::json, now() from generate_series(1, 150) as n",
@@ -154,3 +159,40 @@ async def test_34_mb_that_an_older_version_stored_are_loaded_in_slices(
         registry = await within_budget(slices, load, "150 signatures at a restart")
     assert len(registry.known(DEFAULT_TENANT)) == MOST_BYTES // len(schema)
     assert len(schema) * 150 > 34_000_000
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_task_has_at_most_256_parameters(api: httpx.AsyncClient, nested: bool) -> None:
+    def schema(count: int) -> dict[str, Any]:
+        plain = {"type": "object", "properties": numbers(count)}
+        return {"type": "object", "properties": {"default": {"type": "array", "items": plain}}} if nested else plain
+
+    refused = await api.post("/v1/exchange", json=hello(signatures={"a": schema(257)}))
+    assert (refused.status_code, refused.json()["field"]) == (422, "hello.signatures")
+    assert "'a' has 257 parameters" in refused.json()["detail"] and refused.json()["expected"] == "at most 256"
+    assert "one dict or list" in refused.json()["hint"]
+    assert (await api.get("/v1/tasks")).json()["tasks"] == []
+    assert (await api.post("/v1/exchange", json=hello(signatures={"a": schema(256)}))).status_code == 200
+    wrong = {"default": [{"p0": "text"}]} if nested else {"p0": "text"}
+    assert (await api.post("/v1/jobs", json={"task": "a", "payload": wrong})).json()["code"] == "bad_payload"
+
+
+async def test_more_parameters_that_an_older_version_stored_are_not_compiled(
+    connection: asyncpg.Connection, store: Store
+) -> None:
+    schema = {"type": "object", "properties": numbers(5500), OPTIONS_KEYWORD: {"queue": "heavy"}}
+    await connection.execute(
+        "insert into mainspring.task_signatures (tenant_id, task, schema, registered_at) values ($1, 'a', $2, now())",
+        DEFAULT_TENANT, json.dumps(schema),
+    )  # fmt: skip
+    with measured() as slices:
+
+        async def load() -> SignatureRegistry:
+            registry = SignatureRegistry(store)
+            await registry.run_once()
+            return registry
+
+        registry = await within_budget(slices, load, "a task with 5,500 parameters")
+    declaration = registry.known(DEFAULT_TENANT)["a"]
+    assert declaration.signature is None and declaration.options is not None
+    assert declaration.options.queue == "heavy"

@@ -25,11 +25,10 @@ async def test_runs_live_through_requests_that_are_too_large(cluster: Cluster) -
         return all([(await cluster.latest_run(job_id)).get("status") == "RUNNING" for job_id in jobs])
 
     await eventually(both_run, SLOW, "both jobs run")
-    for _ in range(2):
-        assert await _header(cluster.port) in (b"431", b"")
-        assert await _status(cluster, "/v1/exchange", _hello()) == 413
-        assert await _status(cluster, "/v1/jobs:batch", b"[" + b"{}," * 20_000_000 + b"{}]") == 422
-        assert await _status(cluster, "/v1/jobs:batch", _calls()) == 201
+    assert await _header(cluster.port) in (b"431", b"")
+    assert await _status(cluster, "/v1/exchange", _hello()) == 413
+    assert await _status(cluster, "/v1/jobs:batch", b"[" + b"{}," * 20_000_000 + b"{}]") == 422
+    assert await _status(cluster, "/v1/jobs:batch", _calls()) == 201
     go.touch()
     for job_id in jobs:
         run = await cluster.ended(job_id)

@@ -23,6 +23,14 @@ def test_at_every_and_cron_become_the_schedule() -> None:
     }
 
 
+def test_a_delay_may_be_given_as_the_time() -> None:
+    for fields in ({"delay": "5m"}, {"at": "5m"}):
+        assert job_request({"task": "t", **fields}) == {"task": "t", "delay": "5m"}
+    for fields in ({"delay": timedelta(minutes=5)}, {"at": timedelta(minutes=5)}):
+        assert job_request({"task": "t", **fields}) == {"task": "t", "delay": 300.0}
+    assert job_request({"task": "t", "at": "2026-12-31T00:00:00Z"})["schedule"] == {"at": "2026-12-31T00:00:00Z"}
+
+
 def test_two_ways_to_say_when_are_refused() -> None:
     with pytest.raises(InvalidInput, match="at and cron both say when"):
         job_request({"at": "2026-01-01T00:00:00Z", "cron": "@daily"})

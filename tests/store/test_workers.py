@@ -102,7 +102,7 @@ async def test_the_list_says_what_each_holds_and_when_it_was_heard(connection: a
     await workers.note_starts(connection, busy, [(one.run_id, one.fence, 300.0), (two.run_id, two.fence, 0.0)])
     for ago, table in ((60.0, 0), (5.0, 1)):
         await beat(connection, busy, ago=ago, table=table)
-    rows = {row.worker_id: row for row in await workers.list_workers(connection, DEFAULT_TENANT)}
+    rows = {row.worker_id: row for row in await workers.list_workers(connection, DEFAULT_TENANT, 1000)}
     assert [(row.running, row.holding) for row in (rows[busy], rows[idle])] == [(2, 3), (0, 0)]
     alone = await workers.view(connection, DEFAULT_TENANT, busy)
     assert alone is not None and (alone.running, alone.holding) == (2, 3)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
+import socket
+import struct
+import time
 from uuid import UUID
 
+import pytest
+
 from mainspring.kernel.ids import uuid7
-from mainspring.worker.processes import death_record
+from mainspring.worker.processes import death_notice, death_record
 from mainspring.worker.processes.death_record import CAPACITY, DeathRecord, has_stopped, read_record, shared_memory
+from mainspring.worker.processes.parent_watchdog import ParentWatchdog
 
 SERVERS = ("http://a:8700", "https://b")
 
@@ -102,3 +109,25 @@ def test_a_notice_that_does_not_fit_is_not_sent() -> None:
     record = DeathRecord(memory, ("http://a" * death_record.CAPACITY,))
     assert record.begin_incarnation(uuid7())
     assert read_record(memory) is None
+
+
+@pytest.mark.parametrize(("lease", "repeated"), [(0.0, 75.0), (75.0, 150.0), (300.0, 600.0)])
+def test_a_notice_is_repeated_for_as_long_as_a_server_may_take_the_worker_for_alive(
+    lease: float, repeated: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, seen = shared_memory(), mmap.mmap(-1, 8)
+    record = DeathRecord(memory, SERVERS)
+    record.begin_incarnation(uuid7())
+    if lease:
+        record.tell_longest_silence(lease)
+    monkeypatch.setattr(death_notice, "send", lambda _notice, _text, until: _note(seen, until - time.monotonic()))
+    if (pid := os.fork()) == 0:
+        worker = os.fork() or os._exit(9)
+        ParentWatchdog(worker, os.getpid(), socket.socketpair()[0], memory).run()
+    os.waitpid(pid, 0)
+    (told,) = struct.unpack("<d", seen[:])
+    assert repeated - 30.0 < told <= repeated
+
+
+def _note(seen: mmap.mmap, seconds: float) -> None:
+    seen[:] = struct.pack("<d", seconds)

@@ -13,6 +13,7 @@ from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import LeaseGrant
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease_enforcer import LeaseEnforcer
+from mainspring.worker.processes.death_record import DeathRecord, longest_silence, shared_memory
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
 
@@ -237,3 +238,14 @@ def test_without_a_grant_store_down_lets_exclusive_runs_end_first() -> None:
     assert scene.deadline() == 4.25
     scene.held.exclusive = 0
     assert scene.deadline() == 7.0
+
+
+def test_the_parent_watchdog_knows_the_lease_of_exclusive_runs() -> None:
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        memory = shared_memory()
+        worker._death_record = DeathRecord(memory)
+        server.faults.append("fenced")  # a new incarnation is granted its lease anew
+        await server.until(lambda: longest_silence(memory))
+        assert longest_silence(memory) == 75.0
+
+    against(test, timing=TIMING, grants=GRANT)

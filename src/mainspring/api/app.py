@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
+from functools import cache
 
 from litestar import Litestar
 from litestar.datastructures import State
@@ -12,7 +14,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
-from mainspring.api.auth import Gate, TokenRegistry
+from mainspring.api.auth import Admission, Gate, TokenRegistry
 from mainspring.api.openapi import openapi_config
 from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
@@ -34,6 +36,22 @@ class Application(Litestar):
 
 
 def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
+    """The app of one server. What belongs to the server is in its state."""
+    app = copy(_app_without_a_server())
+    app.state = State(
+        {
+            "services": services,
+            "token_registry": registry,
+            "admission": Admission(registry, allowed_hosts),
+            "open_requests": OpenRequests(pulse),
+        }
+    )
+    return app
+
+
+@cache
+def _app_without_a_server() -> Litestar:
+    """The routes are registered once for each process: that takes 80 ms of CPU."""
     app = Application(
         route_handlers=[
             *jobs.job_routers(),
@@ -50,17 +68,13 @@ def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowe
             metrics.metrics,
         ],
         plugins=[StructSchema()],
-        middleware=[
-            DefineMiddleware(StoreOutageGuard, requests=OpenRequests(pulse)),
-            DefineMiddleware(Gate, registry=registry, allowed_hosts=frozenset(allowed_hosts)),
-        ],
+        middleware=[DefineMiddleware(StoreOutageGuard), DefineMiddleware(Gate)],
         exception_handlers={
             MainspringError: errors.on_mainspring_error,
             HTTPException: errors.on_http_error,
             Exception: errors.on_other_error,
         },
         openapi_config=openapi_config(),
-        state=State({"services": services, "token_registry": registry}),
         request_max_body_size=MAX_JOB_BYTES,
         debug=False,
         logging_config=None,

@@ -89,19 +89,25 @@ class TokenRegistry:
 
 
 class Gate:
-    """ASGI middleware in front of every route."""
+    """ASGI middleware in front of every route. The `Admission` of the app decides."""
 
-    def __init__(self, app: ASGIApp, registry: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._registry = registry
-        self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
-            await self._check(scope)
+            await scope["app"].state.admission.check(scope)
         await self._app(scope, receive, send)
 
-    async def _check(self, scope: Any) -> None:
+
+class Admission:
+    """Which requests a server accepts."""
+
+    def __init__(self, registry: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
+        self._registry = registry
+        self._hosts = frozenset(host.lower() for host in allowed_hosts)
+
+    async def check(self, scope: Any) -> None:
         headers = dict(scope["headers"])
         self._check_host(headers)
         operations = operations_of(scope["route_handler"], scope["path"])

@@ -43,15 +43,15 @@ class OpenRequests:
 class StoreOutageGuard:
     """ASGI middleware: wraps each request in a timeout that is only set when PostgreSQL becomes unavailable."""
 
-    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP or _is_open(scope):
             await self._app(scope, receive, send)
             return
-        if self._requests.store_down:
+        requests: OpenRequests = scope["app"].state.open_requests
+        if requests.store_down:
             raise store_down()
         if scope["path"].endswith(_STREAMED) and scope["method"] == "GET":
             await self._app(scope, receive, send)  # a followed log only reads, so it survives an outage
@@ -59,11 +59,11 @@ class StoreOutageGuard:
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                self._requests.add(limit)
+                requests.add(limit)
                 try:
                     await self._app(scope, receive, send)
                 finally:
-                    self._requests.remove(limit)
+                    requests.remove(limit)
         except TimeoutError:
             if limit.expired():
                 raise store_down() from None

@@ -1,10 +1,12 @@
-"""Submissions for a bench of overload: as many as a server takes, or a fixed number a second whether it keeps up."""
+"""Submissions for a bench of overload: as many as servers take, or a fixed number a second whether they keep up."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from uuid import UUID
 
 import httptools
@@ -24,14 +26,15 @@ _decode = msgspec.json.Decoder(JobCreated).decode
 
 
 class Load:
-    """`accepted` are the jobs that were acknowledged; `statuses` counts all answers, 0 for none in time."""
+    """`accepted` are the jobs that were acknowledged; `statuses` counts all answers, 0 for none in time. New
+    connections go to the servers in turn."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, urls: Sequence[str], token: str) -> None:
         self.accepted: list[UUID] = []
         self.statuses: Counter[int] = Counter()
-        self._server = HttpServer(url)
-        self._head = self._server.post("/v1/jobs", token)
-        self._idle: list[HttpConnection] = []
+        servers = [HttpServer(url) for url in urls]
+        self._turns = itertools.cycle([(server, server.post("/v1/jobs", token)) for server in servers])
+        self._idle: deque[tuple[HttpConnection, bytes]] = deque()
         self._open = 0
         self._last_ones: list[asyncio.Task[int]] = []
 
@@ -68,7 +71,7 @@ class Load:
         await asyncio.gather(*self._last_ones)
 
     def close(self) -> None:
-        for connection in self._idle:
+        for connection, _ in self._idle:
             connection.close()
 
     async def _submit(self) -> int:
@@ -76,12 +79,12 @@ class Load:
         status = 0
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                connection = await self._connection()
+                connection, head = await self._connection()
                 try:
-                    status, answer = await connection.ask(self._head, BODY)
+                    status, answer = await connection.ask(head, BODY)
                 finally:
                     if connection.usable:
-                        self._idle.append(connection)
+                        self._idle.append((connection, head))
                     else:
                         connection.close()
             if status == 201:
@@ -93,9 +96,10 @@ class Load:
             self.statuses[status] += 1
         return status
 
-    async def _connection(self) -> HttpConnection:
+    async def _connection(self) -> tuple[HttpConnection, bytes]:
         while self._idle:
-            connection = self._idle.pop()
+            connection, head = self._idle.popleft()
             if connection.usable:
-                return connection
-        return await self._server.connect()
+                return connection, head
+        server, head = next(self._turns)
+        return await server.connect(), head

@@ -1,7 +1,7 @@
-"""Overload: a server is offered twice what it can take, while many workers hold runs there.
+"""Overload: servers are offered twice what they can take, while many workers hold runs there.
 
-The capacity is measured first, with the workers in place. Then twice as many jobs are offered, whether the server keeps
-up or not. No worker may be lost, no acknowledged job may be lost, and afterwards the server must be as fast as before.
+The capacity is measured first, with the workers in place. Then twice as many jobs are offered, whether the servers keep
+up or not. No worker may be lost, no acknowledged job may be lost, and afterwards they must be as fast as before.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class Sizes(msgspec.Struct, frozen=True):
     runs: int = RUNS
     seconds: float = SECONDS
     capacity_seconds: float = _CAPACITY_SECONDS
+    servers: int = 1
 
 
-def main(workers: int, runs: int, seconds: float, as_json: bool) -> int:
-    show("overload", uvloop.run(run(Sizes(workers, runs, seconds))), as_json)
+def main(workers: int, runs: int, seconds: float, servers: int, as_json: bool) -> int:
+    show("overload", uvloop.run(run(Sizes(workers, runs, seconds, servers=servers))), as_json)
     return 0
 
 
@@ -55,7 +56,8 @@ async def run(sizes: Sizes) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder), empty_arena(postgres, folder) as arena:
             stages = bar.add_task("stages", total=4)
-            await arena.start_server()
+            for _ in range(sizes.servers):
+                await arena.start_server()
             look = await arena.connect()
             try:
                 async with _workers(arena, sizes) as workers:
@@ -65,11 +67,14 @@ async def run(sizes: Sizes) -> dict[str, object]:
                     report = await workers.end()
             finally:
                 await look.close()
-    return {**figures, "workers": sizes.workers, "held": report.held, "longest_silence_s": report.longest_silence_s}
+    return {
+        **figures, "servers": sizes.servers, "workers": sizes.workers, "held": report.held,
+        "longest_silence_s": report.longest_silence_s,
+    }  # fmt: skip
 
 
 async def _drive(arena: Arena, look: asyncpg.Connection, sizes: Sizes, step: Callable[[], None]) -> dict[str, object]:
-    load = Load(arena.server_url, arena.token)
+    load = Load([server.url for server in arena.servers], arena.token)
     freeze_garbage_collection()
     await load.saturate(min(1.0, sizes.capacity_seconds))  # connections, plans and caches are warm from here on
     capacity = await load.saturate(sizes.capacity_seconds)
@@ -131,37 +136,64 @@ async def _check_accepted(look: asyncpg.Connection, accepted: list[UUID]) -> Non
         raise AssertionError(f"{len(accepted)} jobs were acknowledged and {found} are stored")
 
 
-class _WorkerProcess:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+class _WorkerProcesses:
+    """One process for each server."""
+
+    def __init__(self, processes: list[asyncio.subprocess.Process]) -> None:
+        self._processes = processes
 
     async def end(self) -> Report:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        return msgspec.json.decode(await self._process.stdout.readline(), type=Report)
+        reports = []
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._processes:
+            assert process.stdout is not None
+            reports.append(msgspec.json.decode(await process.stdout.readline(), type=Report))
+        return Report(
+            lost=sum(report.lost for report in reports),
+            held=sum(report.held for report in reports),
+            longest_silence_s=max(report.longest_silence_s for report in reports),
+        )
 
 
 @asynccontextmanager
-async def _workers(arena: Arena, sizes: Sizes) -> AsyncIterator[_WorkerProcess]:
-    """All of them registered at the server; ended at last."""
+async def _workers(arena: Arena, sizes: Sizes) -> AsyncIterator[_WorkerProcesses]:
+    """All of them registered, each at one server; ended at last."""
+    slots = -(-sizes.runs // sizes.workers)
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        for place, server in enumerate(arena.servers):
+            workers = len(range(place, sizes.workers, len(arena.servers)))
+            processes.append(await _start_workers(Orders(server.url, arena.token, workers, slots)))
+        for process in processes:
+            assert process.stdout is not None
+            if await process.stdout.readline() != b"registered\n":
+                raise Unavailable("the workers of the bench did not start")
+        yield _WorkerProcesses(processes)
+    finally:
+        for process in processes:
+            await _end(process)
+
+
+async def _start_workers(orders: Orders) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", protocol_workers.__name__,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    assert process.stdin is not None and process.stdout is not None
-    slots = -(-sizes.runs // sizes.workers)
-    orders = Orders(arena.server_url, arena.token, sizes.workers, slots)
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(orders) + b"\n")
+    return process
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    assert process.stdin is not None
+    process.stdin.close()
     try:
-        process.stdin.write(msgspec.json.encode(orders) + b"\n")
-        if await process.stdout.readline() != b"registered\n":
-            raise Unavailable("the workers of the bench did not start")
-        yield _WorkerProcess(process)
-    finally:
-        if process.returncode is None:
-            process.stdin.close()
-            try:
-                async with asyncio.timeout(30):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        async with asyncio.timeout(30):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -96,7 +96,7 @@ class ProtocolWorker:
         self._seq += 1
         request = ExchangeRequest(self._worker_id, self._seq, free=self._slots - len(self.held), wait_ms=wait_ms)
         if not self._known:
-            request.hello = WorkerHello("bench", [QUEUE], [TASK], self._slots)
+            request.hello = WorkerHello("bench", [QUEUE], [TASK], self._slots, lease=DEFAULT_TIMING.rescue)
         elif self._missed_answer:
             request.recover = True
             request.inventory = [Held(run_id, fence) for run_id, fence in self.held.items()]

@@ -109,9 +109,10 @@ def overload(
     workers: Annotated[int, typer.Option("--workers", min=1, help="How many workers hold runs.")] = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs they hold together.")] = 10_000,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long the load lasts.")] = 30.0,
+    servers: Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")] = 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """What becomes of workers and jobs when a server is offered twice what it can take, and how soon it recovers."""
+    """What becomes of workers and jobs when servers are offered twice what they can take, and how soon they recover."""
     from mainspring.bench.overload import main
 
-    raise typer.Exit(main(workers, runs, seconds, as_json))
+    raise typer.Exit(main(workers, runs, seconds, servers, as_json))

@@ -76,6 +76,10 @@ def command(
         str | None,
         typer.Option("--at", metavar="T", help="Run once at this time: 2026-12-31T23:59:59Z.", rich_help_panel=_WHEN),
     ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--in", metavar="D", help="Run once after this time: 5m, 1h30m.", rich_help_panel=_WHEN),
+    ] = None,
     every: Annotated[
         str | None,
         typer.Option("--every", metavar="D", help="Run at this interval: 90s, 15m, 1h30m.", rich_help_panel=_WHEN),
@@ -206,6 +210,7 @@ def command(
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
         "at": at,
+        "delay": delay,
         "every": every,
         "cron": cron,
         "timezone": timezone,

@@ -43,6 +43,11 @@ def parse_duration(
     return seconds
 
 
+def is_duration(text: str) -> bool:
+    """Whether `text` is a duration with a unit, such as "5m"."""
+    return len(text) <= _LONGEST_TEXT and _WHOLE.match(text.strip().lower()) is not None
+
+
 def _seconds_of_text(value: str, field: str) -> float:
     text = value.strip().lower()
     if len(text) <= _LONGEST_TEXT:

@@ -41,6 +41,11 @@ def kill_for(rescue: float) -> float:
     return rescue - max(2.0, 0.2 * rescue)
 
 
+def rescue_for(kill: float) -> float:
+    """The inverse of `kill_for`."""
+    return max(kill + 2.0, kill / 0.8)
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
     """What a lease is worth, in seconds of silence: the worker ends its runs at `kill`, and others take them at

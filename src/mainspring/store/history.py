@@ -41,8 +41,8 @@ class RunRow(PageRow, frozen=True):
 
 
 class LiveRun(RunRow, frozen=True):
-    """A run that has not ended. `started_at`: when its present attempt began, if that is known. `now` is the database's
-    time at which the row was read."""
+    """A run that has not ended. `started_at`: when its present attempt began, if that is known. `expires_at`: when it
+    expires if it is not claimed before. `now` is the database's time at which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
@@ -51,6 +51,7 @@ class LiveRun(RunRow, frozen=True):
     last_error: str | None
     progress: float | None
     progress_text: str | None
+    expires_at: datetime | None
     now: datetime
 
     @property

@@ -33,7 +33,7 @@ class Place(Flag):
 
     REQUEST = auto()  # POST /v1/jobs
     PATCH = auto()  # PATCH and PUT /v1/jobs/{id}
-    CLEAR = auto()  # the same, as null: back to the default
+    CLEAR = auto()  # the same, as null: back to the default; null in a short form of the schedule is ignored
     TASK_OPTION = auto()  # @app.task(...), and what workers declare
     SQL = auto()  # mainspring.submit(jsonb)
     KEYWORD = auto()  # Client.submit(...) and task.options(...)
@@ -129,13 +129,14 @@ FIELDS = (
     Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
     Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
-    Field("schedule_type", TEXT, _JOB, means="schedule", shown=("schedule_type",)),
-    Field("schedule_time", TIME, _JOB, means="schedule", shown=("schedule_time",)),
-    Field("cron_expression", TEXT, _JOB & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
-    Field("timezone", TEXT, _JOB & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
+    Field("schedule_type", TEXT, _SETTING, means="schedule", shown=("schedule_type",)),
+    Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
+    Field("cron_expression", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
+    Field("cron", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron"),
+    Field("timezone", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
+    Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
-    Field("cron", TEXT, Place.KEYWORD, means="schedule", shown=("cron_expression",), option="--cron"),
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
@@ -155,6 +156,7 @@ FIELDS = (
     Field("run_as", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.run_as", ("run_as",), "--run-as"),
     Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require"),
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
+    Field("retry_policy", RETRY, (_SETTING & _HTTP_ONLY) & ~Place.KEYWORD, means="retry"),
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",)),

@@ -88,7 +88,9 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     schedule_type: str | None = None
     schedule_time: str | None = None
     cron_expression: str | None = None
+    cron: str | None = None
     timezone: str | None = None
+    delay: DurationIn | None = None
     queue: Name | None = None
     priority: str | int | None = None
     timeout: DurationIn | None = None
@@ -99,6 +101,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     run_as: str | None = None
     required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
+    retry_policy: RetryIn | None = None
     retries: int | None = None
     max_retries: int | None = None
     misfire: MisfireIn | None = None
@@ -128,10 +131,12 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     schedule: str | ScheduleIn | UnsetType = UNSET
-    schedule_type: str | UnsetType = UNSET
-    schedule_time: str | UnsetType = UNSET
-    cron_expression: str | UnsetType = UNSET
-    timezone: str | UnsetType = UNSET
+    schedule_type: str | UnsetType | None = UNSET
+    schedule_time: str | UnsetType | None = UNSET
+    cron_expression: str | UnsetType | None = UNSET
+    cron: str | UnsetType | None = UNSET
+    timezone: str | UnsetType | None = UNSET
+    delay: DurationIn | UnsetType | None = UNSET
     queue: Name | UnsetType | None = UNSET
     priority: str | int | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
@@ -142,6 +147,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     run_as: str | UnsetType | None = UNSET
     required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
+    retry_policy: RetryIn | UnsetType | None = UNSET
     retries: int | UnsetType = UNSET
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET

@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
-from mainspring.kernel.config import DEFAULT_TIMING, Timing
+from mainspring.kernel.config import DEFAULT_TIMING, Timing, rescue_for
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
@@ -282,7 +282,11 @@ class Worker:
         if isinstance(error, Refused):
             self._lease.store_answers(flight.sent, now)
             self._exchange_timing.refused(now, elsewhere=self._server_client.untried, holding=self._runner.holding)
-            log.error("the server refuses this worker", error=str(error), hint="check the token and the address")
+            log.error(
+                "the server refuses this worker",
+                error=str(error),
+                hint=error.problem.hint or "check the token and the address",
+            )
             if self._leaving and not self._server_client.untried:
                 self._left.set()
         elif isinstance(error, StoreDown):
@@ -336,6 +340,8 @@ class Worker:
         landing = self._held_runs.landed(flight, reply, now)
         if reply.lease is not None:
             self._lease.grant(reply.lease)
+            if self._death_record is not None:
+                self._death_record.tell_longest_silence(rescue_for(reply.lease.exclusive_kill))
         self._lease.acknowledge(flight.sent)
         if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
             self._refuse_token()

@@ -17,6 +17,7 @@ from mainspring import (
     NotSupportedYet,
     RunFailed,
 )
+from mainspring.testing import WorkerLost
 
 from .a_box import BEGIN, always, app_that, boxed
 
@@ -377,3 +378,44 @@ async def test_in_an_async_test_tasks_share_its_loop() -> None:
 
 
 async def _async_nothing() -> None: ...
+
+
+def test_a_lost_run_is_tried_again_at_once_and_then_later_and_uses_no_attempt() -> None:
+    seen: list[str] = []
+
+    def work(ctx: Context) -> int:
+        ctx.add_cleanup(seen.append, "cleanup")
+        seen.append("start")
+        if ctx.attempt <= 2:
+            raise WorkerLost
+        raise ValueError("no")
+
+    app, task = app_that(work, retry={"max_attempts": 1})
+    with boxed(app, raise_errors=False) as box:
+        handle = task.submit()
+        box.run_pending()
+        assert (seen, handle.status()) == (["start", "start"], "SCHEDULED")
+        [run] = box.runs
+        assert (run.losses, run.max_attempts, run.errors) == (2, 3, ["worker lost"] * 2)
+        assert run.reason == "backing off after attempt 2 of 3, 2 of them lost"
+        view = box.client.run(run.run_id)
+        assert (view.losses, view.status, view.start_time) == (2, "SCHEDULED", None)
+        box.advance("30s")
+        assert (run.status, run.attempt, seen) == ("FAILED", 3, ["start"] * 3 + ["cleanup"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempts", "reason"),
+    [({"max_losses": 1}, 2, "lost 2 times, max_losses is 1"), ({"delivery": "at_most_once"}, 1, "worker lost, and")],
+)
+def test_losses_have_an_end(fields: dict[str, Any], attempts: int, reason: str) -> None:
+    def work() -> None:
+        raise WorkerLost
+
+    app, _ = app_that(work)
+    with boxed(app) as box:
+        box.client.submit(task="task", **fields)
+        box.settle()
+        [run] = box.dead_letters
+        assert (run.attempt, run.losses) == (attempts, attempts)
+        assert run.reason is not None and run.reason.startswith(reason)

@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
-from mainspring.domain.intake.request import amend, define
+from mainspring.domain.intake.request import amend, define, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import retry_in_full
 from mainspring.domain.intake.task_options import fill
@@ -49,7 +49,7 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
     if declaration.options is None:
         return definition
     try:
-        return define(fill(request, declaration.options), now)
+        return define(fill(retry_policy_as_retry(request), declaration.options), now)
     except InvalidInput as error:  # the request is valid without the options
         hint = f"some values are defaults that {definition.task} declares"
         hint = f"{error.hint}; {hint}" if error.hint else hint

@@ -39,6 +39,8 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     """The definition that `request` describes. Raises a MainspringError that names the field."""
     if _later_fields(request) != _NO_LATER_FIELD:
         _refuse_later_fields(request)
+    if request.retry_policy is not None:
+        request = retry_policy_as_retry(request)
     payload = _payload(request.payload)
     task, command, http = _task(request, payload)
     name, queue, job_id, priority, overlap = (
@@ -55,7 +57,9 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         or request.schedule_type is not None
         or request.schedule_time is not None
         or request.cron_expression is not None
+        or request.cron is not None
         or request.timezone is not None
+        or request.delay is not None
     )
     return JobDefinition(
         task=task,
@@ -69,6 +73,21 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         job_id=job_id,
         idempotency_key=request.idempotency_key,
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
+    )
+
+
+def retry_policy_as_retry(request: JobRequest) -> JobRequest:
+    """`retry_policy` is another name of `retry`."""
+    if request.retry_policy is None:
+        return request
+    if request.retry is not None:
+        raise _two_policies()
+    return msgspec.structs.replace(request, retry=request.retry_policy, retry_policy=None)
+
+
+def _two_policies() -> InvalidInput:
+    return InvalidInput(
+        "retry and retry_policy are both given", field="retry_policy", hint="they mean the same; give one"
     )
 
 
@@ -92,6 +111,13 @@ def amend(
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
     if not memoryview(patch.payload):
         del given["payload"]
+    for name in _WHEN_FIELDS & given.keys():
+        if given[name] is None:
+            del given[name]
+    if "retry_policy" in given:
+        if "retry" in given:
+            raise _two_policies()
+        given["retry"] = given.pop("retry_policy")
     if not given:
         raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
     base = _long_form(stored)
@@ -120,8 +146,8 @@ def amend(
     changed = define(request, now)
     if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
-    elif changed.schedule.kind is ScheduleKind.NOW:
-        raise InvalidInput("a job cannot be changed to run now", field="schedule", hint="use :runNow")
+    else:
+        changed = msgspec.structs.replace(changed, schedule=_changed_schedule(changed.schedule, given, now))
     return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
 
 
@@ -316,10 +342,25 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
         return {}
     if "timezone" in given and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
         return {"cron_expression": stored.cron}
-    text = given.get("schedule", given.get("cron_expression"))
+    text = given.get("schedule", given.get("cron_expression", given.get("cron")))
     return (
         {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
     )
+
+
+def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:
+    """The new schedule of a job. A change to `now` is a fire at the time of the change."""
+    if changed.kind is ScheduleKind.NOW:
+        return Schedule(kind=ScheduleKind.AT, at=now)
+    if changed.at is not None and changed.at < now:
+        raise InvalidInput(
+            f"{changed.at.isoformat()} has passed",
+            code="time_passed",
+            field="schedule_time" if "schedule_time" in given else "schedule.at",
+            expected="a later time",
+            hint='for a fire now: "schedule": "now", or :runNow',
+        )
+    return changed
 
 
 def _same_interval(stored: Schedule, changed: Schedule) -> bool:

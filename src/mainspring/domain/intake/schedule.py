@@ -11,13 +11,14 @@ from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
 _LATER = ("rrule", "after", "calendar", "jitter")
+_SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
 
 
 def read_schedule(request: JobRequest, now: datetime) -> Schedule:
     """The schedule of `request`. Without one the job runs now."""
-    named = [field for field in ("schedule", "schedule_time", "cron_expression") if getattr(request, field) is not None]
+    named = [field for field in _SOURCES if getattr(request, field) is not None]
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} both say when", field=named[1], hint="give one of them")
     timezone, field = request.timezone, "timezone"
@@ -92,6 +93,13 @@ def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, 
         return _cron(schedule, timezone, timezone_field, "schedule", now)
     if request.cron_expression is not None:
         return _cron(request.cron_expression, timezone, timezone_field, "cron_expression", now)
+    if request.cron is not None:
+        return _cron(request.cron, timezone, timezone_field, "cron", now)
+    if request.delay is not None:
+        if timezone is not None:
+            raise InvalidInput("timezone has no effect on a delay", field=timezone_field, hint="leave it out")
+        delay = parse_duration(request.delay, "delay")
+        return Schedule(kind=ScheduleKind.AT, at=now + timedelta(seconds=delay))
     if request.schedule_time is not None:
         return Schedule(kind=ScheduleKind.AT, at=parse_time(request.schedule_time, "schedule_time", timezone))
     match (request.schedule_type or "").upper():

@@ -42,6 +42,11 @@ _NEAR = 200  # parameters that a wrong name is compared with
 # msgspec raises these for types without a decoder.
 _UNBUILDABLE = (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError)
 _LONGEST_NAME = 100
+MOST_PARAMETERS = 256  # of a task, and of each object in its payload
+_MOST_BRANCHES = 256  # of a union; a larger one is not checked here
+_SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "patternProperties"})
+# What these keywords contain is data, not a schema.
+_DATA = frozenset({"const", "default", "enum", "example", "examples"})
 
 Schema = Mapping[str, Any]
 
@@ -119,6 +124,23 @@ def read_signature(task: str, schema: object) -> Signature | None:
         return None
 
 
+def most_parameters(schema: object) -> int:
+    """The number of parameters of the object that has most of them, at any depth."""
+    most, rest = 0, [schema]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            most = max(most, len(_properties(one).keys() | set(_names(one.get("required")))))
+            for name, value in one.items():
+                if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
+                    rest += value.values()
+                elif name not in _DATA:
+                    rest.append(value)
+        elif isinstance(one, list):
+            rest += one
+    return most
+
+
 class _Translation:
     """Translates JSON Schema into a msgspec type. An ignored keyword makes the check less strict, never stricter."""
 
@@ -156,7 +178,8 @@ class _Translation:
                 return self._union(schema, schema[either], depth)
         kind = schema.get("type")
         if isinstance(kind, list):
-            return _one_of([self._plain(schema, one, depth) for one in kind])
+            few = len(kind) <= _MOST_BRANCHES
+            return _one_of([self._plain(schema, one, depth) for one in kind]) if few else Any
         return self._plain(schema, kind, depth)
 
     def _referred(self, schema: Schema, depth: int) -> Any:
@@ -193,7 +216,7 @@ class _Translation:
     def _array(self, schema: Schema, depth: int) -> Any:
         first = schema.get("prefixItems")
         if isinstance(first, list):
-            if first and schema.get("minItems") == schema.get("maxItems") == len(first):
+            if 0 < len(first) <= _MOST_BRANCHES and schema.get("minItems") == schema.get("maxItems") == len(first):
                 return tuple[tuple(self._type(item, depth + 1) for item in first)]  # type: ignore[misc]
             return _bounded(list[Any], schema, _ARRAY_BOUNDS)
         kind: Any = list[self._type(schema.get("items"), depth + 1)]  # type: ignore[misc]
@@ -222,6 +245,8 @@ class _Translation:
         )
 
     def _union(self, schema: Schema, branches: list[Any], depth: int) -> Any:
+        if len(branches) > _MOST_BRANCHES:
+            return Any
         discriminator = schema.get("discriminator")
         field = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
         if isinstance(field, str):

@@ -83,11 +83,11 @@ class RunReader:
             run = await _find(connection, caller.tenant, run_id)
             view = await self.view(caller, connection, run)
             if not isinstance(run, LiveRun):
-                return Why(view.run_id, view.status, sentence(view, 0, None))
+                return Why(view.run_id, view.status, sentence(view, 0))
             ahead = 0
             if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)
-        return Why(view.run_id, view.status, sentence(view, ahead, run.deadline))
+        return Why(view.run_id, view.status, sentence(view, ahead, run.deadline, run.expires_at))
 
     async def timeline(self, caller: Caller, run_id: UUID) -> list[TimelineEntry]:
         """Every state of a run with its time, attempt, node, worker and reason, in order."""

@@ -61,8 +61,8 @@ def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | No
     return ", or ".join(reasons)
 
 
-def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
-    """One sentence on why a run is not running, or how it ended. A second one gives its last error or deadline."""
+def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expires_at: datetime | None = None) -> str:
+    """One sentence on why a run is not running, or how it ended. Others give its last error, expiry and deadline."""
     match view.status:
         case RunState.QUEUED:
             words = f"It is queued: {view.reason}."
@@ -70,7 +70,7 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
                 words = f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
             elif view.reason == ASSIGNED:
                 words = f"It is queued: assigned to worker {view.executor_id}, not started yet."
-            return words + _until(deadline)
+            return words + _expiry(expires_at) + _until(deadline)
         case RunState.SCHEDULED:
             assert view.ready_at is not None
             return f"It is {view.reason}, until {_stamp(view.ready_at)}.{_last_error(view)}{_until(deadline)}"
@@ -87,6 +87,12 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None) -> str:
 
 def _last_error(view: RunView) -> str:
     return f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
+
+
+def _expiry(expires_at: datetime | None) -> str:
+    return (
+        "" if expires_at is None else f" It expires at {_stamp(expires_at)} if it has not started by then (expires_in)."
+    )
 
 
 def _until(deadline: datetime | None) -> str:

@@ -1,7 +1,8 @@
 """Turns what workers declare about tasks into checks: each declaration once, in a thread, and within bounds.
 
-A declaration of 256 KiB takes up to 0.2 s. A fleet says the same hello a thousand times after an outage, so results are
-remembered by the text that they were made from.
+A declaration of 256 KiB takes up to 0.2 s. No object in it has more than 256 parameters, because msgspec builds it
+without a pause. A fleet says the same hello a thousand times after an outage, so results are remembered by the text
+that they were made from.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.domain.errors import MainspringError
-from mainspring.domain.intake.declaration import Declaration, read_declaration, read_options
+from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.domain.intake.declaration import Declaration, options_in, read_declaration, read_options
+from mainspring.domain.intake.signature import MOST_PARAMETERS, most_parameters
+from mainspring.domain.texts import shown
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.tasks import OPTIONS_KEYWORD
 
@@ -26,10 +29,12 @@ _MOST_REMEMBERED_BYTES = 16 * 1024 * 1024
 
 class Compiled(NamedTuple):
     """`text` is the declaration as one text however it was spaced, its options in plain numbers and words, as SQL takes
-    them. Both are None when it says nothing that we understand."""
+    them. Both are None when it says nothing that we understand. `parameters`: how many there are, if these are too many
+    to check payloads; then only the options of the task apply."""
 
     text: str | None
     declaration: Declaration | None
+    parameters: int = 0
 
 
 _NOTHING = Compiled(None, None)
@@ -42,9 +47,13 @@ class SignatureCompiler:
         self._turn = asyncio.Lock()
 
     async def declared_texts(self, declared: Mapping[str, msgspec.Raw]) -> dict[str, str]:
-        """The text of each task's declaration; without those that say nothing that we understand."""
+        """The text of each task's declaration; without those that say nothing that we understand. Raises InvalidInput
+        if a task has too many parameters."""
         keys = [(task, bytes(raw)) for task, raw in declared.items()]
         compiled = await self.compile(keys)
+        for (task, _), one in zip(keys, compiled, strict=True):
+            if one.parameters:
+                raise _too_many_parameters(task, one.parameters)
         return {key[0]: one.text for key, one in zip(keys, compiled, strict=True) if one.text is not None}
 
     async def compile(self, keys: Sequence[tuple[str, bytes]]) -> list[Compiled]:
@@ -89,10 +98,20 @@ def _compiled(task: str, declared: bytes) -> Compiled:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         log.warning("a signature cannot be read and is ignored", task=task, error=str(error))
         return _NOTHING
+    if isinstance(schema, dict) and (found := most_parameters(schema)) > MOST_PARAMETERS:
+        return Compiled(text, Declaration(None, options_in(schema)), found)
     declaration = read_declaration(task, schema)
     if declaration is None or "\\u0000" in text:
         return _NOTHING
     return Compiled(text, declaration)
+
+
+def _too_many_parameters(task: str, found: int) -> InvalidInput:
+    return InvalidInput(
+        f"the task {shown(task)} has {found} parameters, or an object in its payload has so many",
+        field="hello.signatures", expected=f"at most {MOST_PARAMETERS}",
+        hint="pass some of them as one dict or list, whose entries are not declared",
+    )  # fmt: skip
 
 
 def _plain_options(task: str, given: object) -> dict[str, Any] | None:

@@ -122,6 +122,8 @@ class SignatureRegistry:
             items = await signatures.schemas(connection, wanted)
             compiled = await self._compiler.compile([(item.task, item.schema_text.encode()) for item in items])
             for item, one in zip(items, compiled, strict=True):
+                if one.parameters:  # an older version has stored it
+                    log.warning("too many parameters: payloads are not checked", task=item.task, found=one.parameters)
                 self._note(item, one.declaration)
         if gone or changed:
             self._merged.clear()

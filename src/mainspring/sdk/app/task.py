@@ -44,7 +44,8 @@ ExecutorName = Literal["process"]
 
 # The job options that `task.submit(...)` accepts. The others are given with `task.options(...)`.
 SUBMIT_OPTIONS = frozenset({
-    "at", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries", "name",
+    "at", "delay", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries",
+    "name",
 })  # fmt: skip
 _RESERVED = (SHELL_TASK, HTTP_TASK)
 
@@ -108,9 +109,10 @@ class Task(Generic[P, R]):
         return f"<task {self.name} ({self.kind})>"
 
     def submit(self, *args: Any, **params: Any) -> Handle:
-        """Create a job of this task. The function's parameters become the payload. at=, every=, cron=, timezone=,
-        priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job, unless the
-        function has a parameter with that name (use `options` then)."""
+        """Create a job of this task. The function's parameters become the payload. at=, delay=, every=, cron=,
+        timezone=, priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job,
+        unless the function has a parameter with that name (use `options` then). at= is a time, or a delay such as
+        "5m" or a timedelta."""
         options, payload = self._split(params)
         return Submission(self, options).submit(*args, **payload)
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
+from mainspring.domain.durations import is_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.app.context import rfc3339
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
 
-When = str | datetime
-_SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "schedule_time", "cron_expression")
+When = str | datetime | timedelta
+_SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "delay", "schedule_time", "cron_expression")
 
 
 class _Settings(PlainKeywords, total=False):
@@ -21,6 +22,7 @@ class _Settings(PlainKeywords, total=False):
     at: When | None
     every: Duration | None
     cron: str | None
+    delay: Duration | None
     timezone: str | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
@@ -65,7 +67,8 @@ class JobOptions(_Settings, total=False):
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
-    """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`."""
+    """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`. `at` is a time, or a
+    delay such as timedelta(minutes=5) or "5m"."""
 
 
 class JobChanges(_Settings, _TaskFields, total=False):
@@ -90,6 +93,8 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
     given = [name for name in _SCHEDULE_FIELDS if name in body]
     if len(given) > 1:
         raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
+    if isinstance(at := body.get("at"), float) or (isinstance(at, str) and is_duration(at)):
+        body["delay"] = body.pop("at")
     for name in ("at", "every", "cron"):
         if name in body:
             body["schedule"] = {name: body.pop(name)}

@@ -23,6 +23,11 @@ Steps = Generator[Coroutine[Any, Any, Any], Any, T]
 
 # Not all of BaseException: KeyboardInterrupt and pytest.fail in a task must end the test.
 _A_TASKS_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
+_LOST = "worker lost"
+
+
+class WorkerLost(BaseException):
+    """Raised in a task by a test: the worker ends at this point. The attempt is lost, and its clean-ups do not run."""
 
 
 class Failure(NamedTuple):
@@ -33,6 +38,7 @@ class Failure(NamedTuple):
     retry_after: float | None = None
     cause: Cause | None = None
     exception: BaseException | None = None
+    lost: bool = False
 
 
 class RunChannel:
@@ -69,6 +75,9 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
                 raise GiveUp("the task returned a coroutine; declare it with async def")
             result = yield result
         run.result = _as_json(result)
+    except WorkerLost as error:
+        run.context = None
+        return Failure(_LOST, exception=error, lost=True)
     except _A_TASKS_ERRORS as error:
         failure = failure_of(error)
     yield from _run_cleanups(context, run, is_async=is_async)

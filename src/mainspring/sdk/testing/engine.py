@@ -14,14 +14,15 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, JobDefinition, Overlap
-from mainspring.domain.retry import after_failure
+from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, JobDefinition, Overlap
+from mainspring.domain.losses import after_loss
+from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.schedules.misfire import missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
-from mainspring.sdk.testing.attempt import Failure, Steps, run_attempt
+from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 MOST_AT_ONCE = 100_000
@@ -226,27 +227,43 @@ class Engine:
             self._end(run, RunState.SUCCESS, None)
         else:
             self._retry_or_end(run, failure)
-            if self._raise_errors and failure.exception and not isinstance(failure.exception, Retry | GiveUp):
+            intended = isinstance(failure.exception, Retry | GiveUp | WorkerLost)
+            if self._raise_errors and failure.exception and not intended:
                 raise failure.exception
 
     def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
-        """Retry a failed run, or end it."""
-        verdict = after_failure(
+        """Retry a failed or lost run, or end it."""
+        verdict = self._after_loss(run) if failure.lost else self._after_failure(run, failure)
+        if verdict.delay is None:
+            self._end(run, RunState.FAILED, verdict.reason)
+            self.dead[run.run_id] = run
+        elif verdict.delay == 0.0:
+            run.status = RunState.QUEUED
+            self._queue(run, self.now)
+        else:
+            run.status = RunState.SCHEDULED
+            lost = f", {run.losses} of them lost" if run.losses else ""
+            run.reason = f"backing off after attempt {run.attempt} of {run.max_attempts}{lost}"
+            self._queue(run, self.now + timedelta(seconds=verdict.delay))
+
+    def _after_failure(self, run: BoxRun, failure: Failure) -> Verdict:
+        return after_failure(
             run.definition.spec.retry,
-            run.attempt,
-            run.max_attempts,
+            run.attempt - run.losses,
+            run.max_attempts - run.losses,
             self._random.random,
             cause=failure.cause,
             wanted=failure.wanted,
             retry_after=failure.retry_after,
         )
-        if verdict.delay is None:
-            self._end(run, RunState.FAILED, verdict.reason)
-            self.dead[run.run_id] = run
-        else:
-            run.status = RunState.SCHEDULED
-            run.reason = f"backing off after attempt {run.attempt} of {run.max_attempts}"
-            self._queue(run, self.now + timedelta(seconds=verdict.delay))
+
+    def _after_loss(self, run: BoxRun) -> Verdict:
+        """A loss uses no attempt."""
+        run.losses += 1
+        spec = run.definition.spec
+        if spec.delivery is Delivery.AT_MOST_ONCE:
+            return Verdict(None, "worker lost, and the job is at most once")
+        return after_loss(run.losses, spec.max_losses, self._random.random)
 
     def _end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
         run.status, run.reason, run.ended_at, run.ready_at = status, reason, self.now, None

@@ -18,9 +18,10 @@ _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 class BoxRun:
     """One run in a box. `status` can be compared with strings: `run.status == "SUCCESS"`.
 
-    `attempt` counts the attempts. `errors` has one line for each failed attempt, and `error` is the last one.
-    `exception` is what the last failed attempt raised. `result` is the result after JSON encoding, as a client would
-    see it. `logs` and `progress` are what the task reported through its context.
+    `attempt` counts the attempts, `losses` those that were lost with their worker. `errors` has one line for each
+    failed attempt, and `error` is the last one. `exception` is what the last failed attempt raised. `result` is the
+    result after JSON encoding, as a client would see it. `logs` and `progress` are what the task reported through its
+    context.
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class BoxRun:
     progress: tuple[float | None, str | None] | None = field(default=None, repr=False)
     started_at: datetime | None = field(default=None, repr=False)
     ended_at: datetime | None = field(default=None, repr=False)
+    losses: int = 0
     cancel_requested: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
 
@@ -51,7 +53,8 @@ class BoxRun:
 
     @property
     def max_attempts(self) -> int:
-        return self.definition.spec.retry.max_attempts
+        """Each loss grants another attempt."""
+        return self.definition.spec.retry.max_attempts + self.losses
 
     @property
     def live(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.domain.job import Priority
 from mainspring.domain.showing import show_job
+from mainspring.domain.transitions import RunState
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import DeadLetterView, ProgressView, RunView
@@ -44,7 +45,7 @@ def run_view(run: BoxRun) -> RunView:
         trigger=run.trigger,
         scheduled_for=run.scheduled_for,
         ready_at=run.ready_at,
-        start_time=run.started_at,
+        start_time=run.started_at if ended or run.status is RunState.RUNNING else None,
         end_time=run.ended_at,
         duration=0.0 if ended and run.started_at else None,
         modified_time=run.ended_at or run.started_at or run.created_at,
@@ -58,6 +59,7 @@ def run_view(run: BoxRun) -> RunView:
         payload=_raw(run.definition.payload),
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
+        losses=run.losses,
     )
 
 

@@ -247,6 +247,7 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
+       case when attempt = 0 then expires_at end as expires_at,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns

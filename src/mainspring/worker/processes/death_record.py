@@ -11,6 +11,7 @@ the same user read it.
     4       the length of the notice
     8       the number of entries that were ever used
     12, 16  the requests to end orphans (orphans.py)
+    24      for how many seconds after the last beat a server may take the worker for alive; 0 if not known
     4096    the notice: JSON
     65536   entries: 16 bytes of run id and 8 bytes of fence. An empty entry is zero.
 
@@ -32,7 +33,8 @@ CAPACITY = 16 * 1024
 _NOTICE, _ENTRIES = 4096, 65536
 _ENTRY = struct.Struct("<16sq")
 _NUMBER = struct.Struct("<I")
-_NOTICE_LENGTH, _USED = 4, 8
+_SECONDS = struct.Struct("<d")
+_NOTICE_LENGTH, _USED, _SILENCE = 4, 8, 24
 _EMPTY = bytes(_ENTRY.size)
 
 Key = tuple[int, int]
@@ -100,6 +102,10 @@ class DeathRecord:
             self._memory[start : start + _ENTRY.size] = _EMPTY
             self._free.append(place)
 
+    def tell_longest_silence(self, seconds: float) -> None:
+        """The lease that the server has granted, for the runs that it keeps longest."""
+        _SECONDS.pack_into(self._memory, _SILENCE, seconds)
+
     def tell_stopped(self) -> None:
         """A server knows that this incarnation has stopped. The notice is only a repetition."""
         self._memory[2] = 1
@@ -111,6 +117,11 @@ class DeathRecord:
 def has_stopped(memory: mmap.mmap) -> bool:
     """Whether a server knows already that the incarnation has stopped."""
     return bool(memory[2])
+
+
+def longest_silence(memory: mmap.mmap) -> float:
+    """What `tell_longest_silence` told last; 0 if nothing."""
+    return float(_SECONDS.unpack_from(memory, _SILENCE)[0])
 
 
 def read_record(memory: mmap.mmap) -> dict[str, Any] | None:

@@ -21,14 +21,16 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from mainspring.worker.processes.death_record import has_stopped, read_record
+from mainspring.worker.processes.death_record import has_stopped, longest_silence, read_record
 from mainspring.worker.processes.orphans import OrphanRequests
 from mainspring.worker.processes.watchdog import cgroup, tree
 
 _LOOK_EVERY = 0.25
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
-# When the longest lease has ended, the notice is useless. `--lease` can make it longer; then the lease applies.
-_LONGEST, _ONCE = 75.0, 0.0
+# The notice is useless when a server has found the silence itself. That takes one lease, or two if it holds its
+# judgement. The worker tells its lease when it is granted; until then it holds nothing.
+_SHORTEST, _ONCE = 75.0, 0.0
+_LEASES = 2.0
 _IGNORED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
     signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
@@ -54,15 +56,15 @@ class ParentWatchdog:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._watch()
         ended = time.monotonic()
-        nothing_left = self._end_everything(ended + _LONGEST)
+        useful = max(_SHORTEST, _LEASES * longest_silence(self._memory))
+        nothing_left = self._end_everything(ended + useful)
         cgroup.remove_all(self._worker)
         notice = read_record(self._memory)
         if nothing_left and notice is not None:
             from mainspring.worker.processes.death_notice import send
 
             self._detach()
-            longest = _ONCE if has_stopped(self._memory) else _LONGEST
-            send(notice, _in_words(self._status), ended + longest)
+            send(notice, _in_words(self._status), ended + (_ONCE if has_stopped(self._memory) else useful))
         os._exit(0)
 
     def _watch(self) -> None:

@@ -19,19 +19,25 @@ from .tree import read_file
 _PAGE = resource.getpagesize()
 _BLOCK = 512  # of st_blocks
 _MOST_MOUNTS = 100
+_SHARED_MEMORY = b"/dev/shm"
 _OBJECTS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
 
 Key = tuple[int, int]  # device and inode
 
 
 class MemoryMeter:
-    """Created when the tree is started: older segments are not its own."""
+    """Created when the tree is started: older segments are not its own. `isolated`: all that is in /dev/shm is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, isolated: bool = False) -> None:
         self._since = int(time.time()) - 1
         self._pids: set[int] = set()  # all that were ever seen
         self._ours = _tmpfs_mounts("self")
-        self._prefixes = (*_OBJECTS, b"/dev/shm/", *(mount + b"/" for mount in self._ours.values() if mount != b"/"))
+        self._own = {device for device, mount in self._ours.items() if isolated and mount == _SHARED_MEMORY}
+        self._prefixes = (
+            *_OBJECTS,
+            _SHARED_MEMORY + b"/",
+            *(mount + b"/" for mount in self._ours.values() if mount != b"/"),
+        )
 
     def look(self, pids: list[int], limit: int) -> int:
         """The bytes that these processes use. It is exact where it exceeds the limit."""
@@ -80,7 +86,7 @@ class MemoryMeter:
 
     def _private_tmpfs(self, pids: list[int]) -> dict[int, int]:
         """The bytes in each tmpfs that only the tree sees, by device."""
-        found: dict[int, int] = {}
+        found = {device: _used(_SHARED_MEMORY.decode(), device) for device in self._own}
         namespaces = {_namespace("self")}
         for pid in pids:
             namespace = _namespace(pid)

@@ -30,6 +30,10 @@ _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x00020000, 0x08000000, 0x1000000
 _CLONE_ARGUMENTS = struct.Struct("=8Q")  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _SLAVE, _DETACH = 2, 4, 8, 1 << 14, 1 << 19, 2
 _SHARED_MEMORY = "/dev/shm"
+_REASONS = {
+    errno.EPERM: "the kernel or the container does not permit them",
+    errno.ENOSPC: "sysctl user.max_user_namespaces or user.max_pid_namespaces does not permit them",
+}
 
 # A call through PyDLL keeps the interpreter's lock, as os.fork does.
 _libc = ctypes.PyDLL(None, use_errno=True) if tree.LINUX else None
@@ -105,11 +109,17 @@ def why_not() -> str | None:
         if pid == 0:
             _try(parent, user, group)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return os.strerror(code) if code > 0 else None if code == 0 else "its first process was killed"
+        return None if code == 0 else _in_words(code)
     except OSError as error:
-        return error.strerror
+        return _in_words(error.errno or errno.EIO)
     finally:
         os.close(parent)
+
+
+def _in_words(number: int) -> str:
+    if number < 0:
+        return "its first process was killed"
+    return _REASONS.get(number) or os.strerror(number)
 
 
 def _try(parent: int, user: int, group: int) -> None:

@@ -37,11 +37,14 @@ def set_rlimits(limits: dict[str, Any]) -> None:
 
 class Gauge:
     """Compares the process tree below `root`, which is this process, with `limits`. CPU seconds count from now on.
-    `group` is the control group of the tree."""
+    `group` is the control group of the tree. `isolated`: /dev/shm belongs to it."""
 
-    def __init__(self, root: int, limits: dict[str, Any], group: cgroup.Group | None = None) -> None:
+    def __init__(
+        self, root: int, limits: dict[str, Any], group: cgroup.Group | None = None, *, isolated: bool = False
+    ) -> None:
         self._root = root
         self._group = group
+        self._isolated = isolated
         self._peak = 0
         self.set(limits)
 
@@ -56,7 +59,7 @@ class Gauge:
         self._cpu: CpuMeter | None = None
         if "cpu" in self._limits:
             self._cpu = CpuMeter(self._root, descendants(self._root), time.monotonic(), self._group)
-        self._memory = MemoryMeter() if "memory" in self._limits else None
+        self._memory = MemoryMeter(isolated=self._isolated) if "memory" in self._limits else None
         self._disk = DiskMeter(limits["folder"], limits["disk"]) if "disk" in self._limits else None
 
     def reaped(self, pid: int, usage: resource.struct_rusage) -> None:

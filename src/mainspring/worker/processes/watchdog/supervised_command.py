@@ -51,7 +51,7 @@ class SupervisedCommand:
         self.command = os.fork()
         if self.command == 0:
             child.become(order, output, channel, self._cgroup, self._us)
-        self._gauge = limits.Gauge(self._us, given, self._cgroup)
+        self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated)
         self._plan_look()
 
     @property

@@ -8,10 +8,7 @@ not in `ps` and not in files that others could change.
 from __future__ import annotations
 
 import os
-import select
 import shutil
-import signal
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +16,13 @@ from pathlib import Path
 import msgspec
 
 from mainspring.worker.execution.work_folders import WorkFolders, remove_tree
+from mainspring.worker.executors.shell.sandbox.probe import run_once
 from mainspring.worker.executors.shell.sandbox.read_paths import FOLDER
 from mainspring.worker.executors.shell.sandbox.seccomp import NoFilter, seccomp_filter
 from mainspring.worker.executors.shell.sandbox.shown_paths import USER, USER_ID, WRITTEN, mount_options
 from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.command import SpawnOrder
-from mainspring.worker.processes.watchdog.child import FIRST_INPUT, become
+from mainspring.worker.processes.watchdog.child import FIRST_INPUT
 
 WRAPPER = "bwrap"
 _OPTIONS, _FILTER, _FIRST_FILE = range(FIRST_INPUT, FIRST_INPUT + 3)  # descriptors
@@ -36,8 +34,6 @@ _NAMESPACES = [
     "--unshare-uts", "--hostname", "sandbox", "--unshare-cgroup-try",
     "--die-with-parent", "--new-session", "--cap-drop", "ALL",
 ]  # fmt: skip
-_PROBE_SECONDS = 20.0
-_CHUNK = 1 << 16
 _FIX = (
     "allow user namespaces to the worker's account: sysctl user.max_user_namespaces and, on Debian, "
     "kernel.unprivileged_userns_clone=1; on Ubuntu an AppArmor profile for bwrap; in a container, a seccomp profile "
@@ -129,31 +125,9 @@ def tried_bubblewrap(
     try:
         path = {"PATH": environ.get("PATH", os.defpath)}
         order = found.confine(["/bin/sh", "-c", ":"], folder, path, {})
-        status, said = _run(msgspec.structs.replace(order, account=account))
+        status, said = run_once(msgspec.structs.replace(order, account=account))
     finally:
         remove_tree(folder)
     if status != 0:
         raise NoSandbox(said or f"bwrap ended with exit code {status}", _FIX)
     return found
-
-
-def _run(order: SpawnOrder) -> tuple[int, str]:
-    """The exit code of the command and what it wrote."""
-    output, theirs = os.pipe()
-    us = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        become(order.message(), theirs, None, None, us)
-    os.close(theirs)
-    text = b""
-    with os.fdopen(output, "rb") as reader:
-        deadline = time.monotonic() + _PROBE_SECONDS
-        while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            if not (chunk := os.read(reader.fileno(), _CHUNK)):
-                break
-            text += chunk
-        else:
-            os.kill(pid, signal.SIGKILL)
-            text = b"bwrap does not end"
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return status, text.decode(errors="replace").strip().replace("\n", "; ")
