@@ -144,7 +144,7 @@ def command(
     On SIGTERM it takes no more runs, finishes those that it has started, and hands back the rest.
     """
     from mainspring.domain.errors import Unauthorized
-    from mainspring.sdk.client.connection import find_connection
+    from mainspring.sdk.client.connection import find_connection, private_paths, secrets_of
     from mainspring.worker.exchange.queue_weights import parse_queues
 
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
@@ -169,6 +169,7 @@ def command(
     accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
     isolation = find_isolation(wanted=process_isolation == "auto")
     found = find_sandbox(readable, accounts.usual, needed=confine_all)
+    hidden = secrets_of([*private_paths(token_file, data), *([app_token_file] if app_token_file else [])])
     launched = launch()  # after all options are checked: from here on this is the worker process
     # These imports are only for the worker process. The others do not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
@@ -189,6 +190,7 @@ def command(
         confine_all=confine_all,
         accounts=accounts,
         isolation=isolation,
+        hidden=hidden,
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,

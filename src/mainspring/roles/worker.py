@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import uvloop
 
@@ -47,7 +49,8 @@ _MOST_DESCRIPTORS = 65_536  # a command needs three; processes that Python tasks
 class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
     that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token.
-    sandbox: as it was found at the start. confine_all: every command runs in it."""
+    sandbox: as it was found at the start. confine_all: every command runs in it. hidden: files and folders that
+    isolated commands must not see."""
 
     server: str
     token: str = field(repr=False)
@@ -64,6 +67,7 @@ class WorkerOptions:
     confine_all: bool = False
     accounts: CommandAccounts = field(default_factory=CommandAccounts)
     isolation: Isolation = field(default_factory=Isolation)
+    hidden: Sequence[Path] = ()
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     ca: str | None = None  # the file of the authorities that are trusted, if not those of the system
@@ -99,7 +103,7 @@ async def run_worker(options: WorkerOptions) -> int:
     timing = options.timing
     progress = ProgressReports()
     launched = options.launched
-    watchdog = WatchdogClient(orphans=None if launched is None else launched.orphans)
+    watchdog = WatchdogClient(orphans=None if launched is None else launched.orphans, hidden=options.hidden)
     log_how_commands_run(options.accounts, options.isolation)
     pid = os.getpid() if launched is None else launched.launcher
     servers = servers_in_order(options.server, options.name, pid)

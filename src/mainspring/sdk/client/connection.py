@@ -12,7 +12,7 @@ MAINSPRING_INSECURE_HTTP).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +21,15 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, not_ours
 from mainspring.kernel.addresses import split_addresses
-from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT, TOKEN_FILE_NAME
+from mainspring.kernel.config import (
+    DEFAULT_DATA_FOLDER,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    POSTGRES_FOLDER_NAME,
+    POSTGRES_PASSWORD_FILE_NAME,
+    TOKEN_FILE_NAME,
+    WORKER_TOKEN_FILE_NAME,
+)
 from mainspring.kernel.ownership import ForeignFile, read_own
 from mainspring.kernel.trust import (
     CA_VARIABLE,
@@ -33,6 +41,7 @@ from mainspring.kernel.trust import (
 )
 
 SERVER_FILE_NAME = "server.json"
+_SECRET_NAMES = (TOKEN_FILE_NAME, WORKER_TOKEN_FILE_NAME, POSTGRES_PASSWORD_FILE_NAME, POSTGRES_FOLDER_NAME)
 DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 
 
@@ -110,6 +119,20 @@ def private_paths(
     env = os.environ if environ is None else environ
     named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), _data_folder(data or env.get("MAINSPRING_DATA"), start))
     return [Path(path).absolute() for path in named if path]
+
+
+def secrets_of(paths: Iterable[Path]) -> list[Path]:
+    """The files and folders with secrets among these `private_paths`, and beside the token files: tokens, and the
+    cluster of the embedded PostgreSQL with its socket and password."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        is_folder = path.is_dir()
+        folder = path if is_folder else path.parent
+        named = [] if is_folder else [path]
+        if is_folder or (folder / POSTGRES_PASSWORD_FILE_NAME).exists():
+            named += [folder / name for name in _SECRET_NAMES]
+        found |= {one.resolve(): None for one in named if one.exists()}
+    return list(found)
 
 
 def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:

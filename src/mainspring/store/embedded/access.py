@@ -19,13 +19,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Protocol
 
+from mainspring.kernel.config import POSTGRES_PASSWORD_FILE_NAME
 from mainspring.kernel.ownership import read_own
 
 DATABASE = "mainspring"
 ROLE = "mainspring_owner"
-PASSWORD_FILE_NAME = "postgres-password"
 HBA = f"""\
-# Written by Mainspring at each start. Only {ROLE} connects, with the password in {PASSWORD_FILE_NAME}.
+# Written by Mainspring at each start. Only {ROLE} connects, with the password in {POSTGRES_PASSWORD_FILE_NAME}.
 # The superuser cannot log in: stop Mainspring and use `postgres --single` instead.
 local all postgres reject
 local all all scram-sha-256
@@ -112,7 +112,7 @@ class Access:
 
     def __init__(self, folder: Path, data: Path) -> None:
         self.folder = folder
-        self.password_file = folder / PASSWORD_FILE_NAME
+        self.password_file = folder / POSTGRES_PASSWORD_FILE_NAME
         self.hba_file = data / "pg_hba.conf"
 
     def is_set_up(self) -> bool:
@@ -158,7 +158,7 @@ class Access:
 
     def _password(self) -> str | None:
         """The password in the file, or None if there is none."""
-        content = (read_own(self.folder, PASSWORD_FILE_NAME) or b"").decode("ascii", "replace")
+        content = (read_own(self.folder, POSTGRES_PASSWORD_FILE_NAME) or b"").decode("ascii", "replace")
         found = re.fullmatch(rf"\*:\*:\*:{ROLE}:([0-9a-f]{{{2 * _PASSWORD_BYTES}}})\n", content)
         return found[1] if found else None
 

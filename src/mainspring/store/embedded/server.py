@@ -17,6 +17,7 @@ from typing import Self
 from urllib.parse import quote
 
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
+from mainspring.kernel.config import POSTGRES_FOLDER_NAME
 from mainspring.store.embedded.access import DATABASE, ROLE, Access
 from mainspring.store.embedded.binaries import binary_major, reachable_binaries, tuned_settings, wheel_bin_folder
 from mainspring.store.embedded.folder import FolderLock, account_for_root
@@ -45,7 +46,7 @@ class EmbeddedPostgres:
         self, folder: Path, *, bin_folder: Path | None = None, settings: Mapping[str, str] = _NO_SETTINGS
     ) -> None:
         self.folder = folder.resolve()
-        self.data = self.folder / "postgres"
+        self.data = self.folder / POSTGRES_FOLDER_NAME
         self.log_file = self.folder / "postgres.log"
         self.lock = FolderLock(self.folder)
         self.notices: list[str] = []

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -44,9 +45,17 @@ log = get_logger("watchdog")
 
 class WatchdogClient:
     """When a call returns, its message is in the socket of the watchdog, where it survives the worker. `orphans` asks
-    the parent watchdog, if there is one, to end what the watchdog could not."""
+    the parent watchdog, if there is one, to end what the watchdog could not. `hidden` are files and folders that
+    isolated commands must not see."""
 
-    def __init__(self, clock: LoopClock = SYSTEM_CLOCK, *, orphans: OrphanRequests | None = None) -> None:
+    def __init__(
+        self,
+        clock: LoopClock = SYSTEM_CLOCK,
+        *,
+        orphans: OrphanRequests | None = None,
+        hidden: Sequence[Path] = (),
+    ) -> None:
+        self._hidden = [str(path) for path in hidden]
         self._clock = clock
         self._orphans = orphans
         self._deadline: float | None = None
@@ -67,7 +76,18 @@ class WatchdogClient:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _POLITE)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, str(_FOLDER), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-X",
+                    "utf8",
+                    "-c",
+                    _PROGRAM,
+                    str(_FOLDER),
+                    str(os.getpid()),
+                    *self._hidden,
+                ],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},

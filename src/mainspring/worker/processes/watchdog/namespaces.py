@@ -20,7 +20,9 @@ import errno
 import os
 import select
 import signal
+import stat
 import struct
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from . import tree
@@ -29,6 +31,8 @@ _CLONE3 = 435  # the same number on all architectures
 _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _CLONE_ARGUMENTS = struct.Struct("=8Q")  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _SLAVE, _DETACH = 2, 4, 8, 1 << 14, 1 << 19, 2
+_READ_ONLY, _BIND = 1, 1 << 12
+_HIDDEN: dict[str, int] = {}  # folders with something empty on them, and the device of that
 _SHARED_MEMORY = "/dev/shm"
 _KILLED = 255  # an exit code that is no error number
 _REASONS = {
@@ -72,6 +76,21 @@ def enter(parent: int, user: int, group: int) -> int:
     if select.select([parent], [], [], 0)[0]:
         os._exit(1)
     return outside
+
+
+def hide(paths: Sequence[str]) -> None:
+    """Put something empty on these files and folders, for all commands of this namespace. Call it before each of them:
+    a file that was replaced meanwhile is visible again."""
+    for path in paths:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue
+        if stat.S_ISDIR(found.st_mode) and found.st_dev != _HIDDEN.get(path):
+            _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV | _NOEXEC | _READ_ONLY, "mode=0,size=4k")
+            _HIDDEN[path] = os.lstat(path).st_dev
+        elif stat.S_ISREG(found.st_mode):
+            _mount(os.devnull, path, None, _BIND)
 
 
 def renew_shared_memory(limits: dict[str, Any], before: int | None) -> int | None:

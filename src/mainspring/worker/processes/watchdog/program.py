@@ -1,4 +1,5 @@
-"""The main loop of the watchdog. Its argument is the pid of the worker. Its stdin is a socket with these lines:
+"""The main loop of the watchdog. Its arguments are the pid of the worker, and files and folders that isolated commands
+must not see. Its stdin is a socket with these lines:
 
     supervisor    with a descriptor, the supervisor's end of its control socket: fork a supervisor
     supervisor isolated    the same, in a pid namespace of its own
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -32,8 +34,9 @@ _KILL_SECONDS = 0.5
 
 
 class Watchdog:
-    def __init__(self, worker: int) -> None:
+    def __init__(self, worker: int, hidden: Sequence[str] = ()) -> None:
         self._worker = worker
+        self._hidden = hidden
         self._input = socket.socket(fileno=_INPUT)
         self._input.setblocking(False)
         self._partial = b""
@@ -106,7 +109,7 @@ class Watchdog:
             _log(f"no supervisor could be forked: {error.strerror}")
             pid = -1
         if pid == 0:
-            _supervise(control, us, self._worker)
+            _supervise(control, us, self._worker, self._hidden)
         if isolated:
             os.close(us.pidfd)
         if pid > 0:
@@ -170,11 +173,11 @@ class Watchdog:
                 os.read(self._alarm, _CHUNK)
 
 
-def _supervise(control: int, watchdog: Parent, worker: int) -> NoReturn:
+def _supervise(control: int, watchdog: Parent, worker: int, hidden: Sequence[str]) -> NoReturn:
     """In the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
-        CommandSupervisor(control, watchdog, worker).run()
+        CommandSupervisor(control, watchdog, worker, hidden).run()
         status = 0
     except Exception as error:  # noqa: BLE001 - the watchdog sees the exit status and kills what is left
         _log(f"a supervisor failed: {error!r}")
@@ -194,4 +197,5 @@ def main() -> None:
     # If the parent watchdog stopped this process to kill it, and was killed itself before it did.
     tree.signal_at_parents_death(signal.SIGCONT)
     gc.freeze()  # so that the garbage collector does not copy pages in forked supervisors
-    Watchdog(int(sys.argv[-1])).watch()
+    _, _, worker, *hidden = sys.argv
+    Watchdog(int(worker), hidden).watch()

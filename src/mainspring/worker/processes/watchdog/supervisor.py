@@ -23,6 +23,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import namespaces, tree
@@ -44,7 +45,9 @@ class Parent(NamedTuple):
 
 
 class CommandSupervisor:
-    def __init__(self, control: int, watchdog: Parent, worker: int) -> None:
+    def __init__(self, control: int, watchdog: Parent, worker: int, hidden: Sequence[str]) -> None:
+        """`hidden`: files and folders that isolated commands must not see."""
+        self._hidden = hidden
         self._watchdog = watchdog.pid
         self._worker = worker
         self._isolated = watchdog.pidfd >= 0
@@ -131,6 +134,7 @@ class CommandSupervisor:
         try:
             if self._isolated:
                 self._shared_memory = namespaces.renew_shared_memory(order["limits"], self._shared_memory)
+                namespaces.hide(self._hidden)
             self._command = SupervisedCommand(
                 order,
                 descriptors[0],
