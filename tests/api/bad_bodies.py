@@ -36,7 +36,7 @@ UNKNOWN: list[Case] = [
     ({"tsk": "noop"}, 422, "unknown_field", "tsk", "'task'"),
     ({"task": "noop", "priorty": "high"}, 422, "unknown_field", "priorty", "'priority'"),
     ({"task": "noop", "max_retrys": 3}, 422, "unknown_field", "max_retrys", "'max_retries'"),
-    ({"task": "noop", "cron": "@daily"}, 422, "unknown_field", "cron", "'schedule.cron'"),
+    ({"task": "noop", "every": "5m"}, 422, "unknown_field", "every", "'schedule.every'"),
     ({"task": "noop", "every": "10m"}, 422, "unknown_field", "every", "'schedule.every'"),
     ({"task": "noop", "max_attempts": 3}, 422, "unknown_field", "max_attempts", "'retry.max_attempts'"),
     ({"task": "noop", "Task": "noop"}, 422, "unknown_field", "Task", "'task'"),
