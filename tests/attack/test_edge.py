@@ -329,7 +329,7 @@ async def test_no_answer_may_be_sniffed_framed_or_cached(edge: Edge, api: httpx.
         "method": ("TRACE /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n", 405),
         "options": ("OPTIONS /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n", 401),
         "malformed": ("GET /v1/jobs HTTP/9.9\r\nHost: 127.0.0.1\r\n", 400),
-        "upgrade": ("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n", 200),
+        "upgrade": ("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n", 400),
         "large head": ("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + "x" * 70_000 + "\r\n", 431),
     }
     found = {}

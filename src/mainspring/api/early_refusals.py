@@ -50,6 +50,10 @@ def twice(name: str) -> bytes:
 
 MALFORMED = refusal(400, "malformed_request", "this is not a valid HTTP/1.1 request", hint="check the request line, "
                     "the headers and the length of the body")  # fmt: skip
+UPGRADE = refusal(
+    400, "upgrade_not_supported", "this server speaks only HTTP/1.1, and does not switch to another protocol",
+    field="upgrade", hint="leave out the header Upgrade (curl: without --http2), and do not use CONNECT",
+)  # fmt: skip
 TOO_MANY_AHEAD = refusal(
     400, "too_many_requests_ahead", "too many requests were sent ahead on this connection",
     hint="wait for answers before sending more",

@@ -27,7 +27,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainspring.api.connections import Connections
-from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, twice
+from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, UPGRADE, twice
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
 from mainspring.wire.protocol import SECRET_HEADER
@@ -137,7 +137,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _check_head(self) -> None:
         """Raise ValueError if the request is refused. Then the parser stops, and `send_400_response` is called."""
         once = [name for name, _ in self.headers if name in _ONCE]
-        if len(once) != len(set(once)):
+        if self.parser.should_upgrade():  # the parser would stop here, and take the body for the next request
+            self._refusal = UPGRADE
+        elif len(once) != len(set(once)):
             self._refusal = twice(next(name for name in once if once.count(name) > 1).decode())
         elif len(self.pipeline) >= _MOST_WAITING:
             self._refusal = TOO_MANY_AHEAD
