@@ -53,6 +53,7 @@ class _HttpSettings(TypedDict):
     headers: dict[str, str]
     timeout: httpx.Timeout
     trust_env: bool
+    mounts: dict[str, None]
     verify: ssl.SSLContext
 
 
@@ -71,8 +72,9 @@ def _http_settings(connection: Connection, timeout: float) -> _HttpSettings:
     return {
         "headers": headers,
         "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
-        # Proxy settings of the environment are not used for a server on this machine.
-        "trust_env": not connection.loopback,
+        # Proxy settings of the environment are not used for `direct` addresses: None is the transport without a proxy.
+        "trust_env": len(connection.direct) < len(connection.addresses),
+        "mounts": dict.fromkeys(connection.direct),
         "verify": _trusted(connection),
     }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,11 +48,13 @@ DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 @dataclass(frozen=True, slots=True)
 class Connection:
     """One address or several, separated by commas and without trailing slashes, and an optional token. `ca`: the file
-    of the authorities that are trusted, if not those of the system."""
+    of the authorities that are trusted, if not those of the system. `insecure_http`: plain HTTP to other machines is
+    allowed."""
 
     url: str
     token: str | None = field(default=None, repr=False)
     ca: str | None = None
+    insecure_http: bool = False
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -62,6 +64,16 @@ class Connection:
     def loopback(self) -> bool:
         """Whether all addresses are on this machine."""
         return all(is_loopback(urlsplit(address).hostname or "") for address in self.addresses)
+
+    @property
+    def direct(self) -> tuple[str, ...]:
+        """The addresses that are never reached through a proxy of the environment: those on this machine, and plain
+        HTTP that the user has not allowed, because a proxy would read the token."""
+        return tuple(
+            address
+            for address in self.addresses
+            if is_loopback(urlsplit(address).hostname or "") or (travels_in_clear(address) and not self.insecure_http)
+        )
 
 
 class _ServerFile(msgspec.Struct):
@@ -99,12 +111,13 @@ def find_connection(
     chosen = ",".join(map(_checked, _addresses(url or written or DEFAULT_URL)))
     known_ca = file.ca if file is not None and chosen == written else None
     trusted = checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
-    connection = Connection(chosen, token, trusted)
+    allowed = insecure_http or insecure_http_allowed(env)
+    connection = Connection(chosen, token, trusted, allowed)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
-        return Connection(chosen, _folder_token(folder), trusted)
+        return replace(connection, token=_folder_token(folder))
     # The address that `up` wrote is on this machine, whatever its name.
-    if token is not None and chosen != written and not (insecure_http or insecure_http_allowed(env)):
+    if token is not None and chosen != written and not allowed:
         _refuse_clear_text(connection.addresses)
     return connection
 
