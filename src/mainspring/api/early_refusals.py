@@ -54,6 +54,14 @@ UPGRADE = refusal(
     400, "upgrade_not_supported", "this server speaks only HTTP/1.1, and does not switch to another protocol",
     field="upgrade", hint="leave out the header Upgrade (curl: without --http2), and do not use CONNECT",
 )  # fmt: skip
+ENCODING = refusal(
+    501, "unknown_transfer_encoding", "the body may be sent in chunks, and not be encoded otherwise",
+    field="transfer-encoding", hint="send Content-Length, or with HTTP/1.1 Transfer-Encoding: chunked",
+)  # fmt: skip
+OTHER_TARGET = refusal(
+    400, "other_target", "the request line names another server than the header Host",
+    field="host", hint="send only the path in the request line, or the same server in both",
+)  # fmt: skip
 TOO_MANY_AHEAD = refusal(
     400, "too_many_requests_ahead", "too many requests were sent ahead on this connection",
     hint="wait for answers before sending more",

@@ -18,21 +18,34 @@ from __future__ import annotations
 import asyncio
 import termios
 from array import array
+from collections.abc import Sized
 from contextlib import suppress
 from enum import Enum
 from fcntl import ioctl
 from math import inf
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from httptools import HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mainspring.api.connections import Connections
-from mainspring.api.early_refusals import FULL, HEAD_TOO_LARGE, MALFORMED, TOO_MANY_AHEAD, TOO_SLOW, UPGRADE, twice
+from mainspring.api.early_refusals import (
+    ENCODING,
+    FULL,
+    HEAD_TOO_LARGE,
+    MALFORMED,
+    OTHER_TARGET,
+    TOO_MANY_AHEAD,
+    TOO_SLOW,
+    UPGRADE,
+    twice,
+)
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
 from mainspring.wire.protocol import SECRET_HEADER
 
-_MOST_WAITING = 32  # requests that a client sent without waiting for the answers before
+_MOST_WAITING = 32  # requests of one piece of data that wait for the answers before
 _ONCE = frozenset(
     {
         b"host",
@@ -57,6 +70,18 @@ class Reading(Enum):
     BODY = "body"
 
 
+class _Flow(FlowControl):
+    """Reads nothing more while requests wait for the answers before: they stay in the socket's buffer."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, edge: Connections | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -70,6 +95,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._authenticated = False
         self._only_urgent = False
         self._refusal: bytes | None = None
+        self._served: RequestResponseCycle | None = None  # the request that is worked on; `cycle` is the latest
         self.address = ""
         self.deadline = inf
 
@@ -77,6 +103,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self.address = self.client[0] if self.client else ""
         self.deadline = self._edge.now + self._limits.head
         self._only_urgent = not self._edge.opened(self)
@@ -84,13 +111,34 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._edge.closed(self)
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the requests. They refer to this connection, so only the garbage collector would free them."""
+        self.pipeline.clear()
+        self.cycle = self.scope = self.headers = self._served = None  # type: ignore[assignment]
+        self.url = b""
 
     def data_received(self, data: bytes) -> None:
         if len(data) + self._unaccounted < MAX_HEAD_BYTES:
             self._unaccounted += len(data)
-            super().data_received(data)
+            self._parse(data)
         else:
             self._feed_in_pieces(data)
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn has it, but without a line in the log: anybody could fill it."""
+        if self.transport.is_closing():  # with TLS, data may still come
+            return
+        try:
+            self.parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            if self._refusal is not FULL:
+                metrics.requests_malformed.inc()
+            self._refuse(self._refusal or MALFORMED)
 
     def _feed_in_pieces(self, data: bytes) -> None:
         """Feed what may still belong to a head; the rest only when the parser has come further."""
@@ -100,7 +148,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             body = self._body_left()
             piece = data if not start and len(data) <= max(room, body) else data[start : start + max(room, body)]
             self._unaccounted += max(0, len(piece) - body)
-            super().data_received(piece)
+            self._parse(piece)
             start += len(piece)
             if self.transport.is_closing():
                 return
@@ -135,12 +183,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _check_head(self) -> None:
-        """Raise ValueError if the request is refused. Then the parser stops, and `send_400_response` is called."""
+        """Raise ValueError if the request is refused, with `_refusal`. Then the parser stops."""
         once = [name for name, _ in self.headers if name in _ONCE]
         if self.parser.should_upgrade():  # the parser would stop here, and take the body for the next request
             self._refusal = UPGRADE
         elif len(once) != len(set(once)):
             self._refusal = twice(next(name for name in once if once.count(name) > 1).decode())
+        elif self._has_other_encoding():
+            self._refusal = ENCODING
+        elif self._has_other_target():
+            self._refusal = OTHER_TARGET
         elif len(self.pipeline) >= _MOST_WAITING:
             self._refusal = TOO_MANY_AHEAD
         elif self._only_urgent and not self.url.startswith(_URGENT):
@@ -148,6 +200,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         else:
             return
         raise ValueError("the request is refused")
+
+    def _has_other_encoding(self) -> bool:
+        """Whether the body is encoded otherwise than in chunks. The parser would read only its chunks."""
+        encoding = self._header(b"transfer-encoding")
+        return encoding is not None and (encoding.lower() != b"chunked" or self.parser.get_http_version() == "1.0")
+
+    def _has_other_target(self) -> bool:
+        """Whether the request line names another server than Host, which is the one that is checked."""
+        if self.url.startswith(b"/") or self.url == b"*":
+            return False
+        authority = self.url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+        return authority.lower() != (self._header(b"host") or b"").lower()
+
+    def _header(self, name: bytes) -> bytes | None:
+        return next((value.strip() for found, value in self.headers if found == name), None)
 
     def on_body(self, body: bytes) -> None:
         self._unaccounted = 0
@@ -165,9 +232,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 self._edge.busy(self)
         super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(self._refusal or MALFORMED)
-
     # --- what the server answers
 
     def authenticated(self) -> None:
@@ -181,15 +245,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+            self.flow.resume_reading()
             return
+        self.flow.resume_reading()
         if self._reading is Reading.NOTHING and not self.flow.write_paused:
             self.deadline = self._edge.now + self._limits.idle
         if not self._authenticated:
             self._edge.waits(self)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         super().pause_writing()

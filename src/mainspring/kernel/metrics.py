@@ -59,6 +59,11 @@ connections_cut = Counter(
     ["why"],
     registry=REGISTRY,
 )
+requests_malformed = Counter(
+    "mainspring_requests_malformed_total",
+    "Requests refused before they were read: malformed, ambiguous, or with too many ahead of them",
+    registry=REGISTRY,
+)
 death_notices = Counter("mainspring_death_notices_total", "Death notices of workers that were taken", registry=REGISTRY)
 heard_after_notice = Counter(
     "mainspring_heard_after_notice_total",
