@@ -36,11 +36,13 @@ def a_bad_one(order: RunOrder, what: dict[str, Any]) -> Outcome:
         ({"result": msgspec.Raw(b'"\xff"')}, 422, "invalid_input", "outcomes[2].result"),
         ({"result": msgspec.Raw(b'{"a":')}, 400, "invalid_json", "$"),
         ({"result": msgspec.Raw(b"[" * 30_000 + b"]" * 30_000)}, 400, "invalid_json", "$"),
-        ({"ran_ms": 1e300}, 422, "unstorable_value", None),
-        ({"held_ms": 1e30}, 422, "unstorable_value", None),
-        ({"status": "FAILED", "retry": False, "ran_ms": 1e300}, 422, "unstorable_value", None),
+        ({"ran_ms": 1e300}, 422, "invalid_input", "outcomes[2].ran_ms"),
+        ({"held_ms": 1e30}, 422, "invalid_input", "outcomes[2].held_ms"),
+        ({"status": "FAILED", "retry": False, "ran_ms": 1e300}, 422, "invalid_input", "outcomes[2].ran_ms"),
+        ({"status": "FAILED", "held_ms": 1e300}, 422, "invalid_input", "outcomes[2].held_ms"),
+        ({"status": "FAILED", "held_ms": -1e18}, 422, "invalid_input", "outcomes[2].held_ms"),
     ],
-    ids=["status", "error", "not UTF-8", "not JSON", "too deep", "ran_ms", "held_ms", "a failure"],
+    ids=["status", "error", "not UTF-8", "not JSON", "too deep", "ran_ms", "held_ms", "a failure", "late", "early"],
 )
 async def test_a_refused_exchange_changes_nothing_and_its_parts_are_taken_afterwards(
     api: httpx.AsyncClient,

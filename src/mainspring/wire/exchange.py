@@ -17,6 +17,7 @@ from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.wire.protocol import BASE_PROTOCOL
 
+Milliseconds = Annotated[float, Meta(ge=0, le=1e12)]  # as a date has room for: 31 years
 OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
 
 
@@ -48,8 +49,8 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     run_id: UUID
     fence: int
     status: OutcomeStatus = "SUCCESS"
-    held_ms: float = 0.0
-    ran_ms: float = 0.0
+    held_ms: Milliseconds = 0.0
+    ran_ms: Milliseconds = 0.0
     error: str | None = None
     retry: bool = True
     retry_after: float | None = None
@@ -85,7 +86,7 @@ class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     keep_for: list[str] = []
 
 
-Start = tuple[UUID, int, Annotated[float, Meta(ge=0, le=1e12)]]
+Start = tuple[UUID, int, Milliseconds]
 
 
 class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
