@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -12,10 +15,12 @@ import pytest
 import uvloop
 
 from mainspring.api.acceptor import Acceptor
-from mainspring.api.certificate import TlsFiles, load
+from mainspring.api.certificate import LoadedCertificate, ServerCertificate, TlsFiles, load
 from mainspring.api.connections import SPARE, Connections, EdgeLimits
+from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.trust import trusted_context
-from tests.certificates import Authority
+from mainspring.sdk.client.client import AsyncClient
+from tests.certificates import Authority, Issued
 from tests.operations.waiting import until
 
 SILENT = 100
@@ -104,3 +109,60 @@ def test_plain_http_gets_nothing(tmp_path: Path) -> None:
             acceptor.close()
 
     uvloop.run(attack())
+
+
+def test_a_client_without_tls_is_told_to_use_it(tmp_path: Path) -> None:
+    context = load(TlsFiles(*Authority(tmp_path).issue("server", "IP:127.0.0.1"))).context
+
+    async def ask() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            acceptor = Acceptor(listener, Echo, Connections(), tls=context)
+            client = AsyncClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "a-token", patience=0)
+            with pytest.raises(Unavailable) as refused:
+                await client.jobs()
+            assert "https://" in (refused.value.hint or "")
+            await client.close()
+            acceptor.close()
+
+    uvloop.run(ask())
+
+
+def test_a_pipe_in_place_of_the_key_does_not_hold_up_the_server(tmp_path: Path) -> None:
+    files = TlsFiles(*Authority(tmp_path).issue("server", "IP:127.0.0.1"))
+    certificate = ServerCertificate(files)
+    files.key.unlink()
+    os.mkfifo(files.key)
+    with pytest.raises(InvalidInput, match="not a regular file"):
+        load(files)
+    assert not asyncio.run(certificate.run_once())
+
+
+def test_the_loop_goes_on_while_a_certificate_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path)
+    first, second = authority.issue("first", "IP:127.0.0.1"), authority.issue("second", "IP:127.0.0.1")
+    files = TlsFiles(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    def put(issued: Issued) -> None:
+        for source, target in zip(issued, (files.cert, files.key), strict=True):
+            shutil.copy(source, target.with_suffix(".new"))
+            target.with_suffix(".new").replace(target)
+
+    put(first)
+    served = ServerCertificate(files)
+    put(second)
+    slow, began = threading.Event(), threading.Event()
+
+    def load_slowly(found: TlsFiles) -> LoadedCertificate:
+        began.set()
+        assert slow.wait(30)
+        return load(found)
+
+    monkeypatch.setattr("mainspring.api.certificate.load", load_slowly)
+
+    async def reload() -> None:
+        loading = asyncio.create_task(served.run_once())
+        await until(began.is_set)
+        slow.set()
+        assert await loading
+
+    asyncio.run(reload())

@@ -6,7 +6,10 @@ because only one of the two was written yet, the old certificate stays in use.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,7 @@ class TlsFiles:
             found = [path.stat() for path in (self.cert, self.key)]
         except OSError:
             return None
-        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found)
+        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class ServerCertificate:
             return False
         self._version = version
         try:
-            self._latest = self._load()
+            self._latest = await asyncio.to_thread(self._load)  # the disk may be slow
         except InvalidInput as error:
             log.error("the new certificate cannot be used; the old one stays in use", error=str(error), hint=error.hint)
             return False
@@ -89,10 +92,7 @@ class ServerCertificate:
 def load(files: TlsFiles) -> LoadedCertificate:
     """Load and check a certificate. Raises InvalidInput if no client could use it, whatever it trusts."""
     for field, path in (("tls_cert", files.cert), ("tls_key", files.key)):
-        try:
-            path.read_bytes()
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {error.strerror}", field=field) from None
+        _require_file(path, field)
     context = _new_context()
     try:
         context.load_cert_chain(files.cert, files.key, password=_no_password)
@@ -101,6 +101,19 @@ def load(files: TlsFiles) -> LoadedCertificate:
         raise _unusable(error, files) from None
     names = tuple(value for kind, value in seen.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
     return LoadedCertificate(context, names, str(seen.get("notAfter", "")))
+
+
+def _require_file(path: Path, field: str) -> None:
+    """Raise InvalidInput if the file cannot be read. A pipe or a device could be read without end."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", field=field) from None
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise InvalidInput(f"cannot read {path}: it is not a regular file", field=field)
+    finally:
+        os.close(opened)
 
 
 def _trusting_only(cert: Path) -> ssl.SSLContext:

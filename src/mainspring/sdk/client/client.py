@@ -45,6 +45,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_PERHAPS_TLS = "if the server uses TLS, write https:// instead of http://; otherwise see its log"
 _CLOCK = SystemClock()
 _SILENCE = 40.0  # a streaming server sends something every 15 seconds
 
@@ -113,7 +114,9 @@ def _no_answer(error: httpx.TransportError) -> NoAnswer:
     failure = tls_failure(error)
     if failure is not None:
         return NoAnswer(failure.why, reached=False, hint=failure.hint)
-    return NoAnswer(str(error) or type(error).__name__, reached=not isinstance(error, _NEVER_REACHED))
+    why, reached = str(error) or type(error).__name__, not isinstance(error, _NEVER_REACHED)
+    plain = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and error.request.url.scheme == "http"
+    return NoAnswer(why, reached, guess=_PERHAPS_TLS if plain else None)
 
 
 def _blocking(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:

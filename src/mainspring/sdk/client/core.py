@@ -80,11 +80,12 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
     """There was no response. `reached` is False only if the server cannot have received the request. `hint`: what to do
-    about it; the same request would not succeed later."""
+    about it; the same request would not succeed later. `guess`: what to try if it does not succeed later either."""
 
     why: str
     reached: bool
     hint: str | None = None
+    guess: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +160,11 @@ class RetryingCall(Generic[T]):
                 return self._read(answer)
             case Answer() as answer:
                 raise error_of(answer)
-            case NoAnswer(why=why, hint=hint):
+            case NoAnswer(why=why, hint=hint, guess=guess):
                 raise Unavailable(
                     f"no answer from {self._url}: {why}",
                     code="unreachable",
-                    hint=hint or "is it running? start it with: mainspring up",
+                    hint=hint or guess or "is it running? start it with: mainspring up",
                 )
             case None:
                 raise RuntimeError("the call has not been sent")
