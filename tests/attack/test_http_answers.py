@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from mainspring.wire.execution import ResourceLimits, SuccessRule
 from mainspring.worker.execution.attempt import Ending
+from mainspring.worker.executors.http import json_path
 from mainspring.worker.executors.http.parser import MOST_INTERIM, AnswerParser, BadAnswer
 from tests.certificates import Authority
+from tests.operations.waiting import until
 from tests.worker.http_service import Answer, Caller, Writer, a_service, answer, run
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -35,7 +40,7 @@ def flood(start: bytes, piece: bytes) -> Callable[[Writer], Awaitable[None]]:
     return send
 
 
-def called(attack: Answer, **fields: int) -> Ending:
+def called(attack: Answer, most_cpu: float = MOST_CPU, **fields: Any) -> Ending:
     """The ending of a call to an attacker; another call of the same worker succeeds afterwards."""
     endings: list[Ending] = []
 
@@ -44,7 +49,7 @@ def called(attack: Answer, **fields: int) -> Ending:
             caller = Caller()
             began = time.process_time()
             endings.append(await caller.call(attacker.url(), **fields))
-            assert time.process_time() - began < MOST_CPU
+            assert time.process_time() - began < most_cpu
             assert (await caller.call(friend.url())).status == "SUCCESS"
 
     run(test)
@@ -176,5 +181,62 @@ def test_a_certificate_of_an_inside_server_does_not_tell_its_address(tmp_path_fa
         async with a_service(answer(), tls=context) as service:
             error = (await Caller("*", look_up=look_up).call(service.url(host="db.internal", scheme="https"))).error
             assert error is not None and "certificate" in error and "127.0.0.1" not in error
+
+    run(test)
+
+
+# -- bodies that are costly to search
+
+OBJECTS = b"[" + b"{}," * 260_000 + b"{}]"
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        (b"[" + b"{}," * 300_000 + b"{}]", "$..a", "success.json reads a body with at most 262144 arrays and objects"),
+        (b"[" + b"1," * 1_100_000 + b"1]", "$..a", "success.json reads a body with at most 1048576 commas"),
+        # Each of these finds nothing for many seconds.
+        (OBJECTS, "$..[?@" + ".*" * 95 + "]", "success.json takes more than 1000000 steps"),
+        (b"[" + b"1," * 900_000 + b"1]", "$[?@==2" + "||@==2" * 60 + "]", "success.json takes more than 1000000 steps"),
+        (b"[" + b",".join([b"[" * 98 + b"]" * 98] * 2600) + b"]", "$..a", "success.json takes more than 1000000 steps"),
+    ],
+    ids=["objects", "numbers", "segments", "comparisons", "depth"],
+)
+def test_a_body_that_is_costly_to_search_fails_the_run(body: bytes, path: str, words: str) -> None:
+    limits = ResourceLimits(output=16 * 1024 * 1024)
+    # Without the bounds they take 5 s to minutes. These take about 1 s.
+    ending = called(answer(200, body), most_cpu=4.0, success=SuccessRule(json=path), order={"limits": limits})
+    assert ending.status == "FAILED" and ending.error is not None and words in ending.error
+
+
+def test_a_search_ends_with_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it has threads of its own, so others' work does not wait for it."""
+    began = threading.Event()
+    searching: set[int] = set()
+    spend = json_path.Budget.spend
+
+    def endless(budget: json_path.Budget, steps: int) -> None:
+        """A search that would take hours."""
+        searching.add(threading.get_ident())
+        began.set()
+        try:
+            while True:
+                spend(budget, 0)
+        finally:
+            searching.discard(threading.get_ident())
+
+    monkeypatch.setattr(json_path.Budget, "spend", endless)
+
+    async def test() -> None:
+        async with a_service(answer(200, OBJECTS)) as attacker:
+            calls = [
+                Caller().call(attacker.url(), order={"timeout": 1.0}, success=SuccessRule(json="$..a"))
+                for _ in range(4)
+            ]
+            endings = asyncio.gather(*calls)
+            assert await asyncio.to_thread(began.wait, 30)
+            assert {ending.error for ending in await endings} == {"timed out after 1s"}
+            await until(lambda: not searching)
+            assert "json-path_2" not in {thread.name for thread in threading.enumerate()}
 
     run(test)

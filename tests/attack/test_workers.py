@@ -174,6 +174,34 @@ async def test_a_worker_of_an_older_server_is_bound_by_its_first_request(
         assert {answer.status_code for answer in await refusals(scene, third)} == {403}
 
 
+async def test_a_worker_that_sends_its_secret_in_its_hello_only_is_bound_to_its_token(
+    tenants: Tenants, connection: asyncpg.Connection, database_url: str
+) -> None:
+    """Early workers of protocol 2. Their secret proves nothing, because their other requests do not carry it."""
+    scene, api = await a_scene(tenants, secret="")
+    worker, order = scene.worker, scene.order
+    worker.card.secret, worker.card.protocol = SECRET, 2
+    await worker.hello()
+    assert await connection.fetchval("select secret_hash from mainspring.workers") is None
+    attacker = scene.attacker(api)
+    attacker.card.secret = SECRET
+    assert (await attacker.ask(hello=attacker.card)).json()["code"] == "wrong_incarnation"
+    assert {answer.status_code for answer in await refusals(scene, api)} == {403}
+    # Their servers have stored the secret and no token. The first request that a newer server hears binds the row.
+    for hello in (None, worker.card):
+        await connection.execute("update mainspring.workers set secret_hash = $1, token_id = null", hash_secret(SECRET))
+        async with another_server(database_url) as elsewhere:
+            elsewhere.headers["Authorization"] = worker.api.headers["Authorization"]
+            worker.api = elsewhere
+            await worker.exchange(hello=hello, inventory=held(order))
+        async with another_server(database_url, token=scene.attacker_token) as third:
+            assert {answer.status_code for answer in await refusals(scene, third)} == {403}
+    row = await connection.fetchrow("select secret_hash, token_id from mainspring.workers")
+    assert row["secret_hash"] is None and row["token_id"] is not None
+    worker.api = await tenants.client(worker.api.headers["Authorization"].removeprefix("Bearer "))
+    await worker.report(outcome(order))
+
+
 async def test_the_proof_costs_no_statement(assembly: Assembly, api: httpx.AsyncClient) -> None:
     """Neither do refusals, once the server knows the worker."""
     worker = HandWorker(api)

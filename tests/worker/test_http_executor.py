@@ -16,7 +16,8 @@ import pytest
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.wire.execution import Cause, ResourceLimits, SuccessRule
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop
-from mainspring.worker.executors.http.answer import retry_after, same
+from mainspring.worker.executors.http.answer import retry_after
+from mainspring.worker.executors.http.json_path import same
 
 from .a_process_executor import SlowSink
 from .exchange_server import an_order

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import Cause, RunSetup
-from mainspring.wire.protocol import BASE_PROTOCOL
+from mainspring.wire.protocol import BASE_PROTOCOL, LONGEST_SECRET
 
 Milliseconds = Annotated[float, Meta(ge=0, le=1e12)]  # as a date has room for: 31 years
 OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
@@ -27,7 +27,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
     ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
-    protocol of the worker. From 2 on it tells which runs have started.
+    protocol of the worker. From 2 on it tells which runs have started. secret: only early workers of protocol 2 send it
+    here, and nowhere else. It is ignored, and such a worker is bound to its token. Others send it as SECRET_HEADER.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -39,6 +40,7 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     signatures: dict[str, msgspec.Raw] = {}
     lease: Annotated[float, Meta(gt=0)] | None = None
     protocol: Annotated[int, Meta(ge=1, le=1000)] = BASE_PROTOCOL
+    secret: Annotated[str, Meta(max_length=LONGEST_SECRET)] = ""
 
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -23,6 +23,7 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("ExchangeRequest", "started"): 2,
     ("Outcome", "unstarted"): 2,
     ("WorkerHello", "protocol"): 2,
+    ("WorkerHello", "secret"): 2,
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"

@@ -29,8 +29,9 @@ class Binding(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """The row was written by a server of 0.2.0, which knows neither."""
-        return self.secret_hash is None and self.token_id is None
+        """The row was written by an older server, which does not store the token. A secret in it came with a hello, and
+        the worker does not send it with other requests."""
+        return self.token_id is None
 
     def admits(self, caller: Caller) -> bool:
         if self.secret_hash is None:

@@ -3,7 +3,7 @@
 
 -- name: register
 -- A repeated hello changes only what the worker offers. A lease that was granted is never shortened: the worker relies
--- on it. The first secret of an incarnation stays.
+-- on it. The first secret of an incarnation stays, unless an older server has stored it.
 -- guard: the incarnation is new; or it is alive and bound to this secret, or to this token if it has no secret, or to
 -- nothing.
 insert into mainspring.workers
@@ -13,13 +13,14 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
     version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
-    secret_hash = coalesce(workers.secret_hash, excluded.secret_hash),
+    secret_hash = case when workers.token_id is null then excluded.secret_hash
+                       else coalesce(workers.secret_hash, excluded.secret_hash) end,
     token_id = coalesce(workers.token_id, excluded.token_id),
     rescue_after = greatest(workers.rescue_after, excluded.rescue_after),
     exclusive_rescue_after = greatest(workers.exclusive_rescue_after, excluded.exclusive_rescue_after)
 where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALIVE}})
-  and (workers.secret_hash = excluded.secret_hash
-       or workers.secret_hash is null and (workers.token_id = excluded.token_id or workers.token_id is null))
+  and (workers.token_id is null or workers.secret_hash = excluded.secret_hash
+       or workers.secret_hash is null and workers.token_id = excluded.token_id)
 returning state
 
 -- name: count_others
@@ -30,7 +31,7 @@ from (select from mainspring.workers
       limit $3) as others
 
 -- name: bind
--- The row of an incarnation that a server of 0.2.0 has registered. The first request that a newer server hears binds it.
+-- The row of an incarnation that an older server has registered. The first request that a newer server hears binds it.
 -- It waits for $4 at most if another transaction has locked the row.
 -- guard: the incarnation is bound to nothing yet.
 with patience as materialized (
@@ -39,7 +40,7 @@ with patience as materialized (
 update mainspring.workers
 set secret_hash = $2, token_id = $3
 from patience
-where worker_id = $1 and secret_hash is null and token_id is null
+where worker_id = $1 and token_id is null
 returning worker_id
 
 -- name: advance

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
 
 from mainspring.domain.sizes import format_size
-from mainspring.domain.texts import shown
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.wire.execution import Cause, SuccessRule
 from mainspring.worker.execution.attempt import Ending, failed
@@ -26,7 +26,11 @@ _KEPT_HEADERS = ("content-type", "location", "etag", "last-modified", "retry-aft
 _LONGEST_KEPT_HEADER = 1000
 _IN_ERROR = 500
 _LONGEST_RETRY_AFTER = 86400.0
-_SEARCHED_ON_THE_LOOP = 64 * 1024
+_READ_ON_THE_LOOP = 64 * 1024
+_FEW_PARTS = 500
+# To decode more takes over 0.2 s, in which the worker does nothing else, and hundreds of MB of memory.
+_MOST_PARTS = 256 * 1024
+_MOST_COMMAS = 1024 * 1024
 # Of a body that is not JSON only as much is decoded as can be stored, at 4 bytes per character. To decode an invalid
 # 64 MiB takes seconds, in which the worker does nothing else.
 _READ_AS_TEXT = 4 * MAX_RESULT_BYTES
@@ -67,16 +71,6 @@ class Answer:
         return kind == "application/json" or kind.endswith("+json")
 
     @cached_property
-    def value(self) -> Any:
-        """The body decoded as JSON; UNSET if it is not JSON."""
-        if self.cut:
-            return msgspec.UNSET
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return msgspec.UNSET
-
-    @cached_property
     def text(self) -> str:
         """The beginning of the body, as text that JSON and PostgreSQL accept."""
         head = self.body[:_READ_AS_TEXT]
@@ -115,46 +109,39 @@ async def _fault(answer: Answer, rule: SuccessRule | None) -> str | None:
         return None
     if answer.cut:
         return f"{said}, but {rule.json} was not looked up: the body has more than {format_size(len(answer.body))}"
-    if answer.value is msgspec.UNSET:
-        return f"{said}, but the body is not JSON, so {rule.json} finds nothing"
-    if len(answer.body) > _SEARCHED_ON_THE_LOOP:
-        problem = await asyncio.to_thread(_path_fault, rule, answer.value)
-    else:
-        problem = _path_fault(rule, answer.value)
+    problem = await _path_fault(rule, answer.body)
     return None if problem is None else f"{said}, but {problem}"
 
 
-def _path_fault(rule: SuccessRule, value: Any) -> str | None:
-    from jsonpath_rfc9535 import JSONPathError  # the import takes 30 ms, so only runs that use it pay
+async def _path_fault(rule: SuccessRule, body: bytes) -> str | None:
+    """Why the body does not fulfil the rule. A large one is read in a thread, which ends with the run."""
+    parts, commas = body.count(b"[") + body.count(b"{"), body.count(b",")
+    if parts > _MOST_PARTS or commas > _MOST_COMMAS:
+        what = f"{_MOST_PARTS} arrays and objects" if parts > _MOST_PARTS else f"{_MOST_COMMAS} commas"
+        return f"{rule.json} was not looked up: success.json reads a body with at most {what}"
 
-    assert rule.json is not None
-    first: Any = msgspec.UNSET
+    from mainspring.worker.executors.http.json_path import Budget, path_fault  # it takes 30 ms, so only if needed
+
+    budget = Budget()
+
+    def read() -> str | None:
+        value = _decoded(body)
+        if value is msgspec.UNSET:
+            return f"the body is not JSON, so {rule.json} finds nothing"
+        return path_fault(rule, value, budget)
+
+    if parts + commas <= _FEW_PARTS and len(body) <= _READ_ON_THE_LOOP:
+        return read()
     try:
-        for node in _compiled(rule.json).finditer(value):
-            if rule.equals is msgspec.UNSET or same(node.value, rule.equals):
-                return None
-            first = node.value if first is msgspec.UNSET else first
-    except (JSONPathError, RecursionError) as error:
-        return f"{rule.json} cannot be looked up: {error}"
-    if first is msgspec.UNSET:
-        return f"{rule.json} finds nothing"
-    return f"{rule.json} is {_as_json(first)}, not {_as_json(rule.equals)}"
+        return await asyncio.get_running_loop().run_in_executor(_readers(), read)
+    finally:
+        budget.stop()
 
 
-@lru_cache(maxsize=256)
-def _compiled(path: str) -> Any:
-    import jsonpath_rfc9535
-
-    return jsonpath_rfc9535.compile(path)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1 is 1.0."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+@cache
+def _readers() -> ThreadPoolExecutor:
+    """Few threads of their own: each has one decoded body, and others' work does not wait for them."""
+    return ThreadPoolExecutor(2, thread_name_prefix="json-path")
 
 
 def retry_after(headers: dict[str, str], now: datetime) -> float | None:
@@ -182,7 +169,8 @@ def _result(answer: Answer) -> msgspec.Raw:
     """Status, a few headers and the body, in at most MAX_RESULT_BYTES."""
     headers = {name: answer.headers[name][:_LONGEST_KEPT_HEADER] for name in _KEPT_HEADERS if name in answer.headers}
     kept: dict[str, Any] = {"status": answer.status, "headers": headers, "body": None}
-    if answer.is_json and len(answer.body) <= MAX_RESULT_BYTES and answer.value is not msgspec.UNSET:
+    whole = answer.is_json and not answer.cut and len(answer.body) <= MAX_RESULT_BYTES
+    if whole and _decoded(answer.body) is not msgspec.UNSET:
         # Unchanged: a number that is parsed and written again could lose its last digits.
         kept["body"] = msgspec.Raw(answer.body)
     elif answer.body:
@@ -200,12 +188,15 @@ def _result(answer: Answer) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
+def _decoded(body: bytes) -> Any:
+    """The body as JSON; UNSET if it is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return msgspec.UNSET
+
+
 def _charset(content_type: str) -> str:
     match = _CHARSET.search(content_type)
     name = "utf-8" if match is None else codecs.lookup(match[1]).name
     return "utf-8" if name in _NO_CHARSETS else name
-
-
-def _as_json(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 100 else shown(text)
