@@ -188,12 +188,6 @@ def hold():
     {BRIEFLY}
 threading.Thread(target=hold).start()
 """,
-    "open files that come and go": """
-low = os.dup(0)
-fill(os.memfd_create('x'), 80)
-until = time.monotonic() + 2
-while time.monotonic() < until: os.close(low); os.dup2(0, low)
-""",
 }
 
 
