@@ -1,11 +1,12 @@
-"""The disk space of a run: what its working folder contains, and deleted files that its processes have open.
+"""The disk space of a run: what its working folder contains, and deleted files that its processes have open, mapped or
+execute.
 
 The folder is counted once a second, in slices, so that the supervisor stays responsive. A folder with so many files
-that this takes longer is counted less often.
+that this takes longer is counted less often. The command changes the folder meanwhile: no link in it is followed.
 """
 
 # pathlib would cost the watchdog 10 ms of its start.
-# ruff: noqa: PTH115, PTH116, PTH208
+# ruff: noqa: PTH101, PTH115, PTH116, PTH208
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ import stat
 import time
 from collections.abc import Iterator
 
-from .tree import read_file
+from .mounts import mounts_of
+from .threads import threads_to_look_at
+from .tree import LINUX, read_file
 
 _EVERY = 1.0
 _SLICE = 0.1
@@ -23,7 +26,8 @@ _BLOCK = 512  # of st_blocks
 _LEAST = 1024  # of a file or folder, so that empty ones count too
 _DEEPEST = 200
 _DELETED = " (deleted)"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _OPENED | os.O_NOFOLLOW
 
 
 class DiskMeter:
@@ -35,6 +39,7 @@ class DiskMeter:
         self._used = 0
         self._linked: set[int] = set()
         self._device = 0
+        self._turn = 0
 
     def exceeded(self, pids: list[int], now: float) -> bool:
         """Go on counting. True as soon as the limit is exceeded."""
@@ -55,14 +60,16 @@ class DiskMeter:
     def _count(self, pids: list[int]) -> Iterator[None]:
         self._used = 0
         self._linked.clear()
-        mounts = _mount_points()
+        self._turn += 1
+        # Other file systems are not counted, and one that the run serves itself (FUSE) must not be asked.
+        mounts = {mount.point for mount in mounts_of("self")}
         try:
-            top = os.open(self._folder, _FOLDER)
+            top, closed = _open_folder(self._folder)
         except OSError:  # the run has removed it, or it does not exist yet
             return
         self._device = os.fstat(top).st_dev
         self._add_deleted(pids)
-        yield from self._count_in(top, self._folder, mounts, 1)
+        yield from self._count_in(top, self._folder, mounts, 1, closed)
 
     def _count_in(
         self, folder: int, path: str, mounts: set[str], depth: int, mode: int | None = None
@@ -81,7 +88,7 @@ class DiskMeter:
                     self._add(found)
                     if not stat.S_ISDIR(found.st_mode) or found.st_dev != self._device:
                         continue
-                    inner, closed = _open_folder(entry.name, found.st_mode, folder)
+                    inner, closed = _open_folder(entry.name, folder)
                 except OSError:  # it has just been removed
                     continue
                 if depth >= _DEEPEST:
@@ -106,32 +113,72 @@ class DiskMeter:
 
     def _add_deleted(self, pids: list[int]) -> None:
         found: dict[int, int] = {}
-        for pid in pids:
-            folder = f"/proc/{pid}/fd"
-            try:
-                for name in os.listdir(folder):
-                    if not os.readlink(f"{folder}/{name}").endswith(_DELETED):
-                        continue
-                    file = os.stat(f"{folder}/{name}")
-                    if file.st_dev == self._device and file.st_nlink == 0:
-                        found[file.st_ino] = file.st_blocks * _BLOCK
-            except OSError:  # it has ended, or belongs to another user
-                continue
+        processes, others = threads_to_look_at(pids, self._turn)
+        for thread in processes + others:
+            self._add_links(f"/proc/{thread}/fd", found)
+        for thread in processes:
+            self._add_if_deleted(f"/proc/{thread}/exe", found)
+            self._add_mapped(thread, found)
         self._used += sum(found.values())
 
+    def _add_links(self, folder: str, found: dict[int, int]) -> None:
+        try:
+            names = os.listdir(folder)
+        except OSError:  # it has ended, or belongs to another user
+            return
+        for name in names:
+            self._add_if_deleted(f"{folder}/{name}", found)
 
-def _open_folder(name: str, mode: int, parent: int) -> tuple[int, int | None]:
-    """A folder that the run has closed is opened while it is counted. Returns its permissions too, then."""
-    if mode & stat.S_IRWXU == stat.S_IRWXU or os.getuid() == 0:
+    def _add_if_deleted(self, link: str, found: dict[int, int]) -> bool:
+        """False if the kernel does not tell."""
+        try:
+            if os.readlink(link).endswith(_DELETED):
+                file = os.stat(link)
+                if file.st_dev == self._device and file.st_nlink == 0:
+                    found[file.st_ino] = file.st_blocks * _BLOCK
+        except OSError:
+            return False
+        return True
+
+    def _add_mapped(self, thread: int, found: dict[int, int]) -> None:
+        """Only root sees how large a file is that is mapped and not open any more. Otherwise it is as large as its
+        mappings reach."""
+        try:
+            lines = read_file(f"/proc/{thread}/maps").splitlines()
+        except OSError:
+            return
+        seen = set(found)
+        reach: dict[int, int] = {}
+        for line in lines:
+            if not line.endswith(_DELETED.encode()):
+                continue
+            span, _, offset, device, number, _ = line.split(None, 5)
+            inode = int(number)
+            if inode in seen:
+                continue
+            if inode not in reach and self._add_if_deleted(f"/proc/{thread}/map_files/{span.decode()}", found):
+                seen.add(inode)
+                continue
+            major, minor = (int(part, 16) for part in device.split(b":"))
+            if os.makedev(major, minor) == self._device:
+                start, end = (int(part, 16) for part in span.split(b"-"))
+                reach[inode] = max(reach.get(inode, 0), int(offset, 16) + end - start)
+        for inode, size in reach.items():
+            found[inode] = max(found.get(inode, 0), size)
+
+
+def _open_folder(name: str, parent: int | None = None) -> tuple[int, int | None]:
+    """A folder that the run has closed is opened while it is counted. Returns its permissions too, then. They are
+    changed through a descriptor: by its name, it could be a link to another folder a moment later."""
+    if not LINUX or os.getuid() == 0:
         return os.open(name, _FOLDER, dir_fd=parent), None
-    os.chmod(name, stat.S_IRWXU, dir_fd=parent)
-    return os.open(name, _FOLDER, dir_fd=parent), stat.S_IMODE(mode)
-
-
-def _mount_points() -> set[str]:
-    """Other file systems are not counted, and one that the run serves itself (FUSE) must not be asked."""
+    place = os.open(name, os.O_PATH | _FOLDER, dir_fd=parent)
     try:
-        lines = read_file("/proc/self/mountinfo").splitlines()
-    except OSError:
-        return set()
-    return {os.fsdecode(line.split()[4]) for line in lines}
+        path = f"/proc/self/fd/{place}"
+        mode = stat.S_IMODE(os.fstat(place).st_mode)
+        if mode & stat.S_IRWXU == stat.S_IRWXU:
+            return os.open(path, _OPENED), None
+        os.chmod(path, stat.S_IRWXU)
+        return os.open(path, _OPENED), mode
+    finally:
+        os.close(place)

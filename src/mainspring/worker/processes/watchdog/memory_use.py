@@ -14,12 +14,16 @@ import os
 import resource
 import time
 
+from .mounts import Mount, mounts_of
+from .threads import threads_to_look_at
 from .tree import read_file
 
 _PAGE = resource.getpagesize()
 _BLOCK = 512  # of st_blocks
-_MOST_MOUNTS = 100
-_SHARED_MEMORY = b"/dev/shm"
+_MOST_MOUNTS = 500  # of tmpfs; a tree with more hides memory
+_TOO_MUCH = 1 << 62
+_SHARED_MEMORY = "/dev/shm"
+_IN_MEMORY = ("tmpfs", "ramfs")
 _OBJECTS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
 
 Key = tuple[int, int]  # device and inode
@@ -31,46 +35,52 @@ class MemoryMeter:
     def __init__(self, *, isolated: bool = False) -> None:
         self._since = int(time.time()) - 1
         self._pids: set[int] = set()  # all that were ever seen
-        self._ours = _tmpfs_mounts("self")
-        self._own = {device for device, mount in self._ours.items() if isolated and mount == _SHARED_MEMORY}
-        self._prefixes = (
-            *_OBJECTS,
-            _SHARED_MEMORY + b"/",
-            *(mount + b"/" for mount in self._ours.values() if mount != b"/"),
-        )
+        self._turn = 0
+        ours = [mount for mount in mounts_of("self") if mount.kind in _IN_MEMORY]
+        self._ours = {mount.device for mount in ours}
+        self._own = {mount.device for mount in ours if isolated and mount.point == _SHARED_MEMORY}
+        points = {_SHARED_MEMORY, *(mount.point for mount in ours if mount.point != "/")}
+        self._prefixes = (*_OBJECTS, *(os.fsencode(f"{point}/") for point in points))
 
     def look(self, pids: list[int], limit: int) -> int:
         """The bytes that these processes use. It is exact where it exceeds the limit."""
         self._pids.update(pids)
-        shared = self._shared(pids)
-        used = sum(map(_resident, pids)) + shared
+        self._turn += 1
+        processes, others = threads_to_look_at(pids, self._turn)
+        shared = self._shared(processes, others)
+        used = sum(map(_resident, processes)) + shared
         if used <= limit:  # an upper bound, because shared pages count more than once
             return used
         own = mapped = 0
-        for pid in pids:
-            proportional, shmem = _proportional(pid)
+        for process in processes:
+            proportional, shmem = _proportional(process)
             own += proportional - shmem
             mapped += shmem
         return own + max(mapped, shared)
 
-    def _shared(self, pids: list[int]) -> int:
-        private = self._private_tmpfs(pids)
+    def _shared(self, processes: list[int], others: list[int]) -> int:
+        private = self._private_tmpfs(processes + others)
         found: dict[Key, int] = {}
-        for pid in pids:
-            self._add_open(pid, found)
-            self._add_mapped(pid, found)
+        for thread in processes + others:
+            self._add_open(thread, found)
+        for process in processes:
+            self._add_mapped(process, found)
         files = sum(size for (device, _), size in found.items() if device not in private)
         return files + sum(private.values()) + self._segments()
 
-    def _add_open(self, pid: int, found: dict[Key, int]) -> None:
-        folder = f"/proc/{pid}/fd"
+    def _add_open(self, thread: int, found: dict[Key, int]) -> None:
+        folder = f"/proc/{thread}/fd"
         try:
-            for name in os.listdir(folder):
-                path = f"{folder}/{name}"
-                if os.readlink(path).encode(errors="surrogateescape").startswith(self._prefixes):
-                    _add(path, found)
+            names = os.listdir(folder)
         except OSError:  # it has ended, or belongs to another user
             return
+        for name in names:
+            path = f"{folder}/{name}"
+            try:
+                if os.fsencode(os.readlink(path)).startswith(self._prefixes):
+                    _add(path, found)
+            except OSError:  # it was closed meanwhile
+                continue
 
     def _add_mapped(self, pid: int, found: dict[Key, int]) -> None:
         try:
@@ -84,18 +94,21 @@ class MemoryMeter:
                 if (os.makedev(major, minor), int(inode)) not in found:
                     _add(f"/proc/{pid}/map_files/{span.decode()}", found)
 
-    def _private_tmpfs(self, pids: list[int]) -> dict[int, int]:
+    def _private_tmpfs(self, threads: list[int]) -> dict[int, int]:
         """The bytes in each tmpfs that only the tree sees, by device."""
-        found = {device: _used(_SHARED_MEMORY.decode(), device) for device in self._own}
-        namespaces = {_namespace("self")}
-        for pid in pids:
-            namespace = _namespace(pid)
-            if namespace in namespaces:
+        found = {device: _used(_SHARED_MEMORY, device) or 0 for device in self._own}
+        views = {_view("self")}
+        for thread in threads:
+            view = _view(thread)
+            if view in views:
                 continue
-            namespaces.add(namespace)
-            for device, mount in list(_tmpfs_mounts(pid).items())[:_MOST_MOUNTS]:
-                if device not in self._ours and device not in found:
-                    found[device] = _used(f"/proc/{pid}/root{mount.decode(errors='surrogateescape')}", device)
+            views.add(view)
+            for device, mounts in _tmpfs(thread).items():
+                if device in self._ours or device in found:
+                    continue
+                if len(found) >= _MOST_MOUNTS:
+                    return {**found, device: _TOO_MUCH}
+                found[device] = _size(thread, mounts)
         return found
 
     def _segments(self) -> int:
@@ -121,40 +134,51 @@ def _add(path: str, found: dict[Key, int]) -> None:
     found[stat.st_dev, stat.st_ino] = stat.st_blocks * _BLOCK
 
 
-def _used(path: str, device: int) -> int:
+def _used(path: str, device: int) -> int | None:
+    """The bytes in the file system at this path. None if it is not this device, or does not count (without a size)."""
     try:
         if os.stat(path).st_dev != device:
-            return 0
+            return None
         stat = os.statvfs(path)
     except OSError:
+        return None
+    return (stat.f_blocks - stat.f_bfree) * stat.f_frsize if stat.f_blocks else None
+
+
+def _size(thread: int, mounts: list[Mount]) -> int:
+    """The bytes in a tmpfs that a thread sees at these mount points. One that cannot be looked at, for example because
+    another file system is mounted on it, counts as large as it can become."""
+    root = f"/proc/{thread}/root"
+    for mount in mounts:
+        if mount.point and (used := _used(root + mount.point, mount.device)) is not None:
+            return used
+    try:
+        os.stat(root)
+    except OSError:  # the thread has ended, or belongs to another user
         return 0
-    return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+    size = next((option for option in mounts[0].options if option.startswith(b"size=")), b"size=0k")
+    return int(size[5:].rstrip(b"k")) * 1024 or _TOO_MUCH
 
 
-def _namespace(pid: int | str) -> str:
+def _view(pid: int | str) -> tuple[str, str]:
+    """Threads with the same view see the same mounts."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/mnt")
+        return os.readlink(f"/proc/{pid}/ns/mnt"), os.readlink(f"/proc/{pid}/root")
     except OSError:
-        return ""
+        return "", ""
 
 
-def _tmpfs_mounts(pid: int | str) -> dict[int, bytes]:
-    """The mount points of tmpfs that a process sees, by device. Not those below a FUSE mount: to look there would wait
-    for whoever serves it."""
-    try:
-        lines = read_file(f"/proc/{pid}/mountinfo").splitlines()
-    except OSError:
-        return {}
-    found: dict[int, bytes] = {}
-    served: list[bytes] = []
-    for line in lines:
-        before, _, after = line.partition(b" - ")
-        mount, kind = before.split()[4], after.split()[0]
-        if kind == b"tmpfs" and not any(mount.startswith(above) for above in served):
-            major, minor = (int(part) for part in before.split()[2].split(b":"))
-            found[os.makedev(major, minor)] = mount
-        elif kind.startswith(b"fuse"):
-            served.append(mount.rstrip(b"/") + b"/")
+def _tmpfs(pid: int) -> dict[int, list[Mount]]:
+    """The mounts of tmpfs that a process sees, by device. Those at or below a FUSE mount have no mount point: to
+    look there would wait for whoever serves it."""
+    mounts = mounts_of(pid)
+    served = tuple(mount.point.rstrip("/") + "/" for mount in mounts if mount.kind.startswith("fuse"))
+    found: dict[int, list[Mount]] = {}
+    for mount in mounts:
+        if mount.kind in _IN_MEMORY:
+            if f"{mount.point}/".startswith(served):
+                mount = mount._replace(point="")
+            found.setdefault(mount.device, []).append(mount)
     return found
 
 

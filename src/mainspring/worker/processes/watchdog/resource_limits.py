@@ -7,7 +7,7 @@ import resource
 import time
 from typing import Any
 
-from . import cgroup
+from . import cgroup, threads
 from .cpu_use import CpuMeter
 from .cpu_use import cpu_of_the_reaped as cpu_of_the_reaped
 from .disk_use import DiskMeter
@@ -72,7 +72,7 @@ class Gauge:
         pids = descendants(self._root)
         now = time.monotonic()
         limits = self._limits
-        if "processes" in limits and len(pids) > limits["processes"]:
+        if "processes" in limits and threads.count(pids) > limits["processes"]:
             return "processes"
         if self._cpu is not None and self._cpu.look(pids, now) > limits["cpu"]:
             return "cpu"

@@ -104,14 +104,13 @@ def close_all_but(kept: set[int]) -> None:
 
 
 def read_file(path: str) -> bytes:
-    """The contents of a file in /proc; OSError if the process is gone."""
+    """The contents of a file in /proc; OSError if the process is gone. The kernel gives about a page at a time."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        data = chunk = os.read(descriptor, _CHUNK)
-        while len(chunk) == _CHUNK:
-            chunk = os.read(descriptor, _CHUNK)
-            data += chunk
-        return data
+        chunks = []
+        while chunk := os.read(descriptor, _CHUNK):
+            chunks.append(chunk)
+        return b"".join(chunks)
     finally:
         os.close(descriptor)
 
