@@ -2,7 +2,7 @@
 
 The role, its password and the database are made in PostgreSQL's single-user mode, before the server starts. So no
 socket ever accepts a superuser. Data folders of earlier versions (everybody is trusted, everything belongs to the
-superuser) are converted in the same steps.
+superuser) are converted in the same steps. What somebody may have left there as superuser is disarmed first.
 
 Each step can be repeated. The last one writes pg_hba.conf, which is also the mark that all of them are done.
 """
@@ -21,14 +21,15 @@ from typing import Protocol
 
 from mainspring.kernel.config import POSTGRES_PASSWORD_FILE_NAME
 from mainspring.kernel.ownership import read_own
+from mainspring.store.embedded.disarm import DATABASE_SQL, FIRST_NORMAL, cluster_sql, shown_names
 
 DATABASE = "mainspring"
 ROLE = "mainspring_owner"
 HBA = f"""\
 # Written by Mainspring at each start. Only {ROLE} connects, with the password in {POSTGRES_PASSWORD_FILE_NAME}.
 # The superuser cannot log in: stop Mainspring and use `postgres --single` instead.
-local all postgres reject
-local all all scram-sha-256
+local all {ROLE} scram-sha-256
+local all all reject
 """
 _CLOSED = "# Mainspring is setting up access.\nlocal all all reject\n"
 _PASSWORD_BYTES = 32
@@ -39,17 +40,10 @@ _SALT_BYTES = 16
 _FOUND = "the database exists"
 _ROLE_SQL = f"""
 do $$
-declare granted name;
 begin
     if not exists (select from pg_roles where rolname = '{ROLE}') then
         create role {ROLE};
     end if;
-    for granted in
-        select r.rolname from pg_auth_members m join pg_roles r on r.oid = m.roleid
-        where m.member = '{ROLE}'::regrole
-    loop
-        execute format('revoke %I from {ROLE}', granted);
-    end loop;
 end $$;
 
 alter role {ROLE} with login nosuperuser createdb nocreaterole noreplication nobypassrls password '{{verifier}}';
@@ -57,9 +51,13 @@ alter role {ROLE} with login nosuperuser createdb nocreaterole noreplication nob
 select '{_FOUND}' from pg_database where datname = '{DATABASE}';
 """
 _CREATE_SQL = f"create database {DATABASE} owner {ROLE};"
-_OWNER_SQL = f"""
+_DATABASE_OWNER_SQL = f"""
 alter database {DATABASE} owner to {ROLE};
 
+"""
+# In every database. Tables and functions of extensions become the role's, too: a superuser can add any to an extension,
+# and PostgreSQL runs code of tables and functions with the rights of their owners.
+_OWNER_SQL = f"""
 do $$
 declare change text;
 begin
@@ -76,14 +74,16 @@ begin
             -- sequences of columns follow their table
             select 2, 'pg_class'::regclass::oid, c.oid, 'table ' || c.oid::regclass
             from pg_class c
-            where c.relnamespace in (select oid from own) and c.relowner = 10
+            where c.oid >= {FIRST_NORMAL} and c.relowner = 10
               and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
               and not exists (select from pg_depend d
                               where d.classid = 'pg_class'::regclass and d.objid = c.oid and c.relkind = 'S'
                                 and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i'))
             union all
             select 3, 'pg_proc'::regclass::oid, p.oid, 'routine ' || p.oid::regprocedure
-            from pg_proc p where p.pronamespace in (select oid from own) and p.proowner = 10
+            from pg_proc p join pg_language l on l.oid = p.prolang
+            where p.oid >= {FIRST_NORMAL} and p.proowner = 10
+              and (p.prokind = 'a' or p.prosecdef or l.lanname not in ('c', 'internal'))
             union all
             select 4, 'pg_type'::regclass::oid, t.oid, 'type ' || t.oid::regtype
             from pg_type t left join pg_class c on c.oid = t.typrelid
@@ -92,7 +92,7 @@ begin
               and not exists (select from pg_type e where e.typarray = t.oid)
         )
         select format('alter %s owner to {ROLE}', what) from found
-        where (class, oid) not in (select classid, objid from belongs_to_extension)
+        where place in (2, 3) or (class, oid) not in (select classid, objid from belongs_to_extension)
         order by place
     loop
         execute change;
@@ -110,8 +110,10 @@ class SingleUser(Protocol):
 class Access:
     """The access to the PostgreSQL on `data`, in the data folder `folder` of Mainspring."""
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(self, folder: Path, data: Path, notices: list[str] | None = None) -> None:
         self.folder = folder
+        self._version_file = data / "PG_VERSION"
+        self._notices = notices if notices is not None else []
         self.password_file = folder / POSTGRES_PASSWORD_FILE_NAME
         self.hba_file = data / "pg_hba.conf"
 
@@ -122,13 +124,15 @@ class Access:
             return False
         return done and self._password() is not None
 
-    def setting_up(self, single_user: SingleUser) -> Generator[None, None, None]:
-        """All steps. A start that was killed in between repeats them."""
+    def setting_up(self, single_user: SingleUser, *, fresh: bool) -> Generator[None, None, None]:
+        """All steps. A start that was killed in between repeats them. `fresh`: this start has made the data."""
         self._close()
         self._make_password()
-        if (yield from self._make_role(single_user)):
-            yield from self._take_ownership(single_user)
-        else:
+        found = yield from self._make_role(single_user)
+        if not fresh:
+            for database in (yield from self._disarm(single_user)):
+                yield from self._take_ownership(single_user, database)
+        if not found:
             yield from self._make_database(single_user)
         self._open()
 
@@ -150,8 +154,29 @@ class Access:
     def _make_database(self, single_user: SingleUser) -> Generator[None, None, None]:
         yield from single_user("postgres", _CREATE_SQL)
 
-    def _take_ownership(self, single_user: SingleUser) -> Generator[None, None, None]:
-        yield from single_user(DATABASE, _OWNER_SQL)
+    def _disarm(self, single_user: SingleUser) -> Generator[None, None, list[str]]:
+        """Returns the databases, ours first."""
+        major = int(self._version_file.read_text(encoding="ascii"))
+        shown = yield from single_user("postgres", cluster_sql(ROLE, major))
+        self._tell("took the rights of a superuser from the roles", shown_names(shown, "role"))
+        self._tell(
+            "PostgreSQL ignores these settings of its files, roles and databases:", shown_names(shown, "setting")
+        )
+        return sorted(shown_names(shown, "database"), key=lambda name: name != DATABASE)
+
+    def _take_ownership(self, single_user: SingleUser, database: str) -> Generator[None, None, None]:
+        owner = _DATABASE_OWNER_SQL if database == DATABASE else ""
+        shown = yield from single_user(database, DATABASE_SQL + owner + _OWNER_SQL)
+        for kind, what in (
+            ("function", "functions that can run programs"),
+            ("wrapper", "foreign data wrappers"),
+            ("trigger", "event triggers"),
+        ):
+            self._tell(f"disabled these {what} in the database {database!a}:", shown_names(shown, kind))
+
+    def _tell(self, what: str, names: list[str]) -> None:
+        if names:
+            self._notices.append(f"{what} {', '.join(ascii(name) for name in sorted(set(names)))}")
 
     def _open(self) -> None:
         replace_file(self.hba_file, HBA)

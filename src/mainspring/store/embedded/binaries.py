@@ -147,8 +147,6 @@ def tuned_settings(socket_folder: str) -> dict[str, str]:
         "autovacuum_vacuum_cost_limit": "4000",
         "autovacuum_vacuum_cost_delay": "2ms",
         "log_min_messages": "warning",
-        "log_destination": "stderr",
-        "logging_collector": "off",
         "timezone": "UTC",
         "log_timezone": "UTC",
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.parent_death import die_with_parent
+from mainspring.store.embedded.disarm import safe_settings
 from mainspring.store.embedded.folder import Account
 
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
@@ -37,6 +38,10 @@ class Programs:
         """
         entered = self.account is not None and _WORKING_DIRECTORY.exists()
         return str(_WORKING_DIRECTORY if entered else data)
+
+    def safe_settings(self, data: Path) -> dict[str, str]:
+        """Options of every PostgreSQL on this data."""
+        return safe_settings(self.path_of(data), int((data / "PG_VERSION").read_text(encoding="ascii")))
 
     def start(self, program: str, arguments: Sequence[str], data: Path, **streams: Any) -> subprocess.Popen[bytes]:
         """Start a program, with the data folder as its working directory. It ends with this process."""
@@ -79,12 +84,21 @@ class Programs:
 
     def _single_user(self, data: Path, database: str, sql: str) -> Generator[None, None, tuple[str, str]]:
         """The output, and the error messages if it failed."""
-        arguments = ["--single", "-j", "-D", self.path_of(data), "-c", "exit_on_error=on", "-c", f"fsync={self.fsync}"]
-        arguments += ["-c", "log_destination=stderr", "-c", "logging_collector=off", "-c", "log_min_messages=warning"]
+        settings = self.safe_settings(data) | {
+            "exit_on_error": "on",
+            "fsync": self.fsync,
+            "log_min_messages": "warning",
+            "search_path": "pg_catalog",  # a superuser must not call operators that somebody put into public
+        }
+        arguments = ["--single", "-j", "-D", self.path_of(data)]
+        for name, value in settings.items():
+            arguments += ["-c", f"{name}={value}"]
         with tempfile.TemporaryFile() as script, tempfile.TemporaryFile() as shown, tempfile.TemporaryFile() as said:
             script.write(f"{sql.strip()}\n\n".encode())
             script.seek(0)
-            process = self.start("postgres", [*arguments, database], data, stdin=script, stdout=shown, stderr=said)
+            process = self.start(
+                "postgres", [*arguments, "--", database], data, stdin=script, stdout=shown, stderr=said
+            )
             try:
                 while process.poll() is None:
                     yield

@@ -39,7 +39,8 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 class EmbeddedPostgres:
     """PostgreSQL in `folder`. The first start creates it. Only one process can use the folder at a time.
 
-    `settings` override the tuned ones. `notices` are messages for the user about changes outside the folder.
+    `settings` override the tuned ones. `notices` are messages for the user about changes outside the folder, and about
+    what the conversion of an old folder disabled.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class EmbeddedPostgres:
         self.log_file = self.folder / "postgres.log"
         self.lock = FolderLock(self.folder)
         self.notices: list[str] = []
-        self.access = Access(self.folder, self.data)
+        self.access = Access(self.folder, self.data, self.notices)
         self._settings = dict(settings)
         self._fsync = self._settings.get("fsync", "on")
         self._programs = Programs((bin_folder or wheel_bin_folder()).resolve(), fsync=self._fsync)
@@ -106,7 +107,8 @@ class EmbeddedPostgres:
         self.lock.acquire()
         try:
             self._choose_programs()
-            if (self.data / "PG_VERSION").exists():
+            fresh = not (self.data / "PG_VERSION").exists()
+            if not fresh:
                 self._require_same_major()
                 self._divide_ownership()
                 yield from self._end_orphan()
@@ -114,7 +116,7 @@ class EmbeddedPostgres:
                 self._initialise()
             self._prepare_socket_folder()
             if not self.access.is_set_up():
-                yield from self.access.setting_up(self._single_user)
+                yield from self.access.setting_up(self._single_user, fresh=fresh)
             yield from self._launch_until_ready()
         except BaseException:
             self._end_process("fast")
@@ -212,7 +214,7 @@ class EmbeddedPostgres:
     def _launch(self) -> None:
         data = self._programs.path_of(self.data)
         sockets = data if self.socket_folder == self.data else str(self.socket_folder)
-        options = tuned_settings(sockets) | self._settings
+        options = tuned_settings(sockets) | self._programs.safe_settings(self.data) | self._settings
         arguments = ["-D", data]
         for name, value in options.items():
             arguments += ["-c", f"{name}={value}"]
@@ -253,10 +255,12 @@ class EmbeddedPostgres:
     def _end_orphan(self) -> Iterator[None]:
         """Stop a PostgreSQL that survived a killed Mainspring. We hold the lock, so no other process uses it."""
         lines = self._pid_file()
-        pid = abs(int(lines[0])) if lines and lines[0].lstrip("-").isdigit() else 0  # negative: in single-user mode
+        number = int(lines[0]) if lines and lines[0].lstrip("-").isdigit() else 0
+        pid = abs(number)
         if not pid:
             return
-        for stop_signal in (signal.SIGINT, signal.SIGQUIT):
+        # A negative number means single-user mode, where SIGINT is lost between two statements.
+        for stop_signal in (signal.SIGINT if number > 0 else signal.SIGTERM, signal.SIGQUIT):
             give_up = time.monotonic() + _ORPHAN_PATIENCE
             if runs_on(pid, self.data):
                 os.kill(pid, stop_signal)
