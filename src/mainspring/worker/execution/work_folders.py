@@ -7,13 +7,13 @@ import atexit
 import fcntl
 import os
 import secrets
-import shutil
 import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.execution.tree_removal import TreeRemoval
 from mainspring.worker.processes.accounts import Account
 
 _PREFIX = "mainspring-worker-"
@@ -56,10 +56,14 @@ class WorkFolders:
         return folder
 
     async def remove(self, folder: Path) -> None:
+        """Never fails: what cannot be removed is logged, and does not change how the attempt ended."""
         try:
             folder.rmdir()  # noqa: ASYNC240 - most are empty and need no thread
         except OSError:
-            await asyncio.to_thread(remove_tree, folder)
+            try:
+                await asyncio.to_thread(remove_tree, folder)
+            except RuntimeError as error:  # no thread can be started; `close` tries again
+                log.warning("a working folder cannot be removed", folder=str(folder), error=str(error))
 
     def sweep_aside(self) -> None:
         """Run `sweep` in its own thread: it may take long, and nothing waits for it."""
@@ -75,32 +79,25 @@ class WorkFolders:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     log.info("removing the working folders of a worker that is gone", folder=str(root))
-                    remove_tree(root)
+                    remove_tree(root, last=_LOCK)
                 finally:
                     os.close(lock)
 
     def close(self) -> None:
         """Remove the root and its contents."""
         if self._root is not None:
-            remove_tree(self._root)
+            remove_tree(self._root, last=_LOCK)
             os.close(self._lock)
             self._root = None
             atexit.unregister(self.close)
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, even if parts of it have no write or execute permission. Logs what cannot be removed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
+def remove_tree(folder: Path, last: str | None = None) -> None:
+    """Remove a folder and its contents. Never fails: it logs what cannot be removed. `last` is a file that stays until
+    everything else is gone: a root keeps its lock, so that a later sweep recognises it."""
+    try:
+        TreeRemoval(folder, last).run()
+    except FileNotFoundError:
         return
-    if os.geteuid() != 0:  # root needs no permission, and must not follow a path that another user can change
-        with suppress(OSError):
-            folder.chmod(0o700)
-        for parent, names, _ in os.walk(folder):
-            for path in (Path(parent, name) for name in names):
-                if not path.is_symlink():
-                    with suppress(OSError):
-                        path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        log.warning("a working folder cannot be removed", folder=str(folder))
+    except Exception as error:  # noqa: BLE001 - a folder must not end a worker or its sweep
+        log.warning("a working folder cannot be removed", folder=str(folder), error=str(error))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.execution.tree_removal import TreeRemoval
 from mainspring.worker.executors.process.warm.frames import Begin
 
 _PAGE = resource.getpagesize()
@@ -82,7 +82,7 @@ class RunEnvironment:
             pass
         self._folder = ""
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+            TreeRemoval(Path(folder)).run()
 
     def _limit(self, limits: ResourceLimits) -> None:
         """Set the limits of this process; the supervisor checks the run as a whole. The limit of memory is added to
