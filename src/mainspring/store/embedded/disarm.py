@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-# Objects of initdb have smaller ids; the last one is the language plpgsql. A server gives ids from 16384 on, single-user
-# mode those after plpgsql. The bootstrap superuser has the id 10, roles of PostgreSQL have ids below 12000.
+# Objects of initdb have smaller ids; the last one is the language plpgsql. A server gives ids from 16384 on, the
+# single-user mode those after plpgsql. The bootstrap superuser has the id 10, roles of PostgreSQL have ids below 12000.
 FIRST_NORMAL = "(select least(16384, (select oid::int8 + 1 from pg_language where lanname = 'plpgsql'))::oid)"
 _DISABLED = "disabled by mainspring"
 _MARK = "mainspring found"
