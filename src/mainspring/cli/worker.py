@@ -150,7 +150,8 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
-    readable = check_sandbox_read(sandbox_read or (), token_file, data)
+    private = [*private_paths(token_file, data), *([app_token_file] if app_token_file else [])]
+    readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
     if reload:
@@ -169,7 +170,7 @@ def command(
     accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
     isolation = find_isolation(wanted=process_isolation == "auto")
     found = find_sandbox(readable, accounts.usual, needed=confine_all)
-    hidden = secrets_of([*private_paths(token_file, data), *([app_token_file] if app_token_file else [])])
+    hidden = secrets_of(private)
     launched = launch()  # after all options are checked: from here on this is the worker process
     # These imports are only for the worker process. The others do not need them.
     from mainspring.roles.worker import WorkerOptions, serve_worker
@@ -252,14 +253,14 @@ def read_sandbox_option(word: str | None) -> bool:
     return word is not None and read_sandbox(word) is not None
 
 
-def check_sandbox_read(given: Iterable[str], token_file: Path | None, data: Path | None) -> list[Path]:
-    """The paths of --sandbox-read. Raises an error if a sandboxed command could read a secret of this worker."""
+def check_sandbox_read(given: Iterable[str], private: Iterable[Path]) -> list[Path]:
+    """The paths of --sandbox-read. Raises an error if a sandboxed command could read one of the `private` paths of this
+    worker."""
     import os
 
-    from mainspring.sdk.client.connection import private_paths
     from mainspring.worker.executors.shell.sandbox.read_paths import check_read_paths
 
-    return check_read_paths(given, private_paths(token_file, data), os.environ)
+    return check_read_paths(given, private, os.environ)
 
 
 def find_sandbox(readable: list[Path], account: Account | None = None, *, needed: bool) -> Bubblewrap | NoSandbox:

@@ -112,7 +112,10 @@ class ShellExecutor:
             await self._folders.remove(folder)
 
     async def _run_in(self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event) -> Ending:
-        spawn_order = self._spawn_order(attempt.order, folder, account)
+        try:
+            spawn_order = self._spawn_order(attempt.order, folder, account)
+        except ValueError as error:
+            return failed(str(error), retry=False)
         try:
             output = Output(attempt, self._open_log)
         except OSError as error:
@@ -135,6 +138,7 @@ class ShellExecutor:
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
         inside = (setup.env or {}) | environment_of(order)
+        _refuse_nul(argv, inside)
         if not self._is_confined(order):
             own = {} if account is None else account.environment(str(folder))
             environ = self._environ | own | {"TMPDIR": str(folder)} | inside
@@ -189,6 +193,15 @@ def environment_of(order: RunOrder) -> dict[str, str]:
         "MAINSPRING_IDEMPOTENCY_KEY": idempotency_key(order.job_id, order.scheduled_for),
         "MAINSPRING_PAYLOAD": bytes(memoryview(order.payload)).decode(),
     }
+
+
+def _refuse_nul(argv: list[str], environ: Mapping[str, str]) -> None:
+    """Servers refuse a NUL too. No program can get it, and in a sandbox it would be more than text."""
+    if any("\0" in word for word in argv):
+        raise ValueError("command: contains the character NUL; remove it")
+    for name, value in environ.items():
+        if "\0" in name or "\0" in value:
+            raise ValueError(f"env: {name!r} contains the character NUL; remove it")
 
 
 def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:

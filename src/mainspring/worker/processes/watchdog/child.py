@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from . import cgroup
 from . import resource_limits as limits
-from .tree import forbid_new_privileges, signal_at_parents_death
+from .tree import forbid_new_privileges, leave_session_keyring, signal_at_parents_death
 
 _CHANNEL = 3
 FIRST_INPUT = 4  # the descriptor of the first of the order's inputs
@@ -41,6 +41,7 @@ def become(
         if group is not None:
             cgroup.enter(group)
         limits.set_rlimits(order["limits"])
+        leave_session_keyring()  # before the account changes: an account has a small quota of keys
         if order["account"] is not None:
             _change_account(order["account"])
         # If the supervisor is killed, the watchdog takes over. This is for the case that the watchdog is killed too. It

@@ -17,6 +17,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING = 1
 _CHUNK = 1 << 16
 # A tree that still grows after this many rounds of SIGSTOP is killed as far as it is known, and then checked again.
 _MOST_ROUNDS = 30
@@ -45,6 +47,14 @@ def forbid_new_privileges() -> None:
     """setuid programs and file capabilities have no effect for this process and all below it, for good."""
     if _libc is not None and _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
+
+
+def leave_session_keyring() -> None:
+    """This process and all below it get a new, empty session keyring. With the old one they could use the keys of the
+    session in which the worker was started, even as another user. Where keys are not available, nothing happens."""
+    number = _KEYCTL.get(os.uname().machine)
+    if _libc is not None and number is not None and sys.maxsize > 1 << 32:
+        _libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None, None, None, None)
 
 
 def children_of(pid: int) -> list[int]:

@@ -72,11 +72,14 @@ class Bubblewrap:
 
         `environ` is the part of the worker's environment that commands get. `inside` are the variables of the run.
         bwrap itself, which runs outside, does not get these: LD_PRELOAD would load a library of the job there.
+        Raises ValueError for a NUL: it ends an option of bwrap, and the rest would be an option of its own.
         """
         variables = {"HOME": str(FOLDER), "TMPDIR": str(FOLDER), "USER": USER, "LOGNAME": USER} | dict(inside)
         files = [word for number, path in enumerate(WRITTEN, _FIRST_FILE) for word in ("--file", str(number), path)]
         settings = [word for name, value in variables.items() for word in ("--setenv", name, value)]
         options = [*_NAMESPACES, "--seccomp", str(_FILTER), *files, *self._file_system(folder), *settings]
+        if any("\0" in word for word in (*options, *argv)):
+            raise ValueError("the command or its environment contains the character NUL")
         words = b"".join(os.fsencode(option) + b"\0" for option in options)
         return SpawnOrder(
             [self.program, "--args", str(_OPTIONS), "--", *argv],

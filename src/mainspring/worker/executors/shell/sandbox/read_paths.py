@@ -43,7 +43,7 @@ _WORK_FOLDERS = "mainspring-worker-"
 
 
 def check_read_paths(given: Iterable[str | Path], private: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:
-    """The paths, if all may be shown. `private` are the token file and the data folder of this worker.
+    """The paths, if all may be shown. `private` are the token files and the data folder of this worker.
 
     Raises InvalidInput that names the path and what it would show. It also raises if the token file lies in what every
     sandbox shows, such as /usr.
