@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
-import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, Unavailable, not_ours
 from mainspring.kernel.config import POSTGRES_ACCOUNT, TOKEN_FILE_NAME
 from mainspring.kernel.ownership import ForeignFile, name_of, require_own
+from mainspring.kernel.system_users import ensure_system_user
 
 _LOCK_FILE_NAME = "lock"
 _SIGNS_OF_OURS = (_LOCK_FILE_NAME, TOKEN_FILE_NAME, "postgres/PG_VERSION")
@@ -126,37 +122,13 @@ def account_for_root(notices: list[str]) -> Account | None:
     PostgreSQL then runs as the same user."""
     if os.geteuid() != 0:
         return None
-    with _account_creation_lock():
-        try:
-            entry = pwd.getpwnam(POSTGRES_ACCOUNT)
-        except KeyError:
-            _create_account()
-            entry = pwd.getpwnam(POSTGRES_ACCOUNT)
-            notices.append(f"created the system user {POSTGRES_ACCOUNT}, because PostgreSQL refuses to run as root")
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid)
-
-
-@contextmanager
-def _account_creation_lock() -> Iterator[None]:
-    """A lock for two first starts on one machine. `useradd` checks the name before it takes its own lock, so the second
-    call would fail or create the user again with another number. The lock is on the folder, so no file is left."""
-    descriptor = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _create_account() -> None:
-    no_login = shutil.which("nologin", path="/usr/sbin:/sbin:/usr/bin:/bin") or "/bin/false"
-    argv = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", no_login, POSTGRES_ACCOUNT]
-    try:
-        subprocess.run(argv, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+    entry, said = ensure_system_user(POSTGRES_ACCOUNT)
+    if entry is None:
         raise Unavailable(
-            f"PostgreSQL refuses to run as root, and the system user {POSTGRES_ACCOUNT} could not be created ({why}). "
+            f"PostgreSQL refuses to run as root, and the system user {POSTGRES_ACCOUNT} could not be created ({said}). "
             f"Create this user, or start Mainspring as an ordinary user.",
             code="postgres_account",
-        ) from error
+        )
+    if said:
+        notices.append(f"{said}, because PostgreSQL refuses to run as root")
+    return Account(uid=entry.pw_uid, gid=entry.pw_gid)

@@ -5,22 +5,17 @@ Registered Python tasks are the operator's own code and keep the account of the 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
-import shutil
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.system_users import ensure_system_user, user_entry
 
 DEFAULT_ACCOUNT = "mainspring-run"
 _FALLBACK = "nobody"
-_NO_HOME = "/nonexistent"
-_SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,65 +114,20 @@ def _account(entry: pwd.struct_passwd, *, gains: bool = True) -> Account:
 
 
 def _default_account(notices: list[str]) -> Account:
-    problem = ""
-    with _creation_lock():
-        entry = _entry(DEFAULT_ACCOUNT)
-        if entry is None:
-            problem = _create()
-            entry = _entry(DEFAULT_ACCOUNT)
-            if entry is not None:
-                notices.append(f"created the system user {DEFAULT_ACCOUNT}, which commands run as")
+    entry, said = ensure_system_user(DEFAULT_ACCOUNT)
+    if entry is not None and said:
+        notices.append(f"{said}, which commands run as")
     if entry is None:
-        entry = _entry(_FALLBACK)
+        entry = user_entry(_FALLBACK)
         notices.append(
-            f"the system user {DEFAULT_ACCOUNT} could not be created ({problem}); commands run as {_FALLBACK}, which "
+            f"the system user {DEFAULT_ACCOUNT} could not be created ({said}); commands run as {_FALLBACK}, which "
             f"other services may use too. Name an account with --run-as."
         )
     if entry is None or entry.pw_uid == 0:
         raise InvalidInput(
             f"this worker is root, and there is no account for its commands: {DEFAULT_ACCOUNT} could not be created "
-            f"({problem})",
+            f"({said})",
             field="run_as",
             hint="create a user and name it with --run-as",
         )
     return _account(entry, gains=False)
-
-
-def _entry(name: str) -> pwd.struct_passwd | None:
-    with suppress(KeyError):
-        return pwd.getpwnam(name)
-    return None
-
-
-@contextmanager
-def _creation_lock() -> Iterator[None]:
-    """Two first starts on one machine would both create the account. The lock is on the folder, so no file is left."""
-    descriptor = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _create() -> str:
-    """Create the default account, without a home and a login. Returns the problem, or nothing."""
-    no_login = shutil.which("nologin", path=_SYSTEM_PATH) or "/bin/false"
-    ways = (
-        ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", _NO_HOME, "--shell", no_login],
-        ["adduser", "-S", "-D", "-H", "-h", _NO_HOME, "-s", no_login],  # of busybox
-    )
-    problem = "there is no useradd"
-    for way in ways:
-        program = shutil.which(way[0], path=_SYSTEM_PATH)
-        if program is None:
-            continue
-        try:
-            subprocess.run([program, *way[1:], DEFAULT_ACCOUNT], check=True, capture_output=True, text=True)
-        except subprocess.CalledProcessError as error:
-            problem = error.stderr.strip() or str(error)
-        except OSError as error:
-            problem = str(error)
-        else:
-            return ""
-    return problem
