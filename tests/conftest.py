@@ -91,9 +91,11 @@ async def _make_template(server: EmbeddedPostgres) -> None:
 
 async def drop_database(admin: asyncpg.Connection, name: str) -> None:
     """Drop a database, also if it is in use. `with (force)` fails while autovacuum works in it, because our role may
-    not end that; without `force`, PostgreSQL ends it by itself."""
+    not end that; without `force`, PostgreSQL ends it by itself. Nobody connects again in between."""
+    await admin.execute(f"alter database {name} allow_connections false")
     await admin.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and usename = current_user", name
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = $1 and usename = current_user",
+        name,
     )
     await admin.execute(f"drop database {name}")
 

@@ -56,7 +56,7 @@ async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_charges_are_made_exactly_once_while_workers_are_killed(
-    cluster: Cluster, ledger: asyncpg.Connection, connection: asyncpg.Connection
+    ledger: asyncpg.Connection, cluster: Cluster, connection: asyncpg.Connection
 ) -> None:
     seed = int(os.environ.get("MAINSPRING_CHARGES_SEED") or random.SystemRandom().randrange(1_000_000))
     say(f"MAINSPRING_CHARGES_SEED={seed}")
