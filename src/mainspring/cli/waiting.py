@@ -35,7 +35,7 @@ def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
     return parse_duration(timeout, "timeout_wait")
 
 
-def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_json: bool) -> int:
+def wait_and_show(client: Client, handle: Handle[Any], *, timeout: float | None, as_json: bool) -> int:
     """Wait until the run ends and show its outcome. Returns the exit code: 0 for SUCCESS, 1 otherwise."""
     client.patience = _PATIENCE
     try:
@@ -88,7 +88,7 @@ def show_result(run: RunView) -> None:
         show_json(result)
 
 
-def _watched(handle: Handle, seconds: float | None, *, quiet: bool) -> RunView:
+def _watched(handle: Handle[Any], seconds: float | None, *, quiet: bool) -> RunView:
     console = stderr()
     if quiet or not console.is_terminal:
         return handle.wait(seconds)

@@ -30,12 +30,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from mainspring.kernel.config import DEFAULT_QUEUE
-from mainspring.sdk.app.task import ExecutorName, Submission, Task
+from mainspring.sdk.app.decorators import Async, TakesContext, TaskDecorator, Ts
+from mainspring.sdk.app.task import ExecutorName, FunctionTask, Submission, Task
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
 from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.jobs import ChosenJobId
 
 if TYPE_CHECKING:
+    from mainspring.sdk.app.context import Context
+
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
     from mainspring.sdk.client.client import AsyncClient, Client
@@ -93,12 +96,27 @@ class Mainspring:
         self._instead: tuple[Client, AsyncClient] | None = None
 
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, function: TakesContext[P, Async[R]], /) -> FunctionTask[P, R, TakesContext[P, Async[R]]]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def task(self, function: TakesContext[P, R], /) -> FunctionTask[P, R, TakesContext[P, R]]: ...
 
     @overload
     def task(
-        self, name: str | None = None, /, **options: Unpack[TaskOptions]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+        self, function: Callable[[Unpack[Ts], Context], Async[R]], /
+    ) -> FunctionTask[..., R, Callable[..., Async[R]]]: ...
+
+    @overload
+    def task(self, function: Callable[[Unpack[Ts], Context], R], /) -> FunctionTask[..., R, Callable[..., R]]: ...
+
+    @overload
+    def task(self, function: Callable[P, Async[R]], /) -> FunctionTask[P, R, Callable[P, Async[R]]]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> FunctionTask[P, R, Callable[P, R]]: ...
+
+    @overload
+    def task(self, name: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
     def task(self, name_or_function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
         """Register a function as a task under its own name or the given one. The options are defaults for all its jobs,
@@ -107,9 +125,7 @@ class Mainspring:
             return self._register(name_or_function, None, {})
         return lambda function: self._register(function, name_or_function, options)
 
-    def cron(
-        self, expression: str, **options: Unpack[JobOptions]
-    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+    def cron(self, expression: str, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at the times of a cron expression: 5 fields, 6 fields with seconds first, or an alias like
         @daily.
 
@@ -118,9 +134,7 @@ class Mainspring:
         """
         return self._scheduled({**options, "cron": expression})
 
-    def every(
-        self, interval: Duration, **options: Unpack[JobOptions]
-    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+    def every(self, interval: Duration, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds."""
         return self._scheduled({**options, "every": interval})
 
@@ -178,7 +192,7 @@ class Mainspring:
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. The options are: {known}.")
         defaults = options.copy()
         executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
-        task: Task[Any, Any] = Task(
+        task: Task[Any, Any] = FunctionTask(
             self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
         )
         if task.name in self.tasks:
@@ -186,9 +200,9 @@ class Mainspring:
         self.tasks[task.name] = task
         return task
 
-    def _scheduled(self, options: Any) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
-        def add(below: Task[P, R] | Callable[P, R]) -> Task[P, R]:
-            task = below if isinstance(below, Task) else self.task(below)
+    def _scheduled(self, options: Any) -> TaskDecorator:
+        def add(below: Any) -> Any:
+            task = below if isinstance(below, Task) else self._register(below, None, {})
             job_id = options.get("job_id") or task.name
             self._check_schedule(job_id, task)
             self.schedules.append(AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id})))

@@ -196,15 +196,15 @@ class Client:
             yield page
             following_call = following(following_call, page)
 
-    def submit(self, **fields: Unpack[JobFields]) -> Handle:
+    def submit(self, **fields: Unpack[JobFields]) -> Handle[Any]:
         """Create a job. See `calls.submit`."""
         return self.handle(self.send(calls.submit(**fields)).job_id)
 
-    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
+    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
 
-    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle[Any]:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return Handle(self, job_id, run_id)
 
@@ -350,15 +350,15 @@ class AsyncClient:
             yield page
             following_call = following(following_call, page)
 
-    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
+    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle[Any]:
         """Create a job. See `calls.submit`."""
         return self.handle((await self.send(calls.submit(**fields))).job_id)
 
-    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
+    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
 
-    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle[Any]:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return AsyncHandle(self, job_id, run_id)
 

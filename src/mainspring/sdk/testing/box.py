@@ -100,7 +100,7 @@ class Box:
         """All runs, in the order of their creation."""
         return list(self._engine.runs.values())
 
-    def runs_of(self, what: Task[Any, Any] | Handle | AsyncHandle | str) -> list[BoxRun]:
+    def runs_of(self, what: Task[Any, Any] | Handle[Any] | AsyncHandle[Any] | str) -> list[BoxRun]:
         """The runs of a task, of a handle's job, or of the job or task with this name."""
         name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
         by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
@@ -132,7 +132,7 @@ class Box:
         """Advance the clock until no run is live, including retries. Raises TimeoutError if that exceeds `within`."""
         return self._driver.drive(self._driver.settling(self.now + _length(within)))
 
-    def result(self, handle: Handle | str) -> Any:
+    def result(self, handle: Handle[Any] | str) -> Any:
         """The result of this handle's run, or of the job with this id. Advances the clock as needed."""
         return (self._client.handle(handle) if isinstance(handle, str) else handle).result()
 
