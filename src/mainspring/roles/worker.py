@@ -194,8 +194,10 @@ async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
     # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
     from mainspring.sdk.app.ensure_schedules import ensure_schedules
     from mainspring.sdk.client.client import AsyncClient
+    from mainspring.sdk.client.core import DEFAULT_PATIENCE
 
-    async with AsyncClient(options.server, options.app_token or options.token, ca=options.ca) as client:
+    token = options.app_token or options.token
+    async with AsyncClient(options.server, token, ca=options.ca, patience=DEFAULT_PATIENCE) as client:
         failures = 0
         while True:
             try:

@@ -32,6 +32,7 @@ import msgspec
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.decorators import Async, TakesContext, TaskDecorator, Ts
 from mainspring.sdk.app.task import ExecutorName, FunctionTask, Submission, Task
+from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
 from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.jobs import ChosenJobId
@@ -83,14 +84,28 @@ class AppSchedule:
 
 
 class Mainspring:
-    """A Mainspring application. Without arguments it finds the server when it first needs one."""
+    """A Mainspring application. Without arguments it finds the server when it first needs one.
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, data: str | Path | None = None) -> None:
+    `patience` is for how long a submission is repeated while no server answers: a number of seconds, "30s" or a
+    timedelta. By default it is 15 s, and 2 s while connections are refused. Inside a worker it is 15 s in any case.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        data: str | Path | None = None,
+        patience: Duration | None = None,
+    ) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
         self._url = url
         self._token = token
         self._data = data
+        self._patience = patience
+        if patience is not None:
+            checked_patience(patience)
         self._lock = threading.Lock()
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
         self._instead: tuple[Client, AsyncClient] | None = None
@@ -146,7 +161,10 @@ class Mainspring:
         return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
 
     def adopt(self, url: str, token: str) -> None:
-        """Use this server if the application names none. A worker calls it, so that its tasks can submit jobs."""
+        """Use this server if the application names none. A worker calls it, so that its tasks can submit jobs. From now
+        on submissions wait also for a server that refuses connections: it restarts, and the worker waits for it too."""
+        if self._patience is None:
+            self._patience = DEFAULT_PATIENCE
         if self._url is None and self._token is None and self._data is None:
             self._url, self._token = url, token
 
@@ -168,7 +186,7 @@ class Mainspring:
     def _own_client(self) -> Client:
         from mainspring.sdk.client.client import Client
 
-        return Client(self._url, self._token, data=self._data)
+        return Client(self._url, self._token, data=self._data, patience=self._patience)
 
     @property
     def async_client(self) -> AsyncClient:
@@ -182,7 +200,9 @@ class Mainspring:
         with self._lock:
             client = self._async_clients.get(loop)
             if client is None:
-                client = self._async_clients[loop] = AsyncClient(self._url, self._token, data=self._data)
+                client = self._async_clients[loop] = AsyncClient(
+                    self._url, self._token, data=self._data, patience=self._patience
+                )
         return client
 
     def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:

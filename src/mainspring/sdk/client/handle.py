@@ -37,9 +37,11 @@ class WaitLoop:
         self._clock = clock
         self._deadline = float("inf") if timeout is None else clock.monotonic() + timeout
         self._pause = FIRST_PAUSE
+        self.answered = False
 
     def ended(self, status: JobStatus) -> RunView | None:
         """The run if it has ended. Raises TimeoutError after the timeout, and RunFailed if there will be no run."""
+        self.answered = True
         if self._seen is not None:
             self._seen(status)
         run = status.latest_run
@@ -132,7 +134,7 @@ class Handle(_Handle[R_co]):
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
-        while (run := watch.ended(self.look(patience=watch.left()))) is None:
+        while (run := watch.ended(self.look(patience=watch.left(), persist=watch.answered))) is None:
             time.sleep(watch.pause())
         return run
 
@@ -153,11 +155,11 @@ class Handle(_Handle[R_co]):
         else:
             self._client.cancel_job(self.job_id)
 
-    def look(self, *, patience: float | None = None) -> JobStatus:
+    def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
-            return self._as_status(self._client.send(calls.run(self.run_id), patience=patience))
-        return self._client.send(calls.job_status(self.job_id), patience=patience)
+            return self._as_status(self._client.send(calls.run(self.run_id), patience=patience, persist=persist))
+        return self._client.send(calls.job_status(self.job_id), patience=patience, persist=persist)
 
 
 class AsyncHandle(_Handle[R_co]):
@@ -179,9 +181,11 @@ class AsyncHandle(_Handle[R_co]):
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
-        while (run := watch.ended(await self.look(patience=watch.left()))) is None:  # noqa: ASYNC110 - no Event over HTTP
+        while True:
+            run = watch.ended(await self.look(patience=watch.left(), persist=watch.answered))
+            if run is not None:
+                return run
             await asyncio.sleep(watch.pause())
-        return run
 
     async def result(self, timeout: float | None = None) -> R_co:
         """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
@@ -200,8 +204,8 @@ class AsyncHandle(_Handle[R_co]):
         else:
             await self._client.cancel_job(self.job_id)
 
-    async def look(self, *, patience: float | None = None) -> JobStatus:
+    async def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
-            return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience))
-        return await self._client.send(calls.job_status(self.job_id), patience=patience)
+            return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience, persist=persist))
+        return await self._client.send(calls.job_status(self.job_id), patience=patience, persist=persist)

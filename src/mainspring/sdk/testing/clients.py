@@ -28,7 +28,7 @@ class BoxClient(Client):
         self._local_server = local_server
         self._driver = driver
 
-    def send(self, call: Call[T], *, patience: float | None = None) -> T:
+    def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
@@ -50,7 +50,7 @@ class BoxAsyncClient(AsyncClient):
         self._local_server = local_server
         self._driver = driver
 
-    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
+    async def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
