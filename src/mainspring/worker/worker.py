@@ -405,7 +405,7 @@ class Worker:
         if attempt.fenced:
             return
         self._held_runs.record(attempt, ending, self._now())
-        if ending.status == "FAILED":
+        if ending.status == "FAILED" and ending.snooze is None:
             # Without the error: it contains the output of a command or data of a task.
             order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(

@@ -231,6 +231,9 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         folder=folder,
         env=setup.env if setup is not None else None,
         limits=setup.limits if setup is not None else None,
+        max_attempts=order.max_attempts,
+        snoozes=order.snoozes,
+        at_most_once=order.at_most_once,
     )
 
 
@@ -250,7 +253,7 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
         return ending_after_stop(attempt)
     if ended is not None:
         result = None if ended.result is None else msgspec.Raw(ended.result)
-        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
+        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after, ended.snooze)
     cause = Cause(exit_code=child.command.exit_code)
     if child.nonsense is not None:
         return failed(f"the task wrote to descriptor 3, which the worker uses: {child.nonsense}", cause=cause)

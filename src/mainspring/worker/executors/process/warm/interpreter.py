@@ -161,6 +161,9 @@ class Interpreter:
             scheduled_for=begin.scheduled_for,
             task=begin.task,
             name=begin.name,
+            max_attempts=begin.max_attempts,
+            snoozes=begin.snoozes,
+            _at_most_once=begin.at_most_once,
             _channel=_Channel(self),
         )
 
@@ -291,7 +294,9 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 def _ended(ending: Ending, unfit: str | None) -> Ended:
     result = None if ending.result is None else bytes(memoryview(ending.result))
-    return Ended(ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit)
+    return Ended(
+        ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit, ending.snooze
+    )
 
 
 def _errors(ending: Ending) -> list[str]:
