@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,7 @@ import msgspec
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.decorators import Async, TakesContext, TaskDecorator, Ts
 from mainspring.sdk.app.task import ExecutorName, FunctionTask, Submission, Task
+from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
 from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
 from mainspring.wire.fields import PlainKeywords
@@ -88,6 +90,9 @@ class Mainspring:
 
     `patience` is for how long a submission is repeated while no server answers: a number of seconds, "30s" or a
     timedelta. By default it is 15 s, and 2 s while connections are refused. Inside a worker it is 15 s in any case.
+
+    `state` is for what tasks share, such as a connection pool: set attributes of it in `on_worker_start`. Each process
+    has its own.
     """
 
     def __init__(
@@ -100,6 +105,8 @@ class Mainspring:
     ) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
+        self.state: Any = SimpleNamespace()
+        self.hooks = WorkerHooks()
         self._url = url
         self._token = token
         self._data = data
@@ -152,6 +159,20 @@ class Mainspring:
     def every(self, interval: Duration, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds."""
         return self._scheduled({**options, "every": interval})
+
+    def on_worker_start(self, hook: HookT) -> HookT:
+        """Call this function when a worker starts, before it takes a run: to open a pool, for example. It has no
+        parameters. A coroutine function runs on the loop of async tasks, a plain function in a thread. If it fails, the
+        worker ends. Each child process of process tasks calls it too."""
+        self.hooks.starts.append(checked_hook(hook))
+        return hook
+
+    def on_worker_stop(self, hook: HookT) -> HookT:
+        """Call this function when a worker stops, after its last run has ended. The last function that was declared is
+        called first. All of them together have 5 seconds. They are called after a failed start hook as well, so one
+        must not rely on what a start hook has opened. A worker that is killed calls none."""
+        self.hooks.stops.append(checked_hook(hook))
+        return hook
 
     @property
     def queues(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,9 @@ class Box:
             box.advance("1d")                                 # schedules fire at their times
             assert [run.status for run in box.runs_of(report)] == ["SUCCESS"]
 
+    The start hooks of the application run at the beginning of the block, its stop hooks at the end. If they are
+    coroutine functions, write `async with` in an async test.
+
     Inside the block, `task.submit` and the application's clients use the box instead of a server. Nothing runs until
     you call `advance`, `advance_to`, `run_pending`, `settle` or a handle's `result`. Async tasks run on an event loop
     of the box. In an async test, use the `..._async` methods. The tasks run on the loop of the test then.
@@ -53,7 +57,7 @@ class Box:
         self.app = app
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
-        self._driver = Driver(self._engine)
+        self._driver = Driver(self._engine, app.hooks)
         found = {
             name: read_declaration(name, msgspec.json.decode(raw)) for name, raw in declared(app.tasks.values()).items()
         }
@@ -68,15 +72,42 @@ class Box:
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
+        with self._closed_on_error():
+            self._driver.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
+        with self._closed_on_error():
+            await self._driver.start_async()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        with self._closed_on_error():
+            await self._driver.stop_async()
+        self.close()
+
     def close(self) -> None:
-        """Restore the application's own clients. The runs can still be read."""
-        self._open.close()
-        self._driver.close()
+        """Run the application's stop hooks and restore its own clients. The runs can still be read."""
+        try:
+            self._driver.stop()
+        finally:
+            self._open.close()
+            self._driver.close()
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """A start hook that fails must not leave the application in the box."""
+        try:
+            yield
+        except BaseException:
+            self._open.close()
+            raise
 
     # -- state
 

@@ -66,6 +66,7 @@ class ProcessExecutor:
         folders: WorkFolders | None = None,
         environ: Mapping[str, str] | None = None,
         runs_each: int = RUNS_EACH,
+        stop_seconds: float = 0.0,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
@@ -85,6 +86,7 @@ class ProcessExecutor:
             note_progress,
             open_log,
             clock,
+            stop_seconds,
         )
         warm = min(slots, os.cpu_count() or 1)
         start = partial(start_child, origin)
@@ -106,6 +108,10 @@ class ProcessExecutor:
     def kill_all(self) -> None:
         self._pool.kill_busy()
         self._apart.kill_busy()
+
+    async def dismiss(self) -> None:
+        """After the last run: end the children, which run their stop hooks."""
+        await asyncio.gather(self._pool.dismiss_all(), self._apart.dismiss_all())
 
     def close(self) -> None:
         """At the end of the worker."""
