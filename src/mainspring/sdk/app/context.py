@@ -115,5 +115,5 @@ class Context:
         return taken
 
     def cancel(self) -> None:
-        """Set `cancelled`. For the worker."""
+        """Ask the task to stop, by setting `cancelled`. For the worker."""
         self._cancel.set()

@@ -224,7 +224,7 @@ class Task(Generic[P, R]):
         return await Submission(self, options)._submit_async(args, payload)
 
     def options(self, **options: Unpack[JobOptions]) -> Submission[P, R]:
-        """The same task with job options: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All options
+        """Add options of the job to a submission: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All options
         of a job can be given, also those that have the name of a parameter of the function."""
         return Submission(self, options)
 

@@ -4,7 +4,8 @@
         handle = client.submit(task="hello", payload={"name": "you"})
         print(handle.result(timeout=30))
 
-Both find the server and the token; see `mainspring.sdk.client.connection`.
+Both find the server and the token: from their arguments, from MAINSPRING_URL and MAINSPRING_TOKEN, or from the data
+folder of `mainspring up`.
 """
 
 from __future__ import annotations
@@ -293,6 +294,7 @@ class Client:
     readiness = _blocking(calls.readiness)
 
     def close(self) -> None:
+        """Close the connections to the server."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -456,6 +458,7 @@ class AsyncClient:
     readiness = _awaited(calls.readiness)
 
     async def close(self) -> None:
+        """Close the connections to the server."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

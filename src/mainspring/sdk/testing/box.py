@@ -123,7 +123,7 @@ class Box:
 
     @property
     def async_client(self) -> AsyncClient:
-        """The same for async code."""
+        """A client of the box for async code."""
         return self._async_client
 
     @property
@@ -168,19 +168,19 @@ class Box:
         return (self._client.handle(handle) if isinstance(handle, str) else handle).result()
 
     async def advance_async(self, duration: Duration) -> list[BoxRun]:
-        """`advance` in an async test. Tasks run on the loop of the test."""
+        """Advance the clock by a duration, as `advance` does. Tasks run on the loop of the async test."""
         return await self.advance_to_async(self.now + _length(duration))
 
     async def advance_to_async(self, moment: Moment) -> list[BoxRun]:
-        """`advance_to` in an async test."""
+        """Advance the clock to `moment`, as `advance_to` does. Tasks run on the loop of the async test."""
         return await self._driver.drive_async(self._driver.until(self._ahead(moment)))
 
     async def run_pending_async(self) -> list[BoxRun]:
-        """`run_pending` in an async test."""
+        """Run everything that is ready without advancing the clock. Tasks run on the loop of the async test."""
         return await self.advance_to_async(self.now)
 
     async def settle_async(self, within: Duration = _SETTLED_WITHIN) -> list[BoxRun]:
-        """`settle` in an async test."""
+        """Advance the clock until no run is live, as `settle` does. Tasks run on the loop of the async test."""
         return await self._driver.drive_async(self._driver.settling(self.now + _length(within)))
 
     def _ahead(self, moment: Moment) -> datetime:
@@ -191,7 +191,9 @@ class Box:
 
 
 def run(app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
-    """Run the application in a box: `with mainspring.testing.run(app) as box:`. See `Box`."""
+    """Run the application in a box: `with mainspring.testing.run(app) as box:`. `start` is the initial time of the box,
+    by default the real time. `seed` is for the jitter of retries. With `raise_errors`, the methods that run tasks raise
+    their errors, except Retry and GiveUp."""
     return Box(app, start=start, seed=seed, raise_errors=raise_errors)
 
 

@@ -18,11 +18,10 @@ _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 class BoxRun:
     """One run in a box. `status` can be compared with strings: `run.status == "SUCCESS"`.
 
-    `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those
-    that asked to come back later. `errors` has one line for each
-    failed attempt, and `error` is the last one. `exception` is what the last failed attempt raised. `result` is the
-    result after JSON encoding, as a client would see it. `logs` and `progress` are what the task reported through its
-    context.
+    `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those that asked to come
+    back later. `errors` has one line for each failed attempt, and `error` is the last one. `exception` is what the last
+    failed attempt raised. `result` is the result after JSON encoding, as a client would see it. `logs` and `progress`
+    are what the task reported through its context.
     """
 
     run_id: str
@@ -61,10 +60,12 @@ class BoxRun:
 
     @property
     def live(self) -> bool:
+        """Whether the run has not ended."""
         return self.status in _LIVE
 
     @property
     def replay_of(self) -> str | None:
+        """The id of the run that this one repeats, if it is a replay."""
         kind, _, run_id = self.trigger.partition(":")
         return run_id if kind == "replay" else None
 
