@@ -24,8 +24,9 @@ from mainspring.wire.problems import FieldProblem
 
 
 class MainspringError(Exception):
-    """The base class of all errors that Mainspring raises. `code` is stable and for programs. The other attributes are for people.
+    """The base class of all errors that Mainspring raises.
 
+    `code` is stable and for programs. The other attributes are for people.
     `detail` says what is wrong, `field` says where, `expected` says which values are valid, and `hint` says what to do.
     `detail`, `expected` and `hint` are phrases without a full stop. `expected` must not repeat `detail`.
     """

@@ -224,8 +224,8 @@ class Task(Generic[P, R]):
         return await Submission(self, options)._submit_async(args, payload)
 
     def options(self, **options: Unpack[JobOptions]) -> Submission[P, R]:
-        """Add options of the job to a submission: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All options
-        of a job can be given, also those that have the name of a parameter of the function."""
+        """Add options of the job to a submission: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All
+        options of a job can be given, also those that have the name of a parameter of the function."""
         return Submission(self, options)
 
     def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], Any]:
