@@ -163,6 +163,8 @@ async def run_worker(options: WorkerOptions) -> int:
     if (exit_code := await _started(starting)) is not None:
         await _run_stop_hooks(app)
         await shipper.close()
+        if launched is not None:
+            launched.record.withdraw()
         return exit_code
     schedules = asyncio.create_task(_ensure_schedules(options, app))
     freeze_garbage_collection()
