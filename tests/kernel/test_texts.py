@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.kernel.texts import shorten_text, storable_text
+from mainspring.kernel.texts import as_ranges, shorten_text, storable_text
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_characters_are_not_cut_in_half() -> None:
 
     assert set(short) == set("\U0001f600 .")
     assert 90 < len(short.encode()) <= 101
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([7], "7"), ([3, 1, 2, 0, 7, 9, 10, 9], "0-3,7,9-10"), (range(128), "0-127")]
+)
+def test_many_numbers_are_said_as_ranges(numbers: list[int], text: str) -> None:
+    assert as_ranges(numbers) == text

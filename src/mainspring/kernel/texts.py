@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def storable_text(text: str) -> str:
     """`text` in a form that JSON and PostgreSQL accept: NUL and lone surrogates are replaced."""
@@ -15,3 +17,14 @@ def shorten_text(text: str, most_bytes: int) -> str:
         return text
     head, tail = data[: most_bytes // 4], data[-(most_bytes * 3 // 4 - 5) :]
     return (head + b" ... " + tail).decode("utf-8", "ignore")
+
+
+def as_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in a short form: 0-3,7,9-11."""
+    ranges: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ",".join("-".join(map(str, each)) for each in ranges)

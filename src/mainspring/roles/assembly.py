@@ -120,7 +120,7 @@ async def assemble(
     signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database_url)
+    pulse = Pulse(database_url, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
