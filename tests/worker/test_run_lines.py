@@ -11,7 +11,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import Logger
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution.attempt import SUCCEEDED, Attempt, failed, key_of
-from mainspring.worker.output.run_lines import LINES_PER_SECOND, RunLines, last_line
+from mainspring.worker.output.run_lines import LINES_PER_SECOND, RunLines, short_error
 from tests.worker.exchange_server import an_order
 
 
@@ -88,7 +88,7 @@ def test_too_many_are_counted(clock: ManualClock, heard: Heard) -> None:
     assert len(heard.lines) == LINES_PER_SECOND + 2
 
 
-def test_the_last_line_of_an_error() -> None:
-    assert last_line("a\nb\n\n  \n") == "b"
-    assert last_line("") == "no error was given"
-    assert last_line("x" * 500).endswith("…") and len(last_line("x" * 500)) == 160
+def test_an_error_is_cut_to_a_line() -> None:
+    assert short_error("a\nb\n\n  \n") == "b"
+    assert short_error("") == "no error was given"
+    assert short_error("x" * 500).endswith("…") and len(short_error("x" * 500)) == 160

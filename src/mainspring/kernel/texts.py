@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+# How the error of a command begins. Its output follows, and says why at its end.
+_ENDED_BY = re.compile(r"(exit code \d+|killed by [\w ]+|timed out after [\w.]+|worker stopped|stopped): ")
 
 
 def storable_text(text: str) -> str:
@@ -28,3 +32,13 @@ def as_ranges(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number])
     return ",".join("-".join(map(str, each)) for each in ranges)
+
+
+def error_line(error: str) -> str:
+    """An error in one line: the last one, which in a traceback is the exception and in the output of a command usually
+    the reason. How the command ended stays in front of it."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return "".join(lines)
+    ended = _ENDED_BY.match(lines[0])
+    return f"{ended[0]}{lines[-1]}" if ended else lines[-1]

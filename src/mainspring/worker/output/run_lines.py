@@ -12,6 +12,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import Logger, get_logger
 from mainspring.kernel.terminal import visible_line
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.worker.execution.attempt import Attempt, Ending
@@ -53,7 +54,7 @@ class RunLines:
         took = f"  {format_duration(round(max(0.0, self._clock.monotonic() - attempt.started), 3))}"
         line = _line(word, attempt) + (took if attempt.started else "")
         if ending.status == "FAILED":
-            self._log.warning(f"{line}  {last_line(ending.error or '')}")
+            self._log.warning(f"{line}  {short_error(ending.error or '')}")
         else:
             self._log.info(line)
 
@@ -77,10 +78,9 @@ class RunLines:
         say(f"\u2026 and {counted}")
 
 
-def last_line(error: str) -> str:
-    """The last line of an error: of a Python traceback, the exception."""
-    lines = [line for line in error.splitlines() if line.strip()]
-    return _cut(visible_line(lines[-1].strip()), _LONGEST_ERROR) if lines else "no error was given"
+def short_error(error: str) -> str:
+    """What fits into a line of an error."""
+    return _cut(visible_line(error_line(error) or "no error was given"), _LONGEST_ERROR)
 
 
 def _line(word: str, attempt: Attempt) -> str:
