@@ -32,6 +32,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -136,7 +137,8 @@ async def assemble(
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
-        standing_reader=StandingReader(store, queue_reader),
+        standing_reader=(standing_reader := StandingReader(store, queue_reader)),
+        overview_reader=OverviewReader(store, standing_reader, timing),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
