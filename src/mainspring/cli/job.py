@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import UtcFlag
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.wording import local_and_relative, relative, span
+from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
@@ -23,6 +24,7 @@ def command(
     fires: Annotated[
         int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
     ] = 3,
+    utc: UtcFlag = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -37,15 +39,15 @@ def command(
         latest = client.job_status(job_id).latest_run
         recurring = job.cron_expression is not None or job.every is not None
         coming = client.upcoming(job_id, fires).fires if recurring and fires else []
-    now = datetime.now(UTC)
+    times = Times(datetime.now(UTC), utc)
     show_fields([
-        *_definition(job, now),
-        *(("upcoming" if index == 0 else "", local_and_relative(fire, now)) for index, fire in enumerate(coming)),
-        ("latest run", None if latest is None else _latest(latest, now)),
+        *_definition(job, times),
+        *(("upcoming" if index == 0 else "", times.full(fire)) for index, fire in enumerate(coming)),
+        ("latest run", None if latest is None else _latest(latest, times)),
     ])  # fmt: skip
 
 
-def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
+def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
     import msgspec
 
     command_line = job.command if isinstance(job.command, str | None) else " ".join(job.command)
@@ -58,7 +60,7 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
         ("schedule", job.schedule),
-        ("next fire", local_and_relative(job.next_fire_at, now) if job.next_fire_at is not None else None),
+        ("next fire", times.full(job.next_fire_at) if job.next_fire_at is not None else None),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("timeout", span(job.timeout)),
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
@@ -66,11 +68,11 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("description", job.description),
-        ("created", f"{local_and_relative(job.created_at, now)}, version {job.version}"),
+        ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]
 
 
-def _latest(run: RunView, now: datetime) -> str:
-    when = relative(run.end_time or run.start_time or run.scheduled_for, now)
+def _latest(run: RunView, times: Times) -> str:
+    when = times.brief(run.end_time or run.start_time or run.scheduled_for)
     note = run.error_message or run.reason
     return f"{run.status} {when}, attempt {run.attempt_number} (run {run.run_id})" + (f": {note}" if note else "")

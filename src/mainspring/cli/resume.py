@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.wording import local_and_relative
+from mainspring.cli.wording import Times
 
 EXAMPLES = ("mainspring resume daily_report",)
 
@@ -28,8 +28,6 @@ def command(
         show_json(job)
     else:
         coming = (
-            f", next fire {local_and_relative(job.next_fire_at, datetime.now(UTC))}"
-            if job.next_fire_at is not None
-            else ""
+            f", next fire {Times(datetime.now(UTC)).full(job.next_fire_at)}" if job.next_fire_at is not None else ""
         )
         show_line(f"job {job.job_id} is {job.status}{coming}")
