@@ -14,7 +14,7 @@ from mainspring.cli.wording import Times
 if TYPE_CHECKING:
     from mainspring.wire.runs import AttemptView, DeadLetterView
 
-EXAMPLES = ("mainspring dead-letter 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+EXAMPLES = ("mainspring dead-letter 6f0a8b11",)
 
 
 def command(
@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Show a dead letter: its payload, and the error of each attempt."""
     with connect(url, token_file, data) as client:
-        letter = call_for_run(client, run_or_job, client.dead_letter)
+        letter = call_for_run(client, run_or_job, client.dead_letter, kind="dead_letter")
     if as_json:
         show_json(letter)
     else:

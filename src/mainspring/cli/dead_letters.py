@@ -16,6 +16,7 @@ from mainspring.cli.choosing import (
     filters_of,
 )
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import dead_letters_job
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 
@@ -61,7 +62,7 @@ def command(
     """List runs that failed after their last attempt and were neither replayed nor discarded, newest first."""
 
     def read(client: Client) -> Listing:
-        filters = filters_of(job, task, queue, error, since, until)
+        filters = filters_of(dead_letters_job(client, job), task, queue, error, since, until)
         page = client.dead_letters(limit=limit, cursor=cursor, **filters)
         letters = page.dead_letters
         return Listing(

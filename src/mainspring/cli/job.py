@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.listing import UtcFlag
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.wording import Times, span
@@ -20,7 +21,7 @@ EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcomi
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     fires: Annotated[
         int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
     ] = 3,
@@ -32,13 +33,13 @@ def command(
 ) -> None:
     """Show a job: its definition, its next fire times and its latest run."""
     with connect(url, token_file, data) as client:
-        job = client.job(job_id)
+        job = call_for_job(client, job_id, client.job)
         if as_json:
             show_json(job)
             return
-        latest = client.job_status(job_id).latest_run
+        latest = client.job_status(job.job_id).latest_run
         recurring = job.cron_expression is not None or job.every is not None
-        coming = client.upcoming(job_id, fires).fires if recurring and fires else []
+        coming = client.upcoming(job.job_id, fires).fires if recurring and fires else []
     times = Times(datetime.now(UTC), utc)
     show_fields([
         *_definition(job, times),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.wording import Times
 
@@ -15,7 +16,7 @@ EXAMPLES = ("mainspring resume daily_report",)
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -23,7 +24,7 @@ def command(
 ) -> None:
     """Resume a paused job. Prints its next fire time."""
     with connect(url, token_file, data) as client:
-        job = client.resume(job_id)
+        job = call_for_job(client, job_id, client.resume)
     if as_json:
         show_json(job)
     else:

@@ -17,7 +17,7 @@ from mainspring.cli.wording import Times, span
 if TYPE_CHECKING:
     from mainspring.wire.runs import RunView
 
-EXAMPLES = ("mainspring run 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --watch",)
+EXAMPLES = ("mainspring run 6f0a8b11 --watch",)
 
 
 def command(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import job_filter
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.wording import span
@@ -60,8 +61,8 @@ def command(
 
     def read(client: Client) -> Listing:
         page = client.runs(
-            status=status, job=job, queue=queue, task=task, error=error, since=since, until=until, limit=limit,
-            cursor=cursor,
+            status=status, job=job_filter(client, job), queue=queue, task=task, error=error, since=since, until=until,
+            limit=limit, cursor=cursor,
         )  # fmt: skip
         rows = page.runs
         return Listing(

@@ -31,6 +31,7 @@ from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
@@ -136,6 +137,7 @@ async def assemble(
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
+        id_reader=IdReader(store, lanes),
         standing_reader=StandingReader(store, queue_reader),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
