@@ -31,6 +31,7 @@ from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
@@ -139,6 +140,7 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
+        id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),

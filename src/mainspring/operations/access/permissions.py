@@ -49,6 +49,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "dead_letters.read": _ADMINS,
     "dead_letters.replay": _ADMINS,
     "dead_letters.discard": _ADMINS,
+    "ids.find": _ADMINS,
     "queues.list": _ADMINS,
     "queues.read": _ADMINS,
     "tasks.list": _ADMINS,
