@@ -54,6 +54,7 @@ def test_many_numbers_are_said_as_ranges(numbers: list[int], text: str) -> None:
         ("exit code 3: no such file", "exit code 3: no such file"),
         ("exit code 3: reading\n12 rows\n\nno such region: eu-9\n", "exit code 3: no such region: eu-9"),
         ("killed by SIGKILL: reading\n12 rows", "killed by SIGKILL: 12 rows"),
+        ("ValueError: no region\n  File 'a.py', line 3\n    raise ValueError('no region')", "ValueError: no region"),
         ("Traceback (most recent call last):\n  File\nValueError: no region", "ValueError: no region"),
     ],
 )

@@ -35,10 +35,12 @@ def as_ranges(numbers: Iterable[int]) -> str:
 
 
 def error_line(error: str) -> str:
-    """An error in one line: the last one, which in a traceback is the exception and in the output of a command usually
-    the reason. How the command ended stays in front of it."""
+    """An error in one line: how a command ended and its last line of output, or the exception of a Python task, which
+    stands before its traceback."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     if len(lines) < 2:
         return "".join(lines)
     ended = _ENDED_BY.match(lines[0])
-    return f"{ended[0]}{lines[-1]}" if ended else lines[-1]
+    if ended:
+        return f"{ended[0]}{lines[-1]}"
+    return lines[-1] if lines[0].startswith("Traceback ") else lines[0]

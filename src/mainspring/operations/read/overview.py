@@ -69,12 +69,16 @@ def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float) -> It
         yield f"a job is due since {format_duration(round(lag))} and has not fired"
     waiting = sum(queue.depth for queue in standing.queues)
     if waiting and not standing.workers.get(WorkerState.LIVE.name):
-        yield f"{waiting} runs wait and no worker is live; start one with: mainspring worker"
+        yield f"{_runs(waiting)} and no worker is live; start one with: mainspring worker"
     for queue in standing.queues:
         if queue.depth and not queue.workers and standing.workers.get(WorkerState.LIVE.name):
-            yield f"{queue.depth} runs wait in the queue {queue.name}, and no worker takes runs from it"
+            yield f"{_runs(queue.depth)} in the queue {queue.name}, and no worker takes runs from it"
     if lost := standing.workers.get(WorkerState.LOST.name):
-        yield f"{lost} workers are lost; their runs were given to others"
+        yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
+
+
+def _runs(number: int) -> str:
+    return "1 run waits" if number == 1 else f"{number} runs wait"
 
 
 def _activity(queue: QueueView) -> tuple[int, float]:
