@@ -12,6 +12,8 @@ from mainspring import AsyncClient, Mainspring
 from mainspring.sdk.app.ensure_schedules import ensure_schedules
 from tests.sdk.wire_samples import job, problem
 
+NAME = "billing"
+
 
 class JobShelf:
     """A fake server with at most one job. It records the requested changes."""
@@ -23,6 +25,9 @@ class JobShelf:
         self.outdated = 0
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            present = [] if self.present is None else [{"declared_by": NAME} | self.present]
+            return httpx.Response(200, json={"application": NAME, "number": 1, "current": True, "jobs": present})
         if request.method == "POST":
             if self.present is not None:
                 return httpx.Response(409, json=problem(409, "job_exists"))
@@ -39,13 +44,15 @@ class JobShelf:
 def ensure(app: Mainspring, shelf: JobShelf) -> dict[str, str]:
     async def scenario() -> dict[str, str]:
         async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(shelf)) as client:
-            return dict(await ensure_schedules(client, app))
+            ensured = await ensure_schedules(client, app)
+            assert not ensured.refused
+            return dict(ensured.done)
 
     return asyncio.run(scenario())
 
 
 def app_with(expression: str = "@daily", **options: Any) -> Mainspring:
-    app = Mainspring()
+    app = Mainspring(NAME)
 
     @app.cron(expression, **options)
     @app.task
@@ -58,7 +65,7 @@ def test_a_missing_job_is_created_under_the_tasks_name() -> None:
     shelf = JobShelf()
     assert ensure(app_with(timezone="Europe/Berlin"), shelf) == {"report": "created"}
     (body,) = shelf.created
-    assert body["job_id"] == "report"
+    assert (body["job_id"], body["declared_by"]) == ("report", NAME)
     assert body["schedule"] == {"cron": "@daily", "timezone": "Europe/Berlin"}
 
 
@@ -111,7 +118,7 @@ def test_a_change_of_zone_is_a_change_of_schedule() -> None:
 
 
 def test_an_interval_is_compared_in_seconds() -> None:
-    app = Mainspring()
+    app = Mainspring(NAME)
 
     def report() -> None: ...
 

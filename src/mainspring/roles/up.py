@@ -71,6 +71,7 @@ class UpOptions:
     insecure_http: bool = False
     run_as: str | None = None
     process_isolation: str | None = None
+    prune_schedules: bool = False
 
     @property
     def folder(self) -> Path:
@@ -207,6 +208,8 @@ def worker_program(options: UpOptions) -> Program:
             argv += [flag, str(value)]
     if options.reload:
         argv.append("--reload")
+    if options.prune_schedules:
+        argv.append("--prune")
     environment = {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
     return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_exit=True)
 
