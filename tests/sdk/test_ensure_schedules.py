@@ -26,7 +26,7 @@ class JobShelf:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.method == "PUT":
-            present = [] if self.present is None else [{"declared_by": NAME} | self.present]
+            present = [] if self.present is None else [self.present | {"declared_by": NAME}]
             return httpx.Response(200, json={"application": NAME, "number": 1, "current": True, "jobs": present})
         if request.method == "POST":
             if self.present is not None:
