@@ -268,6 +268,17 @@ async def test_a_version_that_is_deployed_again_counts_when_the_newer_one_is_gon
     assert ensured.done == {"a": "updated", "c": "resumed"}, "deployed once more, it is the newest"
 
 
+async def test_a_worker_that_drains_changes_nothing(deployments: Deployments) -> None:
+    old, new = app_of("a", "b"), app_of("a")
+    await deployments.start(old)
+    newer, _ = await deployments.start(new, prune=True)
+    await deployments.stop(newer, WorkerState.DRAINING)
+    _, ensured = await deployments.start(old)
+    assert ensured.done["b"] == "resumed"
+    assert (await deployments.declare(new, newer, prune=True)).superseded
+    assert (await deployments.seen("b"))[0] == "SCHEDULED"
+
+
 async def test_a_worker_that_is_not_registered_yet_counts_for_half_a_minute(deployments: Deployments) -> None:
     old, new = app_of("a", "b"), app_of("a")
     await deployments.run(old)

@@ -30,9 +30,10 @@ async def keep_schedules(
     *,
     ca: str | None = None,
     prune: bool = False,
-    worker_id: Callable[[], UUID],
+    worker_id: Callable[[], UUID | None],
 ) -> None:
-    """Runs beside the work and never ends, unless the token may not do this. Neither waits for the other."""
+    """Runs beside the work, and neither waits for the other. Ends if the token may not do this, and when the worker
+    leaves: then `worker_id` is None."""
     # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
     from mainspring.sdk.app.ensure_schedules import ScheduleKeeper
     from mainspring.sdk.client.client import AsyncClient
@@ -48,7 +49,7 @@ async def keep_schedules(
 class Schedules:
     """What a worker does about the schedules of its application, step by step."""
 
-    def __init__(self, app: Mainspring, keeper: ScheduleKeeper, worker_id: Callable[[], UUID]) -> None:
+    def __init__(self, app: Mainspring, keeper: ScheduleKeeper, worker_id: Callable[[], UUID | None]) -> None:
         self._app = app
         self._keeper = keeper
         self._worker_id = worker_id
@@ -60,8 +61,11 @@ class Schedules:
 
     async def step(self) -> float | None:
         """Ensure the schedules, or declare them again. Returns the seconds until the next step, None after the last."""
+        worker_id = self._worker_id()
+        if worker_id is None:
+            return None
         try:
-            return await self._step()
+            return await self._step(worker_id)
         except Unavailable as error:
             self._failures += 1
             log.warning("cannot ensure the application's schedules yet", error=str(error))
@@ -74,14 +78,14 @@ class Schedules:
                 )  # fmt: skip
             return None
 
-    async def _step(self) -> float:
+    async def _step(self, worker_id: UUID) -> float:
         # A person may change a job while its worker runs. So the jobs are compared with the code when this version
         # begins to count, and not every minute.
         again = self._ensured and not self._superseded
         if again and not self._refused:
-            view = await self._keeper.declare(self._worker_id())
+            view = await self._keeper.declare(worker_id)
         else:
-            ensured = await self._keeper.ensure(self._worker_id(), only=self._refused if again else None)
+            ensured = await self._keeper.ensure(worker_id, only=self._refused if again else None)
             view = ensured.declaration
             if not ensured.superseded:
                 self._tell(ensured)

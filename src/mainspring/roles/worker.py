@@ -161,7 +161,7 @@ async def run_worker(options: WorkerOptions) -> int:
             app_token,
             ca=options.ca,
             prune=options.prune_schedules,
-            worker_id=lambda: worker.worker_id,
+            worker_id=lambda: None if worker.draining else worker.worker_id,
         )
         if options.app
         else asyncio.sleep(0)

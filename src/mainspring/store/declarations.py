@@ -87,6 +87,11 @@ async def link_worker(connection: Connection, tenant: TenantId, application: str
     await connection.execute(_SQL["link_worker"], tenant, application, worker_id, number)
 
 
+async def is_leaving(connection: Connection, worker_id: UUID) -> bool:
+    """Whether this worker drains or is gone. It does not count any more."""
+    return bool(await connection.fetchval(_SQL["is_leaving"], worker_id))
+
+
 async def forget(connection: Connection, tenant: TenantId, application: str, numbers: Sequence[int]) -> None:
     """Forget these declarations and the workers that are gone. Take the turn first."""
     await connection.execute(_SQL["unlink_workers"], tenant, application)

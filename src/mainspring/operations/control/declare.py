@@ -57,7 +57,10 @@ class Declarer:
         if len(job_ids) != len(request.job_ids):
             raise InvalidInput("job_ids contains an id twice", field="job_ids", hint="give each schedule its own id")
         jobs, unseen = await self._jobs(tenant, job_ids) if request.show_jobs else ([], [])
-        mine, others = await self._record(tenant, application, request, worker_id)
+        recorded = await self._record(tenant, application, request, worker_id)
+        if recorded is None:
+            return DeclarationView(application, 0, current=False, jobs=jobs, unseen=unseen)
+        mine, others = recorded
         if newer_version(mine, others) is not None:
             return DeclarationView(application, mine.number, current=False, jobs=jobs, unseen=unseen)
         behind = left_behind(mine, others)
@@ -95,9 +98,12 @@ class Declarer:
 
     async def _record(
         self, tenant: TenantId, application: str, request: DeclarationRequest, worker_id: UUID | None
-    ) -> tuple[Declaration, list[Declaration]]:
-        """Record that this version is declared. Return it and the other versions."""
+    ) -> tuple[Declaration, list[Declaration]] | None:
+        """Record that this version is declared. Return it and the other versions, or None if the worker is leaving:
+        then it must not take schedules away from those that stay."""
         async with self._store.reads.acquire() as connection:
+            if worker_id is not None and await declarations.is_leaving(connection, worker_id):
+                return None
             mine, others = _split(await declarations.of_application(connection, tenant, application), request)
             if mine.number == 0 and not others and not request.job_ids:
                 return mine, others  # an application without schedules leaves no trace

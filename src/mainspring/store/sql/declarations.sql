@@ -17,6 +17,9 @@ from mainspring.declarations d
 where d.tenant_id = $1 and d.application = $2
 order by d.number
 
+-- name: is_leaving
+select state <> {{WORKER_LIVE}} from mainspring.workers where worker_id = $1
+
 -- name: put_declaration
 -- unguarded: the caller has the application's turn (`take_turn`).
 insert into mainspring.declarations
