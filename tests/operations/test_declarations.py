@@ -453,6 +453,20 @@ async def test_a_person_may_change_a_job_while_its_worker_runs(deployments: Depl
     assert (await deployments.job("a"))["cron_expression"] == "0 5 * * *"
 
 
+async def test_a_running_worker_takes_over_though_it_never_saw_the_newer_version(deployments: Deployments) -> None:
+    """The newer one came and went between two steps of the older one, twice."""
+    old, new = app_of("a", "b", cron="0 1 * * *"), app_of("a", cron="0 2 * * *")
+    worker_id = await a_worker(deployments.connection)
+    schedules = Schedules(old, ScheduleKeeper(deployments.client, old), lambda: worker_id)
+    assert await schedules.step() == 60
+    for _ in range(2):
+        await deployments.run(new, prune=True)
+        assert (await deployments.job("a"))["cron_expression"] == "0 2 * * *"
+        assert await schedules.step() == 60
+        assert (await deployments.job("a"))["cron_expression"] == "0 1 * * *"
+        assert (await deployments.seen("b"))[0] == "SCHEDULED"
+
+
 async def test_a_running_worker_takes_over_when_the_newer_version_is_gone(deployments: Deployments) -> None:
     old, new = app_of("a", "b"), app_of("a")
     worker_id = await a_worker(deployments.connection)

@@ -20,7 +20,8 @@ KEPT = 10  # declarations of versions that no longer run
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """What one version of an application declares. live: a worker of it runs."""
+    """What one version of an application declares. live: a worker of it runs. applied_at: when the jobs were last
+    changed to what it declares, after another version had changed them."""
 
     number: int
     fingerprint: str
@@ -29,6 +30,7 @@ class Declaration(msgspec.Struct, frozen=True):
     job_ids: frozenset[str]
     last_at: datetime
     live: bool = False
+    applied_at: datetime | None = None
 
 
 def are_versions(one: Declaration, other: Declaration) -> bool:
@@ -50,6 +52,12 @@ def number_for(mine: Declaration, others: Sequence[Declaration]) -> int:
     last = max((other.number for other in others), default=0)
     returns = mine.number < last and not mine.live
     return last + 1 if mine.number == 0 or (returns and newer_version(mine, others) is None) else mine.number
+
+
+def is_outdated(mine: Declaration, others: Iterable[Declaration]) -> bool:
+    """Whether another version was the last to change jobs to what it declares."""
+    moments = [other.applied_at for other in others if other.applied_at is not None and are_versions(mine, other)]
+    return mine.applied_at is None or any(moment > mine.applied_at for moment in moments)
 
 
 class LeftBehind(msgspec.Struct, frozen=True):

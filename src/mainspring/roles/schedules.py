@@ -80,11 +80,12 @@ class Schedules:
 
     async def _step(self, worker_id: UUID) -> float:
         # A person may change a job while its worker runs. So the jobs are compared with the code when this version
-        # begins to count, and not every minute.
-        again = self._ensured and not self._superseded
-        if again and not self._refused:
+        # begins to count, or counts again, and not every minute.
+        again, view = self._ensured and not self._superseded, None
+        if again:
             view = await self._keeper.declare(worker_id)
-        else:
+            again = view is None or not view.outdated
+        if not again or self._refused:
             ensured = await self._keeper.ensure(worker_id, only=self._refused if again else None)
             view = ensured.declaration
             if not ensured.superseded:

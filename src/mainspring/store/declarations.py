@@ -28,6 +28,7 @@ class DeclarationRow(msgspec.Struct, frozen=True):
     job_ids: list[str]
     last_at: datetime
     live: bool
+    applied_at: datetime | None
 
 
 class OwnedJob(msgspec.Struct, frozen=True):
@@ -58,7 +59,16 @@ async def take_turn(connection: Connection, tenant: TenantId, application: str) 
 async def of_application(connection: Connection, tenant: TenantId, application: str) -> list[Declaration]:
     rows = await _declarations_of.fetch(connection, tenant, application)
     return [
-        Declaration(row.number, row.fingerprint, row.named, row.source, frozenset(row.job_ids), row.last_at, row.live)
+        Declaration(
+            row.number,
+            row.fingerprint,
+            row.named,
+            row.source,
+            frozenset(row.job_ids),
+            row.last_at,
+            row.live,
+            row.applied_at,
+        )
         for row in rows
     ]
 
@@ -80,6 +90,11 @@ async def put(connection: Connection, tenant: TenantId, application: str, new: D
 async def renew(connection: Connection, tenant: TenantId, application: str, fingerprint: str) -> None:
     """Note that the version is declared still."""
     await connection.execute(_SQL["renew_declaration"], tenant, application, fingerprint)
+
+
+async def apply(connection: Connection, tenant: TenantId, application: str, fingerprint: str) -> None:
+    """Note that jobs are now changed to what this version declares."""
+    await connection.execute(_SQL["apply_declaration"], tenant, application, fingerprint)
 
 
 async def link_worker(connection: Connection, tenant: TenantId, application: str, worker_id: UUID, number: int) -> None:

@@ -49,15 +49,17 @@ class DeclarationView(msgspec.Struct):
     """The declaration of an application, as the server recorded it.
 
     number: of this version; a newer one has a higher number. current: no newer version of the application runs, and the
-    worker is not draining. Only a current version changes schedules. resumed, pruned: jobs that this request resumed or
-    paused. undeclared: jobs that the application no longer declares, also those that are paused. elsewhere: jobs that
-    another running application declares, with its name. jobs: those of job_ids that exist, if they were asked for.
-    unseen: the ids whose jobs did not fit into the answer.
+    worker is not draining. Only a current version changes schedules. outdated: another version has changed jobs since
+    workers of this one asked for them (show_jobs), so they have to be compared again. resumed, pruned: jobs that this
+    request resumed or paused. undeclared: jobs that the application no longer declares, also those that are paused.
+    elsewhere: jobs that another running application declares, with its name. jobs: those of job_ids that exist, if they
+    were asked for. unseen: the ids whose jobs did not fit into the answer.
     """
 
     application: str
     number: int
     current: bool
+    outdated: bool = False
     resumed: list[str] = []
     pruned: list[str] = []
     undeclared: list[Undeclared] = []

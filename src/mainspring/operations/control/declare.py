@@ -18,6 +18,7 @@ from mainspring.domain.declarations import (
     Declaration,
     LeftBehind,
     forgotten,
+    is_outdated,
     left_behind,
     newer_version,
     number_for,
@@ -64,7 +65,10 @@ class Declarer:
         if newer_version(mine, others) is not None:
             return DeclarationView(application, mine.number, current=False, jobs=jobs, unseen=unseen)
         behind = left_behind(mine, others)
+        outdated = is_outdated(mine, others)
         async with self._store.reads.acquire() as connection:
+            if outdated and request.show_jobs:
+                await declarations.apply(connection, tenant, application, mine.fingerprint)
             declared = await declarations.owned(connection, tenant, application, job_ids)
             left = await declarations.owned(connection, tenant, application, sorted(behind))
             elsewhere = await declarations.elsewhere(connection, tenant, application, job_ids)
@@ -80,6 +84,7 @@ class Declarer:
             resumed=resumed,
             pruned=pruned,
             undeclared=[_undeclared(job, behind[job.job_id], pruned) for job in left[:_MOST_SHOWN]],
+            outdated=outdated,
             elsewhere=elsewhere,
             jobs=jobs,
             unseen=unseen,

@@ -6,7 +6,7 @@ alter table mainspring.jobs
     add column pruned_version int;
 
 -- What each version of an application declares. A later number is a newer version. last_at: when a worker last said so,
--- to the minute.
+-- to the minute. applied_at: when its workers last began to change jobs to what it declares, after another version had.
 create table mainspring.declarations (
     tenant_id   int not null,
     application text not null,
@@ -16,6 +16,7 @@ create table mainspring.declarations (
     source      text not null,
     job_ids     text[] not null,
     last_at     timestamptz not null,
+    applied_at  timestamptz,
     primary key (tenant_id, application, number)
 );
 create unique index declarations_fingerprint on mainspring.declarations (tenant_id, application, fingerprint);

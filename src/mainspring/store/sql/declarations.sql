@@ -12,7 +12,8 @@ select d.number, d.fingerprint, d.named, d.source, d.job_ids, d.last_at,
                where w.tenant_id = d.tenant_id and w.application = d.application and w.number = d.number
                  and (present.state = {{WORKER_LIVE}}
                       or present.worker_id is null
-                         and w.since > (select clock_timestamp()) - interval '30 seconds')) as live
+                         and w.since > (select clock_timestamp()) - interval '30 seconds')) as live,
+       d.applied_at
 from mainspring.declarations d
 where d.tenant_id = $1 and d.application = $2
 order by d.number
@@ -35,6 +36,12 @@ update mainspring.declarations
 set last_at = (select clock_timestamp())
 where tenant_id = $1 and application = $2 and fingerprint = $3
   and last_at < (select clock_timestamp()) - interval '50 seconds'
+
+-- name: apply_declaration
+-- unguarded: the latest who begins is the one that counts.
+update mainspring.declarations
+set applied_at = (select clock_timestamp())
+where tenant_id = $1 and application = $2 and fingerprint = $3
 
 -- name: link_worker
 -- unguarded: the worker itself says which version it runs.
