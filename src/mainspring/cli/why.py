@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import find_id
 from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.which_run import RunOrJob, call_for_run
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
-EXAMPLES = ("mainspring why 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+EXAMPLES = ("mainspring why 6f0a8b11",)
 
 
 def command(
@@ -34,27 +35,28 @@ def command(
         show_line(f"{answer.status}: {answer.why}")
 
 
-def _why_paused(client: Client, job_id: str) -> dict[str, str] | None:
-    """Why the job with this id is paused. None if it is not, or if a run of it is alive."""
+def _why_paused(client: Client, text: str) -> dict[str, str] | None:
+    """Why the job is paused whose id is `text`, or contains it. None if it is not, or if a run of it is alive."""
     from mainspring.domain.errors import NotFound
     from mainspring.domain.transitions import JobStatus
     from mainspring.kernel.ids import parse_uuid
 
-    if parse_uuid(job_id) is not None:
-        return None
     try:
-        job = client.job(job_id)
-        latest = client.job_status(job_id).latest_run if job.status == JobStatus.PAUSED else None
+        job = client.job(text)
     except NotFound:
+        match = None if parse_uuid(text) is not None else find_id(client, text, "run", "job")
+        if match is None or match.kind != "job":
+            return None
+        job = client.job(match.id)
+    if job.status != JobStatus.PAUSED:
         return None
-    if job.status != JobStatus.PAUSED or (latest is not None and latest.end_time is None):
+    latest = client.job_status(job.job_id).latest_run
+    if latest is not None and latest.end_time is None:
         return None
+    resume = f"mainspring resume {job.job_id}"
     if job.pause_reason is None:
-        return {
-            "job_id": job_id,
-            "status": job.status,
-            "why": f"the job is paused; go on with: mainspring resume {job_id}",
-        }
-    code = f" by the code of {job.declared_by}" if job.declared_by else ""
-    why = f"{job.pause_reason}{code}; declare it again, or keep it with: mainspring resume {job_id}"
-    return {"job_id": job_id, "status": job.status, "why": why}
+        why = f"the job is paused; go on with: {resume}"
+    else:
+        code = f" by the code of {job.declared_by}" if job.declared_by else ""
+        why = f"{job.pause_reason}{code}; declare it again, or keep it with: {resume}"
+    return {"job_id": job.job_id, "status": job.status, "why": why}
