@@ -127,7 +127,8 @@ async def test_the_last_schedule_of_an_application_is_found_too(deployments: Dep
 
 
 async def test_an_application_without_schedules_leaves_no_trace(deployments: Deployments) -> None:
-    await deployments.run(app_of())
+    app = app_of()
+    assert await Schedules(app, ScheduleKeeper(deployments.client, app), uuid4).step() is None
     assert not await deployments.connection.fetchval("select count(*) from mainspring.declarations")
     assert not await deployments.connection.fetchval("select count(*) from mainspring.declaring_workers")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mainspring.domain.errors import MainspringError, Unavailable
+from mainspring.domain.errors import Forbidden, MainspringError, Unauthorized, Unavailable
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.sdk.app.app import Mainspring
@@ -54,6 +54,7 @@ class Schedules:
         self._keeper = keeper
         self._worker_id = worker_id
         self._failures = 0
+        self._error: str | None = None
         self._superseded = False
         self._ensured = False
         self._refused: dict[str, str] = {}
@@ -71,19 +72,22 @@ class Schedules:
             log.warning("cannot ensure the application's schedules yet", error=str(error))
             return backoff(self._failures)
         except MainspringError as error:
-            if self._app.schedules:
+            if self._app.schedules and str(error) != self._error:
+                self._error = str(error)
                 log.error(
                     "the application's schedules were refused",
                     application=self._app.name, error=str(error), field=error.field, hint=error.hint,
                 )  # fmt: skip
-            return None
+            return None if isinstance(error, Forbidden | Unauthorized) else _AGAIN
 
-    async def _step(self, worker_id: UUID) -> float:
+    async def _step(self, worker_id: UUID) -> float | None:
         # A person may change a job while its worker runs. So the jobs are compared with the code when this version
         # begins to count, or counts again, and not every minute.
         again, view = self._ensured and not self._superseded, None
         if again:
             view = await self._keeper.declare(worker_id)
+            if view is not None and view.resumed:
+                log.info("schedules declared again", application=self._app.name, resumed=view.resumed)
             again = view is None or not view.outdated
         if not again or self._refused:
             ensured = await self._keeper.ensure(worker_id, only=self._refused if again else None)
@@ -91,8 +95,10 @@ class Schedules:
             if not ensured.superseded:
                 self._tell(ensured)
                 self._ensured, self._refused = True, ensured.refused
-        self._failures = 0
+        self._failures, self._error = 0, None
         self._tell_versions(view)
+        if not self._app.schedules and (view is None or view.number == 0):
+            return None  # it has never declared a schedule
         return _SOON if self._superseded or self._refused else _AGAIN
 
     def _tell(self, ensured: Ensured) -> None:
@@ -100,7 +106,7 @@ class Schedules:
         for job_id, what in ensured.done.items():
             done.setdefault(what.replace(" ", "_"), []).append(job_id)
         unchanged = len(done.pop("unchanged", ()))
-        if done or not self._ensured:
+        if done or (self._app.schedules and not self._ensured):
             log.info("schedules of the application", application=self._app.name, unchanged=unchanged, **done)
         functions = {schedule.job_id: full_name(schedule.task.function) for schedule in self._app.schedules}
         for job_id, reason in ensured.refused.items():
@@ -117,8 +123,6 @@ class Schedules:
         self._superseded = superseded
         if view is None or superseded:
             return
-        if self._ensured and view.resumed:
-            log.info("schedules declared again", application=self._app.name, resumed=view.resumed)
         for job in view.undeclared:
             if job.job_id in self._reported and job.job_id not in view.pruned:
                 continue
