@@ -113,7 +113,7 @@ def test_a_refused_connection_fails_within_two_seconds_and_names_address_and_fix
     monkeypatch.setattr(client_module.asyncio, "sleep", advance)
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
         address = f"http://127.0.0.1:{closed_soon.getsockname()[1]}"
-    app = Mainspring(address, "secret")
+    app = Mainspring(url=address, token="secret")
 
     @app.task
     def hello() -> None: ...

@@ -6,16 +6,16 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
-import pytest
+import uvloop
 
 from .exchange_server import ExchangeServer, an_order
 from .processes import written
-
-pytestmark = pytest.mark.anyio
 
 PROGRAM = """
 import sys, uvloop
@@ -93,10 +93,19 @@ async def a_worker(
             await process.wait()
 
 
+def on_a_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    @wraps(test)
+    def run(tmp_path: Path) -> None:
+        uvloop.run(test(tmp_path))
+
+    return run
+
+
 def told(folder: Path) -> list[str]:
     return (folder / "told").read_text().splitlines()
 
 
+@on_a_loop
 async def test_they_run_before_the_first_run_and_after_the_last_one(tmp_path: Path) -> None:
     async with a_worker(tmp_path) as (server, process):
         order = an_order("uses")
@@ -110,6 +119,7 @@ async def test_they_run_before_the_first_run_and_after_the_last_one(tmp_path: Pa
     assert of_the_worker == [*STARTED, "worker runs", *STOPPED]
 
 
+@on_a_loop
 async def test_each_child_process_calls_them_and_keeps_the_loop_of_its_pool(tmp_path: Path) -> None:
     async with a_worker(tmp_path) as (server, process):
         for _ in range(2):  # the second run finds what the first one had
@@ -126,6 +136,7 @@ async def test_each_child_process_calls_them_and_keeps_the_loop_of_its_pool(tmp_
     ]  # fmt: skip
 
 
+@on_a_loop
 async def test_a_start_hook_that_fails_ends_the_worker_before_it_asks_for_anything(tmp_path: Path) -> None:
     async with a_worker(tmp_path, 'raise ConnectionError("no database at db.internal")') as (server, process):
         _, said = await process.communicate()
@@ -135,6 +146,7 @@ async def test_a_start_hook_that_fails_ends_the_worker_before_it_asks_for_anythi
     assert told(tmp_path) == [*STARTED, *STOPPED]
 
 
+@on_a_loop
 async def test_a_worker_can_be_stopped_while_a_start_hook_waits(tmp_path: Path) -> None:
     async with a_worker(tmp_path, "await asyncio.sleep(3600)") as (server, process):
         while len(await written(tmp_path / "told")) < 2:

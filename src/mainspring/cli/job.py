@@ -56,7 +56,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
     return [
         ("job", job.job_id),
         ("name", job.name),
-        ("status", job.status),
+        ("status", job.status if job.pause_reason is None else f"{job.status}: {job.pause_reason}"),
         ("task", job.task),
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
@@ -68,6 +68,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
+        ("declared by", job.declared_by),
         ("description", job.description),
         ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]

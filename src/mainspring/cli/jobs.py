@@ -39,6 +39,12 @@ def command(
     label: Annotated[str | None, typer.Option("--label", metavar="K=V", show_default=False)] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
     owner: Annotated[str | None, typer.Option("--owner", show_default=False)] = None,
+    declared_by: Annotated[
+        str | None,
+        typer.Option(
+            "--declared-by", metavar="APP", help="Schedules in the code of an application.", show_default=False
+        ),
+    ] = None,
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,
@@ -56,7 +62,10 @@ def command(
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
 
     def read(client: Client) -> Listing:
-        page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
+        page = client.jobs(
+            status=status, label=wanted, queue=queue, owner=owner, declared_by=declared_by, q=search,
+            limit=limit, cursor=cursor,
+        )  # fmt: skip
         return Listing(
             page,
             _COLUMNS,

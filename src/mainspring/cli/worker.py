@@ -65,6 +65,12 @@ IsolationOption = Annotated[
         "none.",
     ),
 ]
+PruneFlag = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Pause schedules that the code of --app no longer declares. Declared again, they are resumed."
+    ),
+]
 
 
 def command(
@@ -136,6 +142,7 @@ def command(
             show_default="the worker's own token",
         ),
     ] = None,
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
     url: UrlOption = None,
@@ -199,6 +206,7 @@ def command(
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,
+        prune_schedules=prune,
     )
     raise typer.Exit(serve_worker(options))
 

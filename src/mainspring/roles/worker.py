@@ -15,13 +15,12 @@ from pathlib import Path
 import uvloop
 
 from mainspring import __version__
-from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.kernel.addresses import in_preferred_order, split_addresses
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
-from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
+from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed
@@ -74,6 +73,7 @@ class WorkerOptions:
     hidden: Sequence[Path] = ()
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
+    prune_schedules: bool = False  # pause schedules that the application no longer declares
     ca: str | None = None  # the file of the authorities that are trusted, if not those of the system
     launched: LaunchedWorker | None = None  # None: this process is the one that the user started
 
@@ -169,7 +169,18 @@ async def run_worker(options: WorkerOptions) -> int:
         if launched is not None:
             launched.record.withdraw()
         return exit_code
-    schedules = asyncio.create_task(_ensure_schedules(options, app))
+    schedules = asyncio.create_task(
+        keep_schedules(
+            app,
+            options.server,
+            app_token,
+            ca=options.ca,
+            prune=options.prune_schedules,
+            worker_id=lambda: None if worker.draining else worker.worker_id,
+        )
+        if options.app
+        else asyncio.sleep(0)
+    )
     freeze_garbage_collection()
     loop.call_soon(warm_up, executors)  # in the next turn of the loop: `run` starts the watchdog first
     try:
@@ -230,28 +241,3 @@ def offered_labels(options: WorkerOptions) -> dict[str, str]:
 def servers_in_order(servers: str, name: str | None, pid: int) -> str:
     """The servers in the order that this process prefers. It depends on the pid too: a pool may share one name."""
     return ",".join(in_preferred_order(split_addresses(servers), f"{name}/{socket.gethostname()}/{pid}"))
-
-
-async def _ensure_schedules(options: WorkerOptions, app: Mainspring) -> None:
-    """Runs beside the work and repeats until it succeeds; neither waits for the other."""
-    if not app.schedules:
-        return
-    # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
-    from mainspring.sdk.app.ensure_schedules import ensure_schedules
-    from mainspring.sdk.client.client import AsyncClient
-    from mainspring.sdk.client.core import DEFAULT_PATIENCE
-
-    token = options.app_token or options.token
-    async with AsyncClient(options.server, token, ca=options.ca, patience=DEFAULT_PATIENCE) as client:
-        failures = 0
-        while True:
-            try:
-                log.info("schedules of the application", **await ensure_schedules(client, app))
-                return
-            except Unavailable as error:
-                failures += 1
-                log.warning("cannot ensure the application's schedules yet", error=str(error))
-                await asyncio.sleep(backoff(failures))
-            except MainspringError as error:
-                log.error("the application's schedules were refused", error=str(error), field=error.field)
-                return

@@ -259,7 +259,8 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text
+       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
+       declared_by, pruned_version
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
