@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("JOB", least=12, ids=True),
     Column("NAME", rank=3, least=10),
     Column("TASK", rank=4, least=10),
-    Column("SCHEDULE", rank=2, least=14),
+    Column("SCHEDULE", rank=2, least=18),
     Column("STATUS"),
     Column("NEXT", rank=1),
     Column("QUEUE", rank=5, least=7),
