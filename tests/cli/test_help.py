@@ -12,6 +12,7 @@ VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
     "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
+    "completion",
 )  # fmt: skip
 BENCHES = (
     "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",
@@ -27,7 +28,7 @@ def test_every_verb_explains_itself_with_an_example(verb: list[str], call: Calla
 
 
 def test_every_verb_that_shows_data_speaks_json(call: Callable[..., tuple[int, str, str]]) -> None:
-    for verb in set(VERBS) - {"up", "server", "scheduler", "worker"}:
+    for verb in set(VERBS) - {"up", "server", "scheduler", "worker", "completion"}:
         assert "--json" in call(verb, "--help")[1], verb
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
@@ -34,11 +35,24 @@ _COLUMNS = (
 @with_list_options
 def command(
     status: Annotated[
-        str | None, typer.Option("--status", help="scheduled, paused, cancelled or completed.", show_default=False)
+        str | None,
+        typer.Option(
+            "--status",
+            help="scheduled, paused, cancelled or completed.",
+            autocompletion=completing.words("scheduled", "paused", "cancelled", "completed"),
+            show_default=False,
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="K=V", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
-    owner: Annotated[str | None, typer.Option("--owner", show_default=False)] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="K=V", help="Only jobs with this label.", show_default=False)
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", metavar="Q", help="Only this queue.", autocompletion=completing.queues, show_default=False
+        ),
+    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Only jobs of this owner.", show_default=False)] = None,
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,

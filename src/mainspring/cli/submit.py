@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.field_options import with_plain_options
 from mainspring.cli.screen import say, show_json, show_line
@@ -35,7 +36,12 @@ _PAIRS = {
 def command(
     task: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="Name of the task; not with --command or --http.", show_default=False),
+        typer.Argument(
+            metavar="TASK",
+            help="Name of the task; not with --command or --http.",
+            autocompletion=completing.tasks,
+            show_default=False,
+        ),
     ] = None,
     params: Annotated[
         list[str] | None,
@@ -99,7 +105,10 @@ def command(
     ] = False,
     name: Annotated[str | None, typer.Option("--name", help="Name of the job.", rich_help_panel=_HOW)] = None,
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="Q", help="Name of the queue.", rich_help_panel=_HOW)
+        str | None,
+        typer.Option(
+            "--queue", metavar="Q", help="Name of the queue.", autocompletion=completing.queues, rich_help_panel=_HOW
+        ),
     ] = None,
     priority: Annotated[
         str | None, typer.Option("--priority", metavar="P", help="low, normal, high or critical.", rich_help_panel=_HOW)
