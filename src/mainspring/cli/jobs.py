@@ -56,9 +56,9 @@ def command(
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
+        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
     ] = None,
     *,
     options: ListOptions,

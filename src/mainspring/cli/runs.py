@@ -79,9 +79,9 @@ def command(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Only those due before T.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 20,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
+        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
     ] = None,
     *,
     options: ListOptions,

@@ -16,7 +16,7 @@ EXAMPLES = (
     "mainspring submit hello name=you --wait",
     "mainspring submit --command 'date' --cron '* * * * *' --name clock",
     "mainspring submit --http https://example.com/hook --body '{\"id\": 7}' --wait",
-    'mainspring submit report.generate --payload \'{"region": "eu"}\' --at 2026-12-31T23:59:59Z',
+    'mainspring submit report.generate --payload \'{"region": "eu"}\' --in 5m',
 )
 _WHEN = "Schedule"
 _HOW = "Job options"
