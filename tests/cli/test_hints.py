@@ -26,7 +26,6 @@ CALL = re.compile(
 ALLOWED = {
     "GET /schema/openapi.json lists every route": "for those who send requests themselves",
     "POST /v1/jobs/x has no verb": "for those who send requests themselves",
-    "change it with PATCH, or choose another --job-id": "no command changes a job yet",
 }
 
 
@@ -82,7 +81,9 @@ def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> 
         ("see GET /v1/jobs?status=paused", "see `mainspring jobs --status paused`"),
         ("POST /v1/jobs/a%20b:runNow, or wait", "`mainspring run-now 'a b'`, or wait"),
         ("run it with :runNow, or submit a new one", "run it with `mainspring run-now`, or submit a new one"),
-        ("PATCH /v1/jobs/x", "PATCH /v1/jobs/x"),
+        ("PATCH /v1/jobs/x", "`mainspring edit x`"),
+        ("change it with PATCH, or wait", "change it with `mainspring edit`, or wait"),
+        ("GET /metrics", "GET /metrics"),
         ("give `job`, or `since` with a recent time", "give --job, or --since with a recent time"),
         ("12:30 or retry: later", "12:30 or retry: later"),
     ],

@@ -20,6 +20,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -39,6 +40,7 @@ class Services:
     dead_letter_reader: DeadLetterReader
     id_reader: IdReader
     standing_reader: StandingReader
+    overview_reader: OverviewReader
     replayer: Replayer
     exchanger: Exchanger
     death_notices: DeathNotices

@@ -19,6 +19,7 @@ from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, conne
 from mainspring.cli.find_id import dead_letters_job
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.cli.wording import Times
@@ -84,5 +85,5 @@ def _row(letter: DeadLetterView, times: Times) -> tuple[str, ...]:
         letter.queue,
         str(letter.attempts),
         times.brief(letter.died_at),
-        (letter.error_message or letter.reason or "").strip().partition("\n")[0],
+        error_line(letter.error_message or letter.reason or ""),
     )

@@ -42,8 +42,8 @@ ROUTES = (
     Route("jobs.runs", "GET", "/v1/jobs/{}/runs", "runs --job {}"),
     Route("jobs.upcoming", "GET", "/v1/jobs/{}/upcoming", "job {}"),
     Route("jobs.missed", "GET", "/v1/jobs/{}/missed", None),
-    Route("jobs.update", "PATCH", "/v1/jobs/{}", None),
-    Route("jobs.update", "PUT", "/v1/jobs/{}", None),
+    Route("jobs.update", "PATCH", "/v1/jobs/{}", "edit {}"),
+    Route("jobs.update", "PUT", "/v1/jobs/{}", "edit {}"),
     Route("jobs.cancel", "DELETE", "/v1/jobs/{}", "cancel {}"),
     Route("jobs.pause", "POST", "/v1/jobs/{}:pause", "pause {}"),
     Route("jobs.resume", "POST", "/v1/jobs/{}:resume", "resume {}"),
@@ -62,6 +62,7 @@ ROUTES = (
     Route("dead_letters.discard", "POST", "/v1/dead-letters/{}:discard", "discard {}"),
     Route("dead_letters.discard", "POST", "/v1/dead-letters:discard", "discard"),
     Route("ids.find", "GET", "/v1/ids", None),
+    Route("insights.overview", "GET", "/v1/insights/overview", "status"),
     Route("queues.list", "GET", "/v1/queues", "queues"),
     Route("queues.read", "GET", "/v1/queues/{}", "queues"),
     Route("tasks.list", "GET", "/v1/tasks", "tasks"),
@@ -90,6 +91,7 @@ _PHRASES = {
 }
 _WORDS = (
     (re.compile(r"`(job|task|queue|error|since|until|limit|cursor|status|label|owner)`"), r"--\1"),
+    (re.compile(r"\bPATCH\b(?! /)"), "`mainspring edit`"),
     (re.compile(r"\banother job_id\b"), "another --job-id"),
     (re.compile(r'\{"all": true\}'), "--all"),
 )

@@ -12,6 +12,7 @@ from mainspring.cli.find_id import job_filter
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.wording import span
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.cli.wording import Times
@@ -114,5 +115,5 @@ def _row(run: RunView, times: Times) -> tuple[str, ...]:
         str(run.attempt_number),
         times.brief(run.scheduled_for),
         "" if run.duration is None else span(run.duration),
-        note.partition("\n")[0],
+        error_line(note),
     )

@@ -9,6 +9,7 @@ from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_op
 from mainspring.cli.table import Column
 from mainspring.cli.which_run import RunOrJob, call_for_run
 from mainspring.cli.wording import span
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.cli.wording import Times
@@ -50,7 +51,7 @@ def command(
 
 
 def _row(entry: TimelineEntry, first: TimelineEntry, times: Times) -> tuple[str, ...]:
-    notes = [entry.reason, (entry.error or "").strip().partition("\n")[0]]
+    notes = [entry.reason, error_line(entry.error or "")]
     return (
         times.brief(entry.at),
         f"+{span(max(0.0, (entry.at - first.at).total_seconds()))}",

@@ -24,6 +24,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "health.ready": _PUBLIC,
     "metrics.read": _ADMINS,
     "schema.read": _ADMINS,
+    "insights.overview": _ADMINS,
     "jobs.create": _ADMINS,
     "jobs.create_batch": _ADMINS,
     "jobs.list": _ADMINS,
