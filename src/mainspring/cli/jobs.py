@@ -10,6 +10,7 @@ from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
+from mainspring.cli.wording import in_utc
 
 if TYPE_CHECKING:
     from mainspring.cli.wording import Times
@@ -84,4 +85,5 @@ def command(
 
 def _row(job: JobView, times: Times) -> tuple[str, ...]:
     name = "" if job.name in (job.task, job.job_id) else job.name
-    return job.job_id, name, job.task, job.schedule, job.status, times.brief(job.next_fire_at), job.queue
+    schedule = job.schedule if job.schedule_time is None else f"at {in_utc(job.schedule_time)}"
+    return job.job_id, name, job.task, schedule, job.status, times.brief(job.next_fire_at), job.queue
