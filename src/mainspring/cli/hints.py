@@ -48,6 +48,7 @@ ROUTES = (
     Route("jobs.pause", "POST", "/v1/jobs/{}:pause", "pause {}"),
     Route("jobs.resume", "POST", "/v1/jobs/{}:resume", "resume {}"),
     Route("jobs.run_now", "POST", "/v1/jobs/{}:runNow", "run-now {}"),
+    Route("applications.declare", "PUT", "/v1/applications/{}", None),
     Route("runs.list", "GET", "/v1/runs", "runs"),
     Route("runs.read", "GET", "/v1/runs/{}", "run {}"),
     Route("runs.why", "GET", "/v1/runs/{}/why", "why {}"),
