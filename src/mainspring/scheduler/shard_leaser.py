@@ -24,6 +24,7 @@ from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.store import leases
+from mainspring.store.database import Database
 from mainspring.store.pool import connect
 
 log = get_logger("shard_leaser")
@@ -117,9 +118,9 @@ class ShardLeaser:
 class LeaseThread:
     """Runs a ShardLeaser in its own thread, on its own connection."""
 
-    def __init__(self, leaser: ShardLeaser, database_url: str, timing: Timing) -> None:
+    def __init__(self, leaser: ShardLeaser, database: str | Database, timing: Timing) -> None:
         self._leaser = leaser
-        self._url = database_url
+        self._database = database
         self._timing = timing
         self._stopping = threading.Event()
         self._first_round = threading.Event()
@@ -149,7 +150,7 @@ class LeaseThread:
             connection = None
             try:
                 connection = await connect(
-                    self._url,
+                    self._database,
                     application="leases",
                     settings={"statement_timeout": "2s", "lock_timeout": "1s"},
                 )

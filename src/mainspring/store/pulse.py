@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 
 from mainspring.kernel.logs import get_logger
+from mainspring.store.database import Database, database_at
 from mainspring.store.pool import AWAY, connect
 
 log = get_logger("pulse")
@@ -24,8 +25,8 @@ class Pulse:
     name = "pulse"
     interval = 0.25
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, where: str | Database) -> None:
+        self._database = database_at(where)
         self._connection: asyncpg.Connection | None = None
         self._listeners: list[Callable[[], None]] = []
         self.away = False
@@ -53,7 +54,7 @@ class Pulse:
 
     async def _ask(self) -> None:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._url, application="pulse", timeout=60.0)
+            self._connection = await connect(self._database, application="pulse", timeout=60.0)
         await self._connection.fetchval("select 1")
 
     async def close(self) -> None:
