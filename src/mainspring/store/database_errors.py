@@ -166,7 +166,7 @@ def _bad_login(error: Exception, database: Database) -> MainspringError | None:
 def _tls(error: Exception, database: Database) -> MainspringError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Unavailable(
-            f"the certificate of {database.address.host} is not trusted: {error.verify_message}",
+            f"the certificate of {database.address.host} is not trusted: {getattr(error, 'verify_message', error)}",
             code="database_tls",
             hint="name the authority with sslrootcert=FILE in the URL, and the host as the certificate does",
         )

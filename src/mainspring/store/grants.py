@@ -15,9 +15,10 @@ _READ_ONLY = ("schema_migrations", "routines")  # only migrations write to them
 _TRUNCATED = ("worker_beats_0", "worker_beats_1")
 _CALLED = ("add_partition", "drop_partition")
 
-_MISSING_SCHEMA = """
-select quote_ident(current_user), has_schema_privilege('mainspring', 'usage')
-from pg_namespace where nspname = 'mainspring'
+_SCHEMA = """
+select quote_ident(current_user), has_schema_privilege(n.oid, 'usage'), has_schema_privilege(n.oid, 'create'),
+       exists (select from pg_class c where c.relnamespace = n.oid and c.relname = 'schema_migrations')
+from pg_namespace n where n.nspname = 'mainspring'
 """
 _MISSING = """
 with needed as (
@@ -62,11 +63,13 @@ async def require_owner(connection: Connection, database: Database) -> None:
 
 async def require_grants(connection: Connection, database: Database) -> None:
     """Raises Forbidden with the GRANT statements that somebody has to run as the owner of the schema."""
-    row = await connection.fetchrow(_MISSING_SCHEMA)
+    row = await connection.fetchrow(_SCHEMA)
     if row is None:
-        return  # nobody has migrated yet
-    role, may_use = row
-    if not may_use:
+        return
+    role, may_use, may_create, is_migrated = row
+    if not is_migrated:  # this role is about to do it
+        statements = [] if may_use and may_create else [f"grant usage, create on schema mainspring to {role}"]
+    elif not may_use:
         statements = [f"grant usage on schema mainspring to {role}", *(each.format(role=role) for each in _ALL)]
     else:
         found = await connection.fetch(_MISSING, _READ_ONLY, _TRUNCATED, _CALLED)
