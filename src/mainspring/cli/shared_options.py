@@ -93,6 +93,34 @@ PgBouncerOption = Annotated[
     ),
 ]
 
+
+def _configure(context: typer.Context, file: Path | None) -> None:
+    """Read the settings file before any other option, so that it can give their defaults."""
+    from mainspring.cli.settings_file import FILE_NAME, read_settings
+
+    if file is None and not os.path.lexists(FILE_NAME):
+        return
+    settings = read_settings(file, context.info_name or "")
+    if settings is not None:
+        context.default_map = settings.options
+        context.meta[_SETTINGS] = settings
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="MAINSPRING_CONFIG",
+        help="Settings for what neither options nor variables say. Default: mainspring.toml in this folder.",
+        is_eager=True,
+        callback=_configure,
+        rich_help_panel="Connection",
+        show_default=False,
+    ),
+]
+_SETTINGS = "mainspring.settings"
+
 # Each is added to the commands that have the parameter beside it.
 _ADDED: dict[str, tuple[str, Any, Any]] = {
     "ca": ("token_file", CaOption, None),
@@ -102,6 +130,7 @@ _ADDED: dict[str, tuple[str, Any, Any]] = {
     "direct_url": ("database", DirectUrlOption, None),
     "direct_url_file": ("database", DirectUrlFileOption, None),
     "pgbouncer": ("database", PgBouncerOption, Pooling.NONE),
+    "config": ("", ConfigOption, None),
 }
 
 
@@ -109,9 +138,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options that belong to the parameters that it has."""
     signature = inspect.signature(command, eval_str=True)
     parameters = dict(signature.parameters)
-    added = [name for name, (beside, _, _) in _ADDED.items() if beside in parameters]
-    if not added:
-        return command
+    added = [name for name, (beside, _, _) in _ADDED.items() if not beside or beside in parameters]
     for name in added:
         _, annotation, default = _ADDED[name]
         keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -124,7 +151,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         given = {name: values.pop(name) for name in added}
         if has_database:
             values["database"] = _database(context, given)
-        with _as_environment(given):
+        with _as_environment(given, _from_file(context, values)):
             command(**values)
 
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
@@ -135,10 +162,21 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def _from_file(context: typer.Context, values: dict[str, Any]) -> dict[str, str]:
+    """The variables that the settings file sets."""
+    settings = context.meta.get(_SETTINGS)
+    if settings is None:
+        return {}
+    from mainspring.cli.settings_file import environment_of, refuse_to_redirect
+
+    if "url" in values:
+        refuse_to_redirect(settings, os.environ, values["url"])
+    return environment_of(settings, os.environ)
+
+
 @contextmanager
-def _as_environment(given: dict[str, Any]) -> Iterator[None]:
+def _as_environment(given: dict[str, Any], wanted: dict[str, str]) -> Iterator[None]:
     """Set the variables while the command runs."""
-    wanted = {}
     if given.get("ca") is not None:
         wanted[CA_VARIABLE] = str(Path(given["ca"]).absolute())
     if given.get("insecure_http"):

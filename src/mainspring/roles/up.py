@@ -31,6 +31,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.database import prepare_database
 from mainspring.roles.listening import local_url
+from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
@@ -104,6 +105,7 @@ async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
     # These report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
+    history_days()
     local_url(options.host, options.port, options.tls, options.ca)
     _require_own(options.data)
     postgres = None if options.database else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
