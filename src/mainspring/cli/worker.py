@@ -11,11 +11,13 @@ import typer
 from mainspring.cli.connect import (
     DataOption,
     HttpAllowOption,
+    LogFormatOption,
     LogLevelOption,
     ReloadFlag,
     TokenFileOption,
     UrlOption,
     check_reload,
+    checked_log_format,
     checked_log_level,
 )
 
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
-    "mainspring worker --server https://first:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
+    "mainspring worker --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
-    "mainspring worker --token-file /etc/mainspring/pool-token --sandbox bubblewrap --sandbox-read /opt/tools",
+    "mainspring worker --sandbox bubblewrap --sandbox-read /opt/tools",
     "mainspring worker --run-as deploy --run-as-allow reports,backup",
     "mainspring worker --lease 1m",
-    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem --token-file /etc/mainspring/token",
+    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem",
 )
 DEFAULT_SLOTS = 16
 ISOLATIONS = ("auto", "off")
@@ -61,6 +63,12 @@ IsolationOption = Annotated[
         help="auto: each command has a pid namespace of its own where the machine allows it, so that none of its "
         "processes outlives it. Without root, sudo and other setuid programs then have no effect in commands. off: "
         "none.",
+    ),
+]
+PruneFlag = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Pause schedules that the code of --app no longer declares. Declared again, they are resumed."
     ),
 ]
 
@@ -134,7 +142,9 @@ def command(
             show_default="the worker's own token",
         ),
     ] = None,
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
@@ -167,7 +177,7 @@ def command(
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
-    level = checked_log_level(log_level)
+    level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
     accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
     isolation = find_isolation(wanted=process_isolation == "auto")
     found = find_sandbox(readable, accounts.usual, needed=confine_all)
@@ -187,6 +197,7 @@ def command(
         name=name,
         app=app,
         log_level=level,
+        log_format=wanted_format,
         http_allow=http_allow,
         sandbox=found,
         confine_all=confine_all,
@@ -196,6 +207,7 @@ def command(
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,
+        prune_schedules=prune,
     )
     raise typer.Exit(serve_worker(options))
 

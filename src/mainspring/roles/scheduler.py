@@ -29,16 +29,17 @@ log = get_logger("scheduler")
 class SchedulerOptions:
     database: Database
     log_level: str = "info"
+    log_format: str = "auto"
 
 
 async def run_scheduler(options: SchedulerOptions) -> int:
-    configure_logs(role="scheduler", level=options.log_level)
+    configure_logs(role="scheduler", log_format=options.log_format, level=options.log_level)
     await prepare_database(options.database)
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)
     store = await open_store(options.database, application="scheduler", hot=4, reads=3)
     connection_budget = ConnectionBudget(store)
-    loops = Loops()
+    loops = Loops(store.outage)
     signals = Signals(store)
     clock_sync = ClockSync(store, clock, database_clock)
     with database_in_words(options.database):
@@ -48,7 +49,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    pulse = Pulse(options.database)
+    pulse = Pulse(options.database, store.outage)
     pulse.on_away(store.cut)
     monitor = LoopMonitor()
     monitor.start()

@@ -15,6 +15,7 @@ from weakref import WeakSet
 import asyncpg
 
 from mainspring.kernel.ids import TenantId
+from mainspring.kernel.lifecycle import Outage
 from mainspring.store.database import Database, Pooling, database_at
 from mainspring.store.fair_queue import make_fair, queue_of
 from mainspring.store.pooled_connection import TransactionConnection
@@ -117,6 +118,7 @@ class Store:
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
+    outage: Outage = field(default_factory=lambda: Outage(*AWAY))
 
     @property
     def url(self) -> str:

@@ -12,6 +12,9 @@ from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
+from mainspring.wire.applications import DeclarationRequest, DeclarationView
+from mainspring.wire.ids import IdList
+from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -39,6 +42,7 @@ class JobFilters(TypedDict, total=False):
     queue: str | None
     owner: str | None
     q: str | None
+    declared_by: str | None
     limit: int | None
     cursor: str | None
 
@@ -78,7 +82,9 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_id_list = json_of(IdList)
 _queue = json_of(QueueView)
+_overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
@@ -93,6 +99,7 @@ _tenant_list = json_of(TenantList)
 _token = json_of(TokenView)
 _token_made = json_of(TokenMade)
 _token_list = json_of(TokenList)
+_declaration = json_of(DeclarationView)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -209,6 +216,17 @@ def why(run_id: str) -> Call[Why]:
 def logs(run_id: str, attempt: int | None = None) -> Call[str]:
     """The output of the run's latest attempt, or of the given one. `attempt` counts from 1."""
     return Call("GET", _run_path(run_id, "/logs"), _printed, params=_params({"attempt": attempt}))
+
+
+def overview() -> Call[Overview]:
+    """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
+    return Call("GET", "/v1/insights/overview", _overview)
+
+
+def find_ids(part: str, *kinds: str) -> Call[IdList]:
+    """The ids that begin or end with `part`. Kinds: run, job, dead_letter, worker; all if none is given. The newest
+    100,000 of each are searched."""
+    return Call("GET", "/v1/ids", _id_list, params=_params({"part": part, "kind": ",".join(kinds) or None}))
 
 
 def queues() -> Call[QueueList]:
@@ -332,6 +350,12 @@ def health() -> Call[Health]:
 def readiness() -> Call[Readiness]:
     """Check whether the server makes progress. Otherwise it answers 503 with the failed checks."""
     return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))
+
+
+def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:
+    """Declare which schedules the code of an application has. Workers call it when they start."""
+    path = f"/v1/applications/{quote(application, safe='')}"
+    return Call("PUT", path, _declaration, body=encode(declaration))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:
