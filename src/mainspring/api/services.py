@@ -18,6 +18,7 @@ from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
@@ -33,6 +34,7 @@ class Services:
     amender: Amender
     job_reader: JobReader
     run_reader: RunReader
+    job_timeline: JobTimelineReader
     queue_reader: QueueReader
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader

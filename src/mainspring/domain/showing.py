@@ -12,6 +12,9 @@ from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.runs import RunBrief
+
+NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
 
 
 def show_job(
@@ -25,6 +28,8 @@ def show_job(
     version: int,
     created_at: datetime,
     updated_at: datetime,
+    latest_run: RunBrief | None = None,
+    error_message: str | None = None,
 ) -> JobView:
     """The view of a job: its definition and its current status."""
     spec, schedule = definition.spec, definition.schedule
@@ -67,6 +72,8 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        latest_run=latest_run,
+        error_message=error_message,
         **plain_values(spec),
     )
 

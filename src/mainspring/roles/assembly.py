@@ -31,6 +31,7 @@ from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
@@ -133,6 +134,7 @@ async def assemble(
         amender=Amender(store, lanes, signals, signatures),
         job_reader=JobReader(store, lanes, run_reader),
         run_reader=run_reader,
+        job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
