@@ -11,7 +11,7 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.screen import Column, say, show_json, show_rows
 from mainspring.cli.wording import relative
 
-EXAMPLES = ("mainspring jobs --status paused", "mainspring jobs --label team=bi --queue heavy --json")
+EXAMPLES = ("mainspring jobs --status failed", "mainspring jobs --label team=bi --queue heavy --json")
 _COLUMNS = (
     Column("JOB"),
     Column("NAME"),
@@ -25,7 +25,14 @@ _COLUMNS = (
 
 def command(
     status: Annotated[
-        str | None, typer.Option("--status", help="scheduled, paused, cancelled or completed.", show_default=False)
+        str | None,
+        typer.Option(
+            "--status", help="scheduled, running, paused, completed, failed or cancelled.", show_default=False
+        ),
+    ] = None,
+    latest_run: Annotated[
+        str | None,
+        typer.Option("--latest-run", help="Status of the latest run, e.g. failed.", show_default=False),
     ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="K=V", show_default=False)] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
@@ -42,10 +49,13 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """List jobs that will fire. `mainspring runs` lists what has already run."""
+    """List jobs that will fire, or with --status those that have this status, also if they have run already."""
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
     with connect(url, token_file, data) as client:
-        page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
+        page = client.jobs(
+            status=status, latest_run=latest_run, label=wanted, queue=queue, owner=owner, q=search, limit=limit,
+            cursor=cursor,
+        )  # fmt: skip
     if as_json:
         show_json(page)
         return

@@ -35,6 +35,7 @@ from mainspring.wire.jobs import JobView
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
 _MOST_AT_A_TIME = 20_000
+_LEAST = 200
 
 At = TypeVar("At", Place, UUID)
 
@@ -167,9 +168,10 @@ async def gather(
     """The next jobs of a source: more than `limit`, or as many as there are, or as there is time for."""
     found: list[Entry[At]] = []
     weight, count = 0, first
+    least = 1 if wanted.latest is None else _LEAST  # the statements do not know the latest runs
     while True:
         floor = await source.boundary(before, count)
-        asked = limit + 1 - len(found)
+        asked = max(limit + 1 - len(found), least)
         came = await source.read(before, floor, asked)
         found += [entry for entry in came if wanted.accepts(entry.view)]
         weight += sum(entry.weight for entry in came)
