@@ -51,6 +51,8 @@ def job(**changes: Any) -> dict[str, Any]:
         "required_labels": {},
         "latest_run": None,
         "error_message": None,
+        "declared_by": None,
+        "pause_reason": None,
         **changes,
     }
 

@@ -12,14 +12,17 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -32,13 +35,16 @@ from mainspring.operations.submit.submitter import Submitter
 class Services:
     submitter: Submitter
     amender: Amender
+    declarer: Declarer
     job_reader: JobReader
     run_reader: RunReader
     job_timeline: JobTimelineReader
     queue_reader: QueueReader
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
+    id_reader: IdReader
     standing_reader: StandingReader
+    overview_reader: OverviewReader
     replayer: Replayer
     exchanger: Exchanger
     death_notices: DeathNotices

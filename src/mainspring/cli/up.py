@@ -11,16 +11,18 @@ from mainspring.cli.connect import (
     DatabaseUrlOption,
     HttpAllowOption,
     InsecureListenFlag,
+    LogFormatOption,
     LogLevelOption,
     LogStoreOption,
     ReloadFlag,
     TlsCertOption,
     TlsKeyOption,
     check_reload,
+    checked_log_format,
     checked_log_level,
 )
 from mainspring.cli.shared_options import CaOption
-from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, QueuesOption, RunAsOption, check_isolation
+from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -53,7 +55,9 @@ def command(
     http_allow: HttpAllowOption = None,
     run_as: RunAsOption = None,
     process_isolation: IsolationOption = "auto",
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
 
@@ -80,8 +84,8 @@ def command(
         from mainspring.worker.processes.accounts import command_accounts
 
         command_accounts(run_as)
-    level = checked_log_level(log_level)
-    configure_logs(role="up", level=level)
+    level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
+    configure_logs(role="up", log_format=wanted_format, level=level)
     options = UpOptions(
         data=data,
         host=host,
@@ -92,6 +96,7 @@ def command(
         slots=slots,
         queues=queues,
         log_level=level,
+        log_format=wanted_format,
         http_allow=http_allow,
         run_as=run_as,
         process_isolation=process_isolation,
@@ -100,5 +105,6 @@ def command(
         tls=tls,
         ca=trusted,
         insecure_http=insecure_http,
+        prune_schedules=prune,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

@@ -11,11 +11,13 @@ import typer
 from mainspring.cli.connect import (
     DataOption,
     HttpAllowOption,
+    LogFormatOption,
     LogLevelOption,
     ReloadFlag,
     TokenFileOption,
     UrlOption,
     check_reload,
+    checked_log_format,
     checked_log_level,
 )
 
@@ -61,6 +63,12 @@ IsolationOption = Annotated[
         help="auto: each command has a pid namespace of its own where the machine allows it, so that none of its "
         "processes outlives it. Without root, sudo and other setuid programs then have no effect in commands. off: "
         "none.",
+    ),
+]
+PruneFlag = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Pause schedules that the code of --app no longer declares. Declared again, they are resumed."
     ),
 ]
 
@@ -134,7 +142,9 @@ def command(
             show_default="the worker's own token",
         ),
     ] = None,
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
@@ -166,7 +176,7 @@ def command(
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
-    level = checked_log_level(log_level)
+    level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
     accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
     isolation = find_isolation(wanted=process_isolation == "auto")
     found = find_sandbox(readable, accounts.usual, needed=confine_all)
@@ -186,6 +196,7 @@ def command(
         name=name,
         app=app,
         log_level=level,
+        log_format=wanted_format,
         http_allow=http_allow,
         sandbox=found,
         confine_all=confine_all,
@@ -195,6 +206,7 @@ def command(
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,
+        prune_schedules=prune,
     )
     raise typer.Exit(serve_worker(options))
 

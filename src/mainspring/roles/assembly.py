@@ -20,6 +20,7 @@ from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
@@ -31,8 +32,10 @@ from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -121,7 +124,7 @@ async def assemble(
     signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database_url)
+    pulse = Pulse(database_url, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
@@ -131,14 +134,17 @@ async def assemble(
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
         submitter=Submitter(store, lanes, signals, database_clock, signatures),
-        amender=Amender(store, lanes, signals, signatures),
+        amender=(amender := Amender(store, lanes, signals, signatures)),
+        declarer=Declarer(store, lanes, amender),
         job_reader=JobReader(store, lanes, run_reader),
         run_reader=run_reader,
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
-        standing_reader=StandingReader(store, queue_reader),
+        standing_reader=(standing_reader := StandingReader(store, queue_reader)),
+        overview_reader=OverviewReader(store, standing_reader, timing),
+        id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),

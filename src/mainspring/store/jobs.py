@@ -57,6 +57,14 @@ class JobRow(PageRow, frozen=True):
     schedule_text: str
     payload_text: str | None
     spec_text: str | None
+    declared_by: str | None
+    pruned_version: int | None
+
+    @property
+    def pruned(self) -> bool:
+        """Whether the job is paused because its application no longer declares it. Any change by a server that does not
+        know the column, such as a person's pause, raises only the version and so ends this."""
+        return self.status == StoredJobStatus.PAUSED and self.pruned_version == self.version
 
     @property
     def weight(self) -> int:
@@ -122,6 +130,7 @@ def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
         job_id=row.job_id,
         idempotency_key=spec.idempotency_key,
         required_labels=lane.required_labels,
+        declared_by=row.declared_by,
     )
 
 
@@ -141,6 +150,7 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
         [_encode(job.definition.schedule).decode() for job in new],
         [job.definition.payload for job in new],
         [spec_to_text(job.definition.spec) for job in new],
+        [job.definition.declared_by for job in new],
     )
 
 
@@ -192,6 +202,7 @@ async def change(
     lane_id: int,
     definition: JobDefinition,
     now: datetime,
+    pruned: bool = False,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
     changed = await connection.fetchval(
@@ -211,6 +222,8 @@ async def change(
         spec_to_text(definition.spec),
         definition.schedule.one_time,
         now,
+        definition.declared_by,
+        pruned,
     )
     return changed is not None
 
@@ -245,6 +258,7 @@ class JobFilter(msgspec.Struct, frozen=True):
     created_before: datetime | None = None
     next_fire_after: datetime | None = None
     next_fire_before: datetime | None = None
+    declared_by: str | None = None
 
     @property
     def at_rest(self) -> bool:
@@ -284,6 +298,7 @@ async def list_jobs(
         chosen.next_fire_after,
         chosen.next_fire_before,
         chosen.missed,
+        chosen.declared_by,
         limit,
         straight=chosen.plain or floor is not None,
     )

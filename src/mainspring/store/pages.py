@@ -49,7 +49,7 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
     rows: list[Row] = []
     grown = last = 0
     wanted = _FIRST
-    async with _planned(connection, straight=straight):
+    async with planned(connection, straight=straight):
         cursor = await connection.cursor(query.sql, *arguments)
         while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(wanted)))):
             rows += some
@@ -62,14 +62,14 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
 async def place(connection: Connection, sql: str, *arguments: Any) -> Any:
     """One row along an index: the place where a page ends. None if there is none. Raises SearchTooSlow."""
     try:
-        async with _planned(connection, straight=True):
+        async with planned(connection, straight=True):
             return await connection.fetchrow(sql, *arguments)
     except asyncpg.QueryCanceledError as error:
         raise SearchTooSlow(SECONDS) from error
 
 
 @asynccontextmanager
-async def _planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
+async def planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
     """Plan statements like that until the end of the block, in a new transaction or the current one."""
     settings = _STRAIGHT if straight else _PLANNED
     if not connection.is_in_transaction():

@@ -112,6 +112,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
+    declared_by: ChosenJobId | None = None
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
@@ -157,6 +158,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
+    declared_by: ChosenJobId | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
@@ -203,7 +205,8 @@ class MisfireView(msgspec.Struct):
 class JobView(PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds. latest_run: its newest run; of a one-time job that has fired,
     the run that its status tells of. error_message: the error of the last attempt of that run. In a list it is cut
-    after 2,000 characters."""
+    after 2,000 characters. declared_by: the application whose code declares the
+    schedule. pause_reason: why the job is PAUSED, unless a person paused it."""
 
     job_id: str
     name: str
@@ -244,6 +247,8 @@ class JobView(PlainValues, msgspec.Struct):
     required_labels: dict[str, str] = {}
     latest_run: RunBrief | None = None
     error_message: str | None = None
+    declared_by: str | None = None
+    pause_reason: str | None = None
 
 
 class JobList(msgspec.Struct):

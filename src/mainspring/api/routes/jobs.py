@@ -78,6 +78,7 @@ async def list_jobs(
     created_before: str | None = None,
     next_fire_after: str | None = None,
     next_fire_before: str | None = None,
+    declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
@@ -89,6 +90,7 @@ async def list_jobs(
         q,
         cursor,
         limit,
+        declared_by=declared_by,
         latest=several(latest_run),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),

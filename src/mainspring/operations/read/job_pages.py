@@ -54,6 +54,12 @@ class Wanted(msgspec.Struct, frozen=True):
     created_before: datetime | None = None
     next_fire_after: datetime | None = None
     next_fire_before: datetime | None = None
+    declared_by: str | None = None
+
+    @property
+    def fires_again(self) -> bool:
+        """Whether no one-time job that has fired can match."""
+        return not (self.next_fire_after is None and self.next_fire_before is None and self.declared_by is None)
 
     def accepts(self, view: JobView) -> bool:
         """The rest of the filter, which the statements do not decide."""
@@ -101,6 +107,7 @@ class JobsWithRows:
             created_before=wanted.created_before,
             next_fire_after=wanted.next_fire_after,
             next_fire_before=wanted.next_fire_before,
+            declared_by=wanted.declared_by,
         )
 
     async def boundary(self, before: Place | None, count: int) -> Place | None:
@@ -129,8 +136,7 @@ class JobsThatFired:
 
     def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
         self._connection, self._tenant, self._lanes = connection, tenant, lanes
-        waits = wanted.next_fire_after is not None or wanted.next_fire_before is not None
-        ranks, states = states_of(() if waits else sorted(wanted.statuses or ()))
+        ranks, states = states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
         after, until = wanted.created_after, wanted.created_before
         self._filter = FiredFilter(
             ranks=ranks,

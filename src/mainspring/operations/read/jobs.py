@@ -73,6 +73,7 @@ class JobReader:
             created_before=query.created_before,
             next_fire_after=query.next_fire_after,
             next_fire_before=query.next_fire_before,
+            declared_by=query.declared_by,
         )
         after = job_cursor(query.cursor)
         limit, first = query.limit, self.first_stretch or 2 * query.limit + 50

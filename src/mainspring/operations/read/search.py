@@ -67,6 +67,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     text: str | None = None
     cursor: str | None = None
     limit: int = 50
+    declared_by: str | None = None
     latest: Sequence[str] = ()
     created_after: datetime | None = None
     created_before: datetime | None = None

@@ -64,6 +64,7 @@ def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: Jo
         updated_at=row.updated_at,
         latest_run=None if latest is None else brief_view(latest),
         error_message=_job_error(status, latest),
+        pruned=row.pruned,
     )
 
 

@@ -12,6 +12,9 @@ from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
+from mainspring.wire.applications import DeclarationRequest, DeclarationView
+from mainspring.wire.ids import IdList
+from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -45,6 +48,7 @@ class JobFilters(TypedDict, total=False):
     queue: str | None
     owner: str | None
     q: str | None
+    declared_by: str | None
     created_after: When | None
     created_before: When | None
     next_fire_after: When | None
@@ -96,7 +100,9 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_id_list = json_of(IdList)
 _queue = json_of(QueueView)
+_overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
@@ -111,6 +117,7 @@ _tenant_list = json_of(TenantList)
 _token = json_of(TokenView)
 _token_made = json_of(TokenMade)
 _token_list = json_of(TokenList)
+_declaration = json_of(DeclarationView)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -236,6 +243,17 @@ def logs(run_id: str, attempt: int | None = None) -> Call[str]:
     return Call("GET", _run_path(run_id, "/logs"), _printed, params=_params({"attempt": attempt}))
 
 
+def overview() -> Call[Overview]:
+    """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
+    return Call("GET", "/v1/insights/overview", _overview)
+
+
+def find_ids(part: str, *kinds: str) -> Call[IdList]:
+    """The ids that begin or end with `part`. Kinds: run, job, dead_letter, worker; all if none is given. The newest
+    100,000 of each are searched."""
+    return Call("GET", "/v1/ids", _id_list, params=_params({"part": part, "kind": ",".join(kinds) or None}))
+
+
 def queues() -> Call[QueueList]:
     """All queues with depth, oldest run and rate."""
     return Call("GET", "/v1/queues", _queue_list)
@@ -357,6 +375,12 @@ def health() -> Call[Health]:
 def readiness() -> Call[Readiness]:
     """Check whether the server makes progress. Otherwise it answers 503 with the failed checks."""
     return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))
+
+
+def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:
+    """Declare which schedules the code of an application has. Workers call it when they start."""
+    path = f"/v1/applications/{quote(application, safe='')}"
+    return Call("PUT", path, _declaration, body=encode(declaration))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:

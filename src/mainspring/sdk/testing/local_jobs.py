@@ -122,7 +122,7 @@ class LocalJobs:
                 job.shown_status in wanted
                 and ("status" in asked or not job.has_fired)
                 and (not latest or (job.latest_run is not None and job.latest_run.status in latest))
-                and matches(call, queue=item.queue, owner=item.spec.owner)
+                and matches(call, queue=item.queue, owner=item.spec.owner, declared_by=item.declared_by)
                 and within(call, "created", job.created_at)
                 and within(call, "next_fire", job.next_fire)
                 and (text in (item.name or item.task).lower() or text in job.job_id.lower())

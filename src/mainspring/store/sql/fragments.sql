@@ -358,7 +358,8 @@ run_id, job_id, state, attempt, max_attempts, losses, scheduled_for, fired_at, c
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text
+       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
+       declared_by, pruned_version
 
 -- fragment: listed_job
 -- The filters of a list of jobs that have a row.
@@ -371,6 +372,7 @@ j.tenant_id = $1
   and ($13::timestamptz is null or j.created_at < $13)
   and ($14::timestamptz is null or j.next_fire_at >= $14)
   and ($15::timestamptz is null or j.next_fire_at < $15)
+  and ($17::text is null or j.declared_by = $17)
   and ($6::text is null or j.spec ->> 'owner' = $6)
   and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
   and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
@@ -426,3 +428,38 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- ------------------------------------------------------------------------------------------------- ids by a part
+
+-- fragment: runs_by_part(table)
+-- $5 and $6: all ids that begin with the part lie between them. Null: the part is the end of an id.
+with newest as materialized (
+    select run_id, tenant_id, lane_id, name
+    from mainspring.{{table}}
+    where $5::uuid is null or run_id between $5 and $6::uuid
+    order by run_id desc
+    limit $3
+)
+select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+from (select) as one
+left join (
+    select run_id::text as id, lane_id, name
+    from newest
+    where tenant_id = $1 and ($5::uuid is not null or right(run_id::text, length($2)) = $2)
+    limit $4
+) as found on true
+
+-- fragment: jobs_by_part(table)
+-- The jobs of the newest runs. A one-time job that has fired has no row of its own. A job whose id was generated has the
+-- id of its run.
+with newest as materialized (
+    select tenant_id, coalesce(job_id, run_id::text) as job_id from mainspring.{{table}} order by run_id desc limit $3
+)
+select (select count(*) from newest)::int as scanned, found.id, null::int as lane_id, null::text as name
+from (select) as one
+left join (
+    select distinct job_id as id
+    from newest
+    where tenant_id = $1 and (starts_with(job_id, $2) or right(job_id, length($2)) = $2)
+    limit $4
+) as found on true
