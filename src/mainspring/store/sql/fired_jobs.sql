@@ -22,17 +22,26 @@ where r.run_id = any (array(
 order by r.run_id desc
 
 -- name: ended
+-- The inner query keeps the planner from asking what decides once for each partition.
 select {{ended_run_columns}}
-from mainspring.run_history h
-where {{wanted_job(h)}} and h.state = any ($5::int[]) and {{ended_decides}}
+from (select {{ended_row}}
+      from mainspring.run_history h
+      where {{wanted_job(h)}} and h.state = any ($5::int[])
+      order by h.run_id desc
+      offset 0) as h
+where {{ended_decides}}
 order by h.run_id desc
 limit $12
 
 -- name: unsuccessful
 -- The same for ends other than SUCCESS, which have an index.
 select {{ended_run_columns}}
-from mainspring.run_history h
-where h.state <> {{SUCCESS}} and {{wanted_job(h)}} and h.state = any ($5::int[]) and {{ended_decides}}
+from (select {{ended_row}}
+      from mainspring.run_history h
+      where h.state <> {{SUCCESS}} and {{wanted_job(h)}} and h.state = any ($5::int[])
+      order by h.run_id desc
+      offset 0) as h
+where {{ended_decides}}
 order by h.run_id desc
 limit $12
 

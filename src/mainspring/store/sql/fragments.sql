@@ -267,43 +267,56 @@ case when {{run}}.cancel_requested_at is not null then 1
 -- Whether an ended run was skipped because another run of its job was alive.
 ({{run}}.state = {{SKIPPED}} and {{run}}.reason in ({{STILL_ALIVE}}, {{DUE_TOGETHER}})) is true
 
--- fragment: live_decides
--- Whether the live run r decides the status of a one-time job that has fired.
-(r.job_id is null or not exists (select from mainspring.jobs j
-                                 where j.tenant_id = r.tenant_id and j.job_id = r.job_id offset 0))
-and not exists (select from mainspring.runs o
-                where o.tenant_id = r.tenant_id and o.job_id = {{job_of(r)}} and o.run_id <> r.run_id
-                  and ({{live_rank(o)}} > {{live_rank(r)}}
-                       or {{live_rank(o)}} = {{live_rank(r)}} and {{later(o, r)}})
-                offset 0)
-and not exists (select from mainspring.runs o
-                where o.run_id = {{own_id(r)}} and o.tenant_id = r.tenant_id and o.job_id is null
-                  and ({{live_rank(o)}} > {{live_rank(r)}}
-                       or {{live_rank(o)}} = {{live_rank(r)}} and {{later(o, r)}})
-                offset 0)
+-- fragment: live_beaten
+-- Whether the live run o of the same job decides before r.
+({{live_rank(o)}} > {{live_rank(r)}} or {{live_rank(o)}} = {{live_rank(r)}} and {{later(o, r)}})
 
--- fragment: beaten
--- Whether the ended run o of the same job decides before h.
-case when {{overlapped(o)}} <> {{overlapped(h)}} then {{overlapped(h)}} else {{later(o, h)}} end
+-- fragment: live_decides
+-- Whether the live run r decides the status of a one-time job that has fired. "case" asks for the job first: a recurring
+-- one may have many runs.
+case when r.job_id is not null and exists (select from mainspring.jobs j
+                                           where j.tenant_id = r.tenant_id and j.job_id = r.job_id offset 0) then false
+     when exists (select from mainspring.runs o
+                  where o.tenant_id = r.tenant_id and o.job_id = {{job_of(r)}} and o.run_id <> r.run_id
+                    and {{live_beaten}}
+                  offset 0) then false
+     else not exists (select from mainspring.runs o
+                      where o.run_id = {{own_id(r)}} and o.tenant_id = r.tenant_id and o.job_id is null
+                        and {{live_beaten}}
+                      offset 0) end
 
 -- fragment: ended_decides
 -- The same for the ended run h. A run that was created later has not ended before: that says which partitions to read.
--- The hour is for clocks that differ.
-(h.job_id is null or not exists (select from mainspring.jobs j
-                                 where j.tenant_id = h.tenant_id and j.job_id = h.job_id offset 0))
-and not exists (select from mainspring.runs o
-                where o.tenant_id = h.tenant_id and o.job_id = {{job_of(h)}} offset 0)
-and not exists (select from mainspring.runs o
-                where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null offset 0)
-and not exists (select from mainspring.run_history o
-                where o.job_id = {{job_of(h)}} and o.tenant_id = h.tenant_id and o.run_id <> h.run_id
-                  and o.ended_at >= case when {{overlapped(h)}} then '-infinity'
-                                         else coalesce(h.fired_at, h.scheduled_for) - interval '1 hour' end
-                  and {{beaten}}
-                offset 0)
-and not exists (select from mainspring.run_history o
-                where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null and {{beaten}}
-                offset 0)
+-- The hour is for clocks that differ. Only a run that is itself a job is compared by time; see `later`.
+case when h.job_id is not null and exists (select from mainspring.jobs j
+                                           where j.tenant_id = h.tenant_id and j.job_id = h.job_id offset 0) then false
+     when exists (select from mainspring.runs o
+                  where o.tenant_id = h.tenant_id and o.job_id = {{job_of(h)}} offset 0) then false
+     when h.job_id is null then
+         not exists (select from mainspring.run_history o
+                     where o.job_id = h.run_id::text and o.tenant_id = h.tenant_id
+                       and o.ended_at >= case when {{overlapped(h)}} then '-infinity'
+                                              else coalesce(h.fired_at, h.scheduled_for) - interval '1 hour' end
+                       and case when {{overlapped(o)}} <> {{overlapped(h)}} then {{overlapped(h)}}
+                                else {{later(o, h)}} end
+                     offset 0)
+     when exists (select from mainspring.run_history o
+                  where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id > h.run_id
+                    and o.ended_at >= coalesce(h.fired_at, h.scheduled_for) - interval '1 hour'
+                    and ({{overlapped(h)}} or not {{overlapped(o)}})
+                  offset 0) then false
+     when {{overlapped(h)}} and exists (select from mainspring.run_history o
+                                        where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id < h.run_id
+                                          and not {{overlapped(o)}}
+                                        offset 0) then false
+     when {{own_id(h)}} is null then true
+     when exists (select from mainspring.runs o
+                  where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null offset 0) then false
+     else not exists (select from mainspring.run_history o
+                      where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null
+                        and case when {{overlapped(o)}} <> {{overlapped(h)}} then {{overlapped(h)}}
+                                 else {{later(o, h)}} end
+                      offset 0) end
 
 -- fragment: wanted_job(run)
 -- The filters of a list of jobs, on the run of a one-time job that has fired: its place, lanes, owner, label, text, and
@@ -342,6 +355,12 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The fields of store/history.py EndedRun.
 {{run_columns}},
        started_at, ended_at, ran_ms, reason, error, result::text as result_text
+
+-- fragment: ended_row
+-- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
+h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
+h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.started_at,
+h.ended_at, h.ran_ms, h.reason, h.error, h.result
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
