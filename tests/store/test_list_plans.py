@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store import dead_letters, fired_jobs, history, jobs
+from mainspring.store import dead_letters, fired_jobs, history, ids, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.fired_jobs import FiredFilter
 from mainspring.store.history import RunFilter
@@ -131,6 +131,21 @@ def end_of_fired(ranks: list[int], states: list[int], first: int = 0) -> Read:
     return read
 
 
+async def runs_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    found = await ids.runs_and_jobs(connection, DEFAULT_TENANT, "ffffffff", limit, 20, runs=True, jobs=False)
+    return min(rows[0].scanned for rows in found[:2])
+
+
+async def jobs_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    found = await ids.runs_and_jobs(connection, DEFAULT_TENANT, "nothing", limit, 20, runs=False, jobs=True)
+    return min(rows[0].scanned for rows in found)
+
+
+async def letters_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    [rows] = await ids.dead_letters(connection, DEFAULT_TENANT, "ffffffff", limit, 20)
+    return rows[0].scanned
+
+
 # The number is how many rows the list may read in addition to those that it shows. No index has the live runs of a job
 # in order, because it would cost time for every submission. Either all of them are read, or the newest runs of all
 # jobs.
@@ -143,6 +158,9 @@ LISTS: dict[str, tuple[Read, int]] = {
     "dead letters": (letters, 0),
     "dead letters to replay": (letters_to_replay, 0),
     "jobs": (jobs_yet_to_fire, 0),
+    "runs by a part of the id": (runs_by_a_part, 0),
+    "jobs by a part": (jobs_by_a_part, 200),
+    "dead letters by a part of the id": (letters_by_a_part, 0),
 }
 ONCE: dict[str, tuple[Read, int]] = {
     "jobs at rest": (jobs_at_rest, 0),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.listing import UtcFlag
@@ -21,7 +22,7 @@ EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcomi
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
     fires: Annotated[
         int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
     ] = 3,

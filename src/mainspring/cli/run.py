@@ -66,6 +66,7 @@ def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("losses", str(run.losses) if run.losses else None),
+        ("snoozes", str(run.snoozes) if run.snoozes else None),
         ("worker", " ".join(filter(None, (run.executor, run.executor_id))) or None),
         ("heard", times.full(run.modified_time) if run.status == "RUNNING" else None),
         ("error", brief(run.error_message) if run.error_message else None),

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
-    "mainspring worker --server https://first:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
+    "mainspring worker --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
-    "mainspring worker --token-file /etc/mainspring/pool-token --sandbox bubblewrap --sandbox-read /opt/tools",
+    "mainspring worker --sandbox bubblewrap --sandbox-read /opt/tools",
     "mainspring worker --run-as deploy --run-as-allow reports,backup",
     "mainspring worker --lease 1m",
-    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem --token-file /etc/mainspring/token",
+    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem",
 )
 DEFAULT_SLOTS = 16
 ISOLATIONS = ("auto", "off")

@@ -32,12 +32,14 @@ class BriefRun(msgspec.Struct, frozen=True):
     attempt: int
     max_attempts: int
     losses: int
+    snoozes: int
     scheduled_for: datetime
     fired_at: datetime | None
     cancel_requested_at: datetime | None
     worker_id: UUID | None
     trigger: str | None
     ready_at: datetime | None
+    snoozed_until: datetime | None
     claimed_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
@@ -45,6 +47,10 @@ class BriefRun(msgspec.Struct, frozen=True):
     reason: str | None
     error: str | None
     now: datetime
+
+    @property
+    def snoozed(self) -> bool:
+        return self.ready_at is not None and self.snoozed_until == self.ready_at
 
 
 class FiredFilter(msgspec.Struct, frozen=True):
@@ -160,12 +166,14 @@ def brief_of(run: Run) -> BriefRun:
         attempt=run.attempt,
         max_attempts=run.max_attempts,
         losses=run.losses,
+        snoozes=run.snoozes,
         scheduled_for=run.scheduled_for,
         fired_at=run.fired_at,
         cancel_requested_at=run.cancel_requested_at,
         worker_id=run.worker_id,
         trigger=run.trigger,
         ready_at=None if isinstance(run, EndedRun) else run.ready_at,
+        snoozed_until=None if isinstance(run, EndedRun) else run.snoozed_until,
         claimed_at=None if isinstance(run, EndedRun) else run.claimed_at,
         started_at=run.started_at,
         ended_at=run.ended_at if isinstance(run, EndedRun) else None,

@@ -19,7 +19,8 @@ class RunView(msgspec.Struct):
     """A run as clients see it. Durations are in seconds. attempt_number: how many attempts have started; 0 before the
     first one. executor: the name of the worker executor_id, as long as that is known (a day after the worker's end).
     modified_time: of a run that is RUNNING, when its worker was last heard; of others, their last change. losses: how
-    many of its attempts were lost with their worker. Each loss raises max_attempts by one."""
+    many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
+    each snooze raises max_attempts by one."""
 
     run_id: str
     job_id: str
@@ -47,6 +48,7 @@ class RunView(msgspec.Struct):
     progress: ProgressView | None = None
     replay_of: str | None = None
     losses: int = 0
+    snoozes: int = 0
     executor: str | None = None
     created_at: datetime | None = None
 
@@ -112,9 +114,9 @@ class Why(msgspec.Struct):
 
 
 class TimelineEntry(msgspec.Struct):
-    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
-    (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are not shown,
-    because there were too many. `duration` is that of the ended attempt."""
+    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED, LOST
+    and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are
+    not shown, because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
     state: str
@@ -178,7 +180,7 @@ class WorkerList(msgspec.Struct, omit_defaults=True):
 
 
 class AttemptView(msgspec.Struct):
-    """One attempt of a run and its outcome: FAILED, LOST with its worker, or RETURNED unstarted."""
+    """One attempt of a run and its outcome: FAILED, LOST with its worker, SNOOZED, or RETURNED unstarted."""
 
     attempt: int
     outcome: str

@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority, spec_from_text
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
-from mainspring.domain.showing import NEVER_RAN, show_job
+from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
@@ -143,6 +143,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         losses=row.losses,
         executor=executor,
         created_at=created_at(row),
+        snoozes=row.snoozes,
     )
 
 
@@ -175,6 +176,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         losses=row.losses,
         executor=executor,
         created_at=created_at(row),
+        snoozes=row.snoozes,
     )
 
 
@@ -232,9 +234,10 @@ def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, 
     """`known`: whether it is known that no worker lacks."""
     if row.cancel_requested_at is not None:
         return "cancel requested; waiting for its processes to end"
+    if state is RunState.SCHEDULED and row.snoozed and row.ready_at is not None:
+        return snoozed_until(row.ready_at)
     if state is RunState.SCHEDULED:
-        lost = f", {row.losses} of them lost" if row.losses else ""
-        return f"backing off after attempt {row.attempt} of {row.max_attempts}{lost}"
+        return backing_off(row.attempt, row.max_attempts, row.losses, row.snoozes)
     if state is RunState.QUEUED:
         return ASSIGNED if row.state == StoredState.RUNNING else lacking or (FOR_A_SLOT if known else None)
     return None

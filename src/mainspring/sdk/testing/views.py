@@ -92,6 +92,7 @@ def run_view(run: BoxRun) -> RunView:
         losses=run.losses,
         executor=WORKER if run.attempt else None,
         created_at=run.created_at,
+        snoozes=run.snoozes,
     )
 
 

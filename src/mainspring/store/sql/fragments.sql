@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses
+       null::smallint as follows, 0 as losses, 0 as snoozes
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,10 +34,11 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses)
+     follows, losses, snoozes)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
-       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
+       e.snoozes
 from ended_run e
 returning run_id, follows
 
@@ -108,14 +109,14 @@ returning {{claimed_run}}
 -- fragment: claimed_run
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at
+r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
@@ -342,13 +343,13 @@ case when {{generated}} then to_timestamp(('x' || left(translate({{id}}, '-', ''
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
-       case when attempt = 0 then expires_at end as expires_at,
+       case when attempt = 0 then expires_at end as expires_at, snoozed_until,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns
@@ -359,20 +360,21 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- fragment: ended_row
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
 h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
-h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.started_at,
-h.ended_at, h.ran_ms, h.reason, h.error, h.result
+h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
-run_id, job_id, state, attempt, max_attempts, losses, scheduled_for, fired_at, cancel_requested_at, worker_id, trigger
+run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fired_at, cancel_requested_at, worker_id,
+       trigger
 
 -- fragment: brief_live_columns
-{{brief_columns}}, ready_at, claimed_at, {{started_at}} as started_at, null::timestamptz as ended_at,
+{{brief_columns}}, ready_at, snoozed_until, claimed_at, {{started_at}} as started_at, null::timestamptz as ended_at,
        null::real as ran_ms, null::text as reason, left(last_error, 2001) as error, (select clock_timestamp()) as now
 
 -- fragment: brief_ended_columns
-{{brief_columns}}, null::timestamptz as ready_at, null::timestamptz as claimed_at, started_at, ended_at, ran_ms, reason,
-       left(error, 2001) as error, (select clock_timestamp()) as now
+{{brief_columns}}, null::timestamptz as ready_at, null::timestamptz as snoozed_until, null::timestamptz as claimed_at,
+       started_at, ended_at, ran_ms, reason, left(error, 2001) as error, (select clock_timestamp()) as now
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
@@ -450,35 +452,39 @@ tenant_id, name, created_at
 
 -- ------------------------------------------------------------------------------------------------- ids by a part
 
--- fragment: runs_by_part(table)
--- $5 and $6: all ids that begin with the part lie between them. Null: the part is the end of an id.
+-- fragment: newest_runs_by_part(table)
+-- $5: look for runs that end with the part. $6: look for jobs. A one-time job that has fired has no row of its own, and a
+-- job whose id was generated has the id of its run.
+with newest as materialized (
+    select run_id, tenant_id, job_id from mainspring.{{table}} order by run_id desc limit $3
+), found as (
+    (select false as job, run_id::text as id, run_id
+     from newest
+     where $5 and tenant_id = $1 and right(run_id::text, length($2)) = $2
+     limit $4)
+    union all
+    (select distinct true, coalesce(job_id, run_id::text), null::uuid
+     from newest
+     where $6 and tenant_id = $1
+       and (starts_with(coalesce(job_id, run_id::text), $2) or right(coalesce(job_id, run_id::text), length($2)) = $2)
+     limit $4)
+)
+select (select count(*) from newest)::int as scanned, found.job, found.id, r.lane_id, r.name
+from (select) as one
+left join found on true
+left join mainspring.{{table}} r on r.run_id = found.run_id
+
+-- fragment: runs_between(table)
+-- The runs whose ids begin with a part, which all lie between $2 and $3.
 with newest as materialized (
     select run_id, tenant_id, lane_id, name
     from mainspring.{{table}}
-    where $5::uuid is null or run_id between $5 and $6::uuid
+    where run_id between $2 and $3
     order by run_id desc
-    limit $3
+    limit $4
 )
-select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+select (select count(*) from newest)::int as scanned, false as job, found.id, found.lane_id, found.name
 from (select) as one
 left join (
-    select run_id::text as id, lane_id, name
-    from newest
-    where tenant_id = $1 and ($5::uuid is not null or right(run_id::text, length($2)) = $2)
-    limit $4
-) as found on true
-
--- fragment: jobs_by_part(table)
--- The jobs of the newest runs. A one-time job that has fired has no row of its own. A job whose id was generated has the
--- id of its run.
-with newest as materialized (
-    select tenant_id, coalesce(job_id, run_id::text) as job_id from mainspring.{{table}} order by run_id desc limit $3
-)
-select (select count(*) from newest)::int as scanned, found.id, null::int as lane_id, null::text as name
-from (select) as one
-left join (
-    select distinct job_id as id
-    from newest
-    where tenant_id = $1 and (starts_with(job_id, $2) or right(job_id, length($2)) = $2)
-    limit $4
+    select run_id::text as id, lane_id, name from newest where tenant_id = $1 limit $5
 ) as found on true
