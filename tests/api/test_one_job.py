@@ -52,7 +52,7 @@ async def test_a_job_has_every_field_wherever_it_lies(
         kinds.append((job["schedule_type"], job["status"]))
     assert kinds == [
         ("CRON", "SCHEDULED"), ("INTERVAL", "SCHEDULED"), ("MANUAL", "SCHEDULED"), ("FUTURE", "SCHEDULED"),
-        ("IMMEDIATE", "SCHEDULED"), ("FUTURE", "COMPLETED"),
+        ("IMMEDIATE", "RUNNING"), ("FUTURE", "COMPLETED"),
     ]  # fmt: skip
     assert (await api.get(f"/v1/jobs/{due}")).json()["schedule_time"] == "2020-01-01T00:00:00Z"
 

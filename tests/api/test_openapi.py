@@ -73,7 +73,9 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
         assert set(fields) <= set(resolved(schema, content)["properties"]), path
 
     parameters = {parameter["name"] for parameter in paths["/v1/jobs"]["get"]["parameters"]}
-    assert parameters == {"status", "label", "queue", "owner", "q", "declared_by", "cursor", "limit"}
+    times = {f"{name}_{side}" for name in ("created", "next_fire") for side in ("after", "before")}
+    filters = {"status", "latest_run", "label", "queue", "owner", "q", "declared_by"}
+    assert parameters == {*filters, *times, "cursor", "limit"}
     assert resolved(schema, {"$ref": "#/components/schemas/JobRequest"})["properties"]["timeout"] == {
         "oneOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]
     }

@@ -20,6 +20,7 @@ from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
@@ -37,6 +38,7 @@ class Services:
     declarer: Declarer
     job_reader: JobReader
     run_reader: RunReader
+    job_timeline: JobTimelineReader
     queue_reader: QueueReader
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader

@@ -12,6 +12,9 @@ from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.runs import RunBrief
+
+NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
 
 
 def show_job(
@@ -25,6 +28,8 @@ def show_job(
     version: int,
     created_at: datetime,
     updated_at: datetime,
+    latest_run: RunBrief | None = None,
+    error_message: str | None = None,
     pruned: bool = False,
 ) -> JobView:
     """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
@@ -68,6 +73,8 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        latest_run=latest_run,
+        error_message=error_message,
         declared_by=definition.declared_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),

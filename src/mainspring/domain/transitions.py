@@ -12,19 +12,12 @@ until its worker tells that it has started, which it does for runs that last lon
 from __future__ import annotations
 
 from datetime import datetime
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, IntFlag
 
+from mainspring.wire.states import JobState
+from mainspring.wire.states import RunState as RunState
 
-class RunState(StrEnum):
-    SCHEDULED = "SCHEDULED"
-    WAITING = "WAITING"
-    HELD = "HELD"
-    QUEUED = "QUEUED"
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-    SKIPPED = "SKIPPED"
+JobStatus = JobState
 
 
 class StoredState(IntEnum):
@@ -38,13 +31,6 @@ class StoredState(IntEnum):
     FAILED = 11
     CANCELLED = 12
     SKIPPED = 13
-
-
-class JobStatus(StrEnum):
-    SCHEDULED = "SCHEDULED"
-    PAUSED = "PAUSED"
-    CANCELLED = "CANCELLED"
-    COMPLETED = "COMPLETED"
 
 
 class StoredJobStatus(IntEnum):

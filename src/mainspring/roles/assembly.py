@@ -33,6 +33,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
@@ -138,6 +139,7 @@ async def assemble(
         declarer=Declarer(store, lanes, amender),
         job_reader=JobReader(store, lanes, run_reader),
         run_reader=run_reader,
+        job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),

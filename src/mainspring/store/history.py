@@ -142,6 +142,9 @@ class RunFilter(msgspec.Struct, frozen=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    label: tuple[str, str] | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -173,6 +176,9 @@ async def live_runs(
         chosen.until,
         chosen.backing_off,
         chosen.own,
+        chosen.created_after,
+        chosen.created_before,
+        *(chosen.label or (None, None)),
         limit,
         straight=chosen == RunFilter(),
     )
@@ -193,6 +199,9 @@ async def ended_runs(
         chosen.since,
         chosen.until,
         chosen.own,
+        chosen.created_after,
+        chosen.created_before,
+        *(chosen.label or (None, None)),
         limit,
         straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
@@ -224,6 +233,11 @@ async def ended_last_minute(connection: Connection, tenant: TenantId) -> list[La
 
 async def attempts_of(connection: Connection, run_id: UUID) -> list[AttemptRow]:
     return await _attempts_of.fetch(connection, run_id)
+
+
+async def last_attempts(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When the last attempts of these runs ended, of those that another one follows."""
+    return dict(await connection.fetch(_SQL["last_attempts"], run_ids))
 
 
 async def worker_names(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -87,10 +87,23 @@ class MissedRow(msgspec.Struct, frozen=True):
     recorded_at: datetime
 
 
+class NumberedMissed(msgspec.Struct, frozen=True):
+    """The same, with its place in the list."""
+
+    missed_id: int
+    first_at: datetime
+    last_at: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+
+
 _get_job = RowQuery(JobRow, _SQL["get_job"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
+_list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
+_missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 
 
 def shard_of(tenant: TenantId, job_id: str) -> int:
@@ -225,35 +238,79 @@ async def list_missed(connection: Connection, tenant: TenantId, job_id: str, lim
     return await _list_missed.fetch(connection, tenant, job_id, limit)
 
 
+async def missed_page(
+    connection: Connection, tenant: TenantId, job_id: str, before: int | None, limit: int
+) -> list[NumberedMissed]:
+    return await _missed_page.fetch(connection, tenant, job_id, before, limit)
+
+
+class JobFilter(msgspec.Struct, frozen=True):
+    """The filter of `GET /v1/jobs` for jobs that have a row. None means any. `missed`: also one-time jobs that were
+    missed, which are stored as COMPLETED."""
+
+    statuses: Sequence[int]
+    missed: bool = False
+    lane_ids: Sequence[int] | None = None
+    owner: str | None = None
+    label: tuple[str, str] | None = None
+    text: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    next_fire_after: datetime | None = None
+    next_fire_before: datetime | None = None
+    declared_by: str | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether an index has these jobs."""
+        return int(StoredJobStatus.SCHEDULED) not in self.statuses
+
+    @property
+    def plain(self) -> bool:
+        return self == JobFilter(self.statuses, self.missed)
+
+
+Place = tuple[datetime, str]
+
+
 async def list_jobs(
     connection: Connection,
     tenant: TenantId,
-    *,
-    before: tuple[datetime, str] | None,
-    statuses: Sequence[int] | None,
-    lane_ids: Sequence[int] | None,
-    owner: str | None,
-    label: tuple[str, str] | None,
-    text: str | None,
+    chosen: JobFilter,
+    before: Place | None,
+    floor: Place | None,
     limit: int,
-    declared_by: str | None = None,
 ) -> list[JobRow]:
+    """Newest first, before `before` and down to `floor`."""
     return await pages.read(
         connection,
-        _list_jobs,
+        _list_jobs_at_rest if chosen.at_rest else _list_jobs,
         tenant,
-        before[0] if before else None,
-        before[1] if before else None,
-        statuses,
-        lane_ids,
-        owner,
-        label[0] if label else None,
-        label[1] if label else None,
-        contains(text),
-        declared_by,
+        *(before or (None, None)),
+        chosen.statuses,
+        chosen.lane_ids,
+        chosen.owner,
+        *(chosen.label or (None, None)),
+        contains(chosen.text),
+        *(floor or (None, None)),
+        chosen.created_after,
+        chosen.created_before,
+        chosen.next_fire_after,
+        chosen.next_fire_before,
+        chosen.missed,
+        chosen.declared_by,
         limit,
-        straight=lane_ids is None and owner is None and label is None and text is None and declared_by is None,
+        straight=chosen.plain or floor is not None,
     )
+
+
+async def boundary(
+    connection: Connection, tenant: TenantId, chosen: JobFilter, before: Place | None, count: int
+) -> Place | None:
+    """The job down to which `count` jobs come after `before`. None if there are fewer."""
+    sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
+    row = await pages.place(connection, sql, tenant, *(before or (None, None)), count)
+    return None if row is None else (row["created_at"], row["job_id"])
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:

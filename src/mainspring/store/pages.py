@@ -64,6 +64,15 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
     return rows
 
 
+async def place(connection: Connection, sql: str, *arguments: Any) -> Any:
+    """One row along an index: the place where a page ends. None if there is none. Raises SearchTooSlow."""
+    try:
+        async with planned(connection, straight=True):
+            return await connection.fetchrow(sql, *arguments)
+    except asyncpg.QueryCanceledError as error:
+        raise SearchTooSlow(SECONDS) from error
+
+
 @asynccontextmanager
 async def planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
     """Plan statements like that until the end of the block, in a new transaction or the current one."""

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PlainValues
+from mainspring.wire.runs import RunBrief
 
 Seconds = float | int
 DurationIn = str | int | float
@@ -202,8 +203,10 @@ class MisfireView(msgspec.Struct):
 
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
-    """A job as clients see it. Durations are in seconds. declared_by: the application whose code declares the schedule.
-    pause_reason: why the job is PAUSED, unless a person paused it."""
+    """A job as clients see it. Durations are in seconds. latest_run: its newest run; of a one-time job that has fired,
+    the run that its status tells of. error_message: the error of the last attempt of that run. In a list it is cut
+    after 2,000 characters. declared_by: the application whose code declares the
+    schedule. pause_reason: why the job is PAUSED, unless a person paused it."""
 
     job_id: str
     name: str
@@ -242,6 +245,8 @@ class JobView(PlainValues, msgspec.Struct):
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
+    latest_run: RunBrief | None = None
+    error_message: str | None = None
     declared_by: str | None = None
     pause_reason: str | None = None
 

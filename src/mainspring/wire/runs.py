@@ -16,8 +16,11 @@ class ProgressView(msgspec.Struct):
 
 
 class RunView(msgspec.Struct):
-    """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
-    snoozes: how many of them asked to come back later. Each loss and each snooze raises max_attempts by one."""
+    """A run as clients see it. Durations are in seconds. attempt_number: how many attempts have started; 0 before the
+    first one. executor: the name of the worker executor_id, as long as that is known (a day after the worker's end).
+    modified_time: of a run that is RUNNING, when its worker was last heard; of others, their last change. losses: how
+    many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
+    each snooze raises max_attempts by one."""
 
     run_id: str
     job_id: str
@@ -46,6 +49,25 @@ class RunView(msgspec.Struct):
     replay_of: str | None = None
     losses: int = 0
     snoozes: int = 0
+    executor: str | None = None
+    created_at: datetime | None = None
+
+
+class RunBrief(msgspec.Struct):
+    """A run as its job shows it. The fields are those of a run. In lists an error is cut after 2,000 characters."""
+
+    run_id: str
+    status: str
+    reason: str | None
+    trigger: str
+    scheduled_for: datetime
+    created_at: datetime
+    start_time: datetime | None
+    end_time: datetime | None
+    duration: float | None
+    attempt_number: int
+    max_attempts: int
+    error_message: str | None
 
 
 class RunList(msgspec.Struct):
@@ -54,11 +76,33 @@ class RunList(msgspec.Struct):
 
 
 class JobStatus(msgspec.Struct):
-    """The response to `GET /v1/jobs/{id}/status`."""
+    """The response to `GET /v1/jobs/{id}/status`. error_message: the error of the last attempt of the latest run."""
 
     job_id: str
     status: str
     latest_run: RunView | None
+    error_message: str | None = None
+
+
+class JobTimelineEntry(msgspec.Struct, omit_defaults=True):
+    """One step in the life of a job. event: RUN for each of its runs, at the time at which it was created; CREATED; the
+    last of CHANGED, PAUSED and CANCELLED; MISSED for fires that did not run, as a range with count and reason."""
+
+    at: datetime
+    event: str
+    run: RunBrief | None = None
+    version: int | None = None
+    reason: str | None = None
+    first: datetime | None = None
+    last: datetime | None = None
+    count: int | None = None
+
+
+class JobTimeline(msgspec.Struct):
+    """One page of the timeline of a job."""
+
+    entries: list[JobTimelineEntry]
+    next: str | None = None
 
 
 class Why(msgspec.Struct):

@@ -9,7 +9,7 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from mainspring.api.bodies import BatchBody, JobBody, PatchBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.kernel.config import MAX_BODY_BYTES
@@ -25,7 +25,7 @@ from mainspring.wire.jobs import (
     RunNowAccepted,
     Upcoming,
 )
-from mainspring.wire.runs import JobStatus, RunView
+from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
 
 Http = Request[Any, Any, Any]
 _VERBS = {"pause": "jobs.pause", "resume": "jobs.resume", "runNow": "jobs.run_now", "run-now": "jobs.run_now"}
@@ -56,19 +56,47 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
     return BatchCreated(len(done.job_ids), done.job_ids)
 
 
-@get("/", summary="List jobs that will fire", operation="jobs.list")
+@get(
+    "/",
+    summary="List jobs, newest first",
+    description="Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one "
+    "of these statuses (SCHEDULED, RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, or pending for SCHEDULED), one-time "
+    "jobs that have fired included. `latest_run`: the status of the latest run. Times from `_after` on, and before "
+    "`_before`. Filters by status take several values and any case. A page may have fewer jobs than `limit`, or none, "
+    "while `next` says that more may follow.",
+    operation="jobs.list",
+)
 async def list_jobs(
     request: Http,
     status: list[str] | None = None,
+    latest_run: list[str] | None = None,
     label: str | None = None,
     queue: str | None = None,
     owner: str | None = None,
     q: str | None = None,
+    created_after: str | None = None,
+    created_before: str | None = None,
+    next_fire_after: str | None = None,
+    next_fire_before: str | None = None,
     declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
-    query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit, declared_by)
+    query = JobQuery(
+        several(status),
+        queue,
+        owner,
+        label_filter(label),
+        q,
+        cursor,
+        limit,
+        declared_by=declared_by,
+        latest=several(latest_run),
+        created_after=time_filter(created_after, "created_after"),
+        created_before=time_filter(created_before, "created_before"),
+        next_fire_after=time_filter(next_fire_after, "next_fire_after"),
+        next_fire_before=time_filter(next_fire_before, "next_fire_before"),
+    )
     page = await services_of(request).job_reader.jobs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
@@ -165,6 +193,20 @@ async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[Mis
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
 
 
+@get(
+    "/{job_id:str}/timeline",
+    summary="List what happened to a job, newest first",
+    description="Its runs, each at the time at which it was created, and what is known of its own life: when it was "
+    "created, its last change, and fires that were missed. The next page is in the Link header.",
+    operation="jobs.timeline",
+)
+async def job_timeline(
+    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[list[JobTimelineEntry]]:
+    page = await services_of(request).job_timeline.timeline(caller_of(request), job_id, cursor, limit)
+    return Response(page.entries, headers=link_header(request, page.next))
+
+
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
     await services.amender.update(caller_of(request), job_id, data, _version(if_match))
@@ -199,19 +241,9 @@ def _version(if_match: str | None) -> int | None:
     return int(text)
 
 
-def _label(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    for separator in (":", "="):
-        name, found, value = text.partition(separator)
-        if found and name:
-            return name, value
-    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
-
-
 HANDLERS = [
     create_job, list_jobs, get_job, patch_job, put_job, delete_job, act_on_job, act_on_job_by_path,
-    job_status, job_runs, job_upcoming, job_missed,
+    job_status, job_runs, job_upcoming, job_missed, job_timeline,
 ]  # fmt: skip
 
 

@@ -1,11 +1,15 @@
-"""Keyset pagination. The Link header has the URL of the next page."""
+"""Parameters of lists. Pages are keyset pages: the Link header has the URL of the next page."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from litestar import Request
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.request import parse_time
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
@@ -22,3 +26,18 @@ def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str
 def several(values: list[str] | None) -> list[str]:
     """`?status=a&status=b` and `?status=a,b` mean the same."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+def label_filter(text: str | None) -> tuple[str, str] | None:
+    """`label=team:bi` and `label=team=bi` mean the same."""
+    if text is None:
+        return None
+    for separator in (":", "="):
+        name, found, value = text.partition(separator)
+        if found and name:
+            return name, value
+    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
+
+
+def time_filter(text: str | None, name: str) -> datetime | None:
+    return None if text is None else parse_time(text, name)

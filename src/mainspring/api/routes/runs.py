@@ -9,10 +9,9 @@ from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
 from mainspring.api.bodies import ReplayBody
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
-from mainspring.domain.intake.request import parse_time
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.read.search import RunQuery
 from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
@@ -22,7 +21,15 @@ _VERBS = {"cancel": "runs.cancel", "retry": "runs.retry"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
-@get("/v1/runs", summary="Search runs, newest first", tags=["runs"], operation="runs.list")
+@get(
+    "/v1/runs",
+    summary="Search runs, newest first",
+    description="`since` and `until` are other names of `scheduled_after` and `scheduled_before`: when the run was "
+    "due. `created_after` and `created_before`: when it was fired or submitted. Times from `_after` on, and before "
+    "`_before`.",
+    tags=["runs"],
+    operation="runs.list",
+)
 async def list_runs(
     request: Http,
     status: list[str] | None = None,
@@ -30,8 +37,13 @@ async def list_runs(
     queue: str | None = None,
     task: str | None = None,
     error: str | None = None,
+    label: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    scheduled_after: str | None = None,
+    scheduled_before: str | None = None,
+    created_after: str | None = None,
+    created_before: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[RunList]:
@@ -41,10 +53,15 @@ async def list_runs(
         queue,
         task,
         error,
-        None if since is None else parse_time(since, "since"),
-        None if until is None else parse_time(until, "until"),
+        time_filter(since, "since"),
+        time_filter(until, "until"),
         cursor,
         limit,
+        label=label_filter(label),
+        scheduled_after=time_filter(scheduled_after, "scheduled_after"),
+        scheduled_before=time_filter(scheduled_before, "scheduled_before"),
+        created_after=time_filter(created_after, "created_after"),
+        created_before=time_filter(created_before, "created_before"),
     )
     page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.transitions import RunState, StoredState
-from mainspring.operations.read.views import uuid7_time
+from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
 from mainspring.wire.runs import AttemptView, TimelineEntry

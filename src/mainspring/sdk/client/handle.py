@@ -49,6 +49,8 @@ class WaitLoop:
             return run
         if run is None and status.status == JobState.CANCELLED:
             raise RunFailed(f"job {self._job_id} was cancelled before it ran", status=status.status)
+        if run is None and status.status == JobState.FAILED:
+            raise RunFailed(status.error_message or f"job {self._job_id} did not run", status=status.status)
         if self.left() <= 0:
             raise TimeoutError(self._timeout_message(status))
         return None

@@ -11,12 +11,13 @@ from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, No
 from mainspring.domain.intake.declaration import Declaration, amended, defined
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxJob
-from mainspring.sdk.testing.views import job_view, run_view
+from mainspring.sdk.testing.views import job_error, job_view, run_view
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -30,7 +31,7 @@ from mainspring.wire.jobs import (
 )
 from mainspring.wire.runs import JobStatus, RunView
 
-_YET_TO_FIRE = (JobState.SCHEDULED, JobState.PAUSED)
+_YET_TO_FIRE = [JobState.SCHEDULED, JobState.PAUSED]
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,15 +112,20 @@ class LocalJobs:
 
     def _jobs(self, _: str, call: Call[Any]) -> JobList:
         asked = dict(call.params)
-        wanted: Any = (asked["status"].upper(),) if "status" in asked else _YET_TO_FIRE
+        wanted = named_statuses(_several(asked.get("status"))) or _YET_TO_FIRE
+        latest = named_states(_several(asked.get("latest_run")), "latest_run")
         text, label = asked.get("q", "").lower(), asked.get("label", "").replace("=", ":", 1)
         found = []
         for job in reversed(self._engine.jobs.values()):
             item, labels = job.definition, job.definition.spec.labels or {}
             if (
-                job.status in wanted
+                job.shown_status in wanted
+                and ("status" in asked or not job.has_fired)
+                and (not latest or (job.latest_run is not None and job.latest_run.status in latest))
                 and matches(call, queue=item.queue, owner=item.spec.owner, declared_by=item.declared_by)
-                and text in (item.name or item.task).lower()
+                and within(call, "created", job.created_at)
+                and within(call, "next_fire", job.next_fire)
+                and (text in (item.name or item.task).lower() or text in job.job_id.lower())
                 and (not label or label in [f"{name}:{value}" for name, value in labels.items()])
             ):
                 found.append(job)
@@ -129,7 +135,8 @@ class LocalJobs:
     def _status(self, job_id: str, _: Call[Any]) -> JobStatus:
         job = self._job(job_id)
         latest = job.latest_run
-        return JobStatus(job_id, job.status.value, None if latest is None else run_view(latest))
+        shown = None if latest is None else run_view(latest)
+        return JobStatus(job_id, job.shown_status.value, shown, job_error(job))
 
     def _runs(self, job_id: str, _: Call[Any]) -> list[RunView]:
         return [run_view(run) for run in reversed(self._job(job_id).runs)]
@@ -228,3 +235,7 @@ class LocalJobs:
         job.version += 1
         job.updated_at = self._engine.now
         return job_view(job)
+
+
+def _several(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]

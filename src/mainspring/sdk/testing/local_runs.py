@@ -11,7 +11,7 @@ from mainspring.domain.job import Overlap
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.testing.views import dead_letter_view, run_view
@@ -47,6 +47,7 @@ class LocalRuns:
         asked = dict(call.params)
         states = _ALIASES.get(asked.get("status", "").upper(), (asked.get("status", "").upper(),))
         since, until = (parse_time(asked[name], name) if name in asked else None for name in ("since", "until"))
+        label = asked.get("label", "").replace("=", ":", 1)
         found = [
             run
             for run in reversed(self._engine.runs.values())
@@ -55,6 +56,9 @@ class LocalRuns:
             and asked.get("error", "").lower() in (run.error or "").lower()
             and (since is None or run.scheduled_for >= since)
             and (until is None or run.scheduled_for < until)
+            and within(call, "scheduled", run.scheduled_for)
+            and within(call, "created", run.created_at)
+            and (not label or label in [f"{key}:{value}" for key, value in (run.definition.spec.labels or {}).items()])
         ]
         page, following = read_page(found, call)
         return RunList([run_view(run) for run in page], following)

@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import STILL_ALIVE, JobDefinition
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.context import Context
 
+_OF_RUN = {
+    RunState.SCHEDULED: JobStatus.SCHEDULED,
+    RunState.QUEUED: JobStatus.SCHEDULED,
+    RunState.RUNNING: JobStatus.RUNNING,
+    RunState.SUCCESS: JobStatus.COMPLETED,
+    RunState.FAILED: JobStatus.FAILED,
+    RunState.SKIPPED: JobStatus.FAILED,
+    RunState.CANCELLED: JobStatus.CANCELLED,
+}
 _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 
 
@@ -91,5 +100,29 @@ class BoxJob:
     missed: list[tuple[Missed, datetime]] = field(default_factory=list)
 
     @property
+    def has_fired(self) -> bool:
+        """Whether this is a one-time job whose time has come."""
+        waits = self.next_fire is not None or self.paused_from is not None
+        return self.definition.schedule.one_time and self.last_fired_for is not None and not waits
+
+    @property
     def latest_run(self) -> BoxRun | None:
-        return max(reversed(self.runs), key=lambda run: run.scheduled_for, default=None)
+        """Its newest run. Of a one-time job that has fired, the run that its status tells of."""
+        if self.has_fired:
+            return max(reversed(self.runs), key=_weight, default=None)  # of equal ones the newest
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def shown_status(self) -> JobStatus:
+        """The status as a client of a server sees it."""
+        if not self.has_fired:
+            return self.status
+        run = self.latest_run
+        if run is None or run.reason == STILL_ALIVE:
+            return JobStatus.FAILED
+        return JobStatus.CANCELLED if run.live and run.cancel_requested else _OF_RUN[run.status]
+
+
+def _weight(run: BoxRun) -> tuple[bool, bool, bool, bool]:
+    """Which run of a one-time job decides."""
+    return run.live, run.live and not run.cancel_requested, run.status is RunState.RUNNING, run.reason != STILL_ALIVE

@@ -6,12 +6,14 @@ insert into mainspring.jobs
     (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
      created_at, updated_at, name, schedule, payload, spec, declared_by)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
-       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.declared_by
+       u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
             $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, declared_by),
-     (select clock_timestamp() as now) as t
+               payload, spec, declared_by)
+cross join lateral (
+    select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
+) as c
 
 -- name: take_ids
 -- In sorted order, so that two batches cannot deadlock. Ids that are not returned were taken before.
@@ -81,20 +83,45 @@ where tenant_id = $1 and job_id = $2
 order by missed_id desc
 limit $3
 
+-- name: missed_page
+-- The same, page by page.
+select missed_id, first_at, last_at, count, reason, recorded_at
+from mainspring.missed_fires
+where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
+order by missed_id desc
+limit $4
+
 -- name: list_jobs
--- Keyset pages, newest first.
+-- Keyset pages, newest first: jobs before ($2, $3), down to ($10, $11). $16: also one-time jobs that were missed, which
+-- are stored as COMPLETED.
 select {{job_columns}}
 from mainspring.jobs j
-where j.tenant_id = $1
-  and ($2::timestamptz is null or (j.created_at, j.job_id) < ($2, $3))
-  and ($4::smallint[] is null or j.status = any ($4))
-  and ($5::int[] is null or j.lane_id = any ($5))
-  and ($6::text is null or j.spec ->> 'owner' = $6)
-  and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
-  and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
-  and ($10::text is null or j.declared_by = $10)
+where {{listed_job}}
 order by j.created_at desc, j.job_id desc
-limit $11
+limit $18
+
+-- name: list_jobs_at_rest
+-- The same for statuses other than SCHEDULED, which have an index.
+select {{job_columns}}
+from mainspring.jobs j
+where j.status <> {{JOB_SCHEDULED}} and {{listed_job}}
+order by j.created_at desc, j.job_id desc
+limit $18
+
+-- name: jobs_boundary
+-- The place of the job that comes $4 jobs after ($2, $3).
+select created_at, job_id
+from mainspring.jobs
+where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))
+order by created_at desc, job_id desc
+offset $4 limit 1
+
+-- name: jobs_at_rest_boundary
+select created_at, job_id
+from mainspring.jobs
+where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3)) and status <> {{JOB_SCHEDULED}}
+order by created_at desc, job_id desc
+offset $4 limit 1
 
 -- name: prune_keys
 -- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while it has its row or a live
