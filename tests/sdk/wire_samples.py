@@ -49,6 +49,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "sandbox": None,
         "run_as": None,
         "required_labels": {},
+        "keep_payload": 16384,
         **changes,
     }
 

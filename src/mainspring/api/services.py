@@ -14,6 +14,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
@@ -38,6 +39,7 @@ class Services:
     dead_letter_reader: DeadLetterReader
     standing_reader: StandingReader
     replayer: Replayer
+    manual_runs: ManualRuns
     exchanger: Exchanger
     death_notices: DeathNotices
     drainer: Drainer

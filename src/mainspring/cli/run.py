@@ -67,9 +67,17 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("worker", run.executor_id),
         ("error", brief(run.error_message) if run.error_message else None),
         ("result", msgspec.json.encode(run.result).decode() if run.result is not None else None),
-        ("payload", msgspec.json.encode(run.payload).decode() if run.payload else None),
+        ("payload", _payload(run)),
         ("log", run.log_url),
     ]
+
+
+def _payload(run: RunView) -> str | None:
+    import msgspec
+
+    if run.payload_dropped:
+        return "not kept after success; see keep_payload of the job"
+    return msgspec.json.encode(run.payload).decode() if run.payload else None
 
 
 def _progress(run: RunView) -> str | None:

@@ -8,13 +8,27 @@ import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import say, show_json, show_line
+from mainspring.cli.submit import payload_of
 from mainspring.cli.waiting import longest_wait, wait_and_show
 
-EXAMPLES = ("mainspring run-now daily_report --wait",)
+EXAMPLES = (
+    "mainspring run-now daily_report --wait",
+    'mainspring run-now daily_report --payload \'{"region": "eu"}\' --idempotency-key eu-today',
+)
 
 
 def command(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    payload: Annotated[
+        str | None,
+        typer.Option("--payload", metavar="JSON", help="Use this payload instead of the job's.", show_default=False),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            "--idempotency-key", metavar="K", help="A repeated command with this key starts no second run of the job."
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run ends. Exit with 0 only on SUCCESS.")] = False,
     timeout_wait: Annotated[
         str | None, typer.Option("--timeout-wait", metavar="D", help="Longest time to wait, such as 30s.")
@@ -24,10 +38,12 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Run a job once now, in addition to its schedule. Also works for a paused job. Prints the run's id."""
+    """Run a job once now, in addition to its schedule. Also works for a paused job and for a one-time job that has
+    fired, which is repeated. Prints the run's id."""
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
-        accepted = client.run_now(job_id)
+        changed = payload_of(payload, [])
+        accepted = client.run_now(job_id, changed, idempotency_key=idempotency_key)
         if wait:
             if not as_json:
                 say(f"run {accepted.run_id}")
@@ -37,3 +53,5 @@ def command(
         show_json(accepted)
     else:
         show_line(accepted.run_id)
+        if accepted.status == "SKIPPED":
+            say(f"SKIPPED: {accepted.reason}")

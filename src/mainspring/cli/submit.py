@@ -140,6 +140,15 @@ def command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    keep_payload: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-payload",
+            metavar="SIZE",
+            help="Keep the payload after success: true, false, or up to a size. Default: 16KiB.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="K=V", help="Label of the job; can be repeated.", rich_help_panel=_HOW),
@@ -223,6 +232,7 @@ def command(
         "delivery": delivery,
         "job_id": job_id,
         "idempotency_key": idempotency_key,
+        "keep_payload": None if keep_payload is None else _value(keep_payload),
         "labels": pairs_of(label or [], "labels"),
         "env": pairs_of(env or [], "env"),
         "limits": limits_of(limit or []),

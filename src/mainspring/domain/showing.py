@@ -10,6 +10,7 @@ from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
 
@@ -52,6 +53,7 @@ def show_job(
         sandbox=setup.sandbox,
         run_as=setup.run_as,
         required_labels=definition.required_labels or {},
+        keep_payload=_shown_size(spec.keep_payload),
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
@@ -69,6 +71,11 @@ def show_job(
         updated_at=updated_at,
         **plain_values(spec),
     )
+
+
+def _shown_size(kept: int) -> bool | int:
+    """True and false as they were given; otherwise the number of bytes."""
+    return kept if 0 < kept < MAX_PAYLOAD_BYTES else kept > 0
 
 
 def _retry_view(retry: RetryPolicy) -> RetryView:

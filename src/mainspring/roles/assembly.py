@@ -22,6 +22,7 @@ from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
@@ -138,6 +139,7 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=StandingReader(store, queue_reader),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
+        manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),

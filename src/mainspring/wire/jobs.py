@@ -84,6 +84,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     command: str | list[str] | None = None
     http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
+    keep_payload: bool | int | str | None = None
     schedule: str | ScheduleIn | None = None
     schedule_type: str | None = None
     schedule_time: str | None = None
@@ -130,6 +131,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     command: str | list[str] | UnsetType = UNSET
     http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
+    keep_payload: bool | int | str | UnsetType | None = UNSET
     schedule: str | ScheduleIn | UnsetType = UNSET
     schedule_type: str | UnsetType | None = UNSET
     schedule_time: str | UnsetType | None = UNSET
@@ -200,7 +202,8 @@ class MisfireView(msgspec.Struct):
 
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
-    """A job as clients see it. Durations are in seconds."""
+    """A job as clients see it. Durations are in seconds. keep_payload: whether the payload stays with a run that has
+    succeeded, or up to how many bytes."""
 
     job_id: str
     name: str
@@ -239,6 +242,7 @@ class JobView(PlainValues, msgspec.Struct):
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
+    keep_payload: bool | int = False
 
 
 class JobList(msgspec.Struct):
@@ -263,6 +267,21 @@ class MissedRange(msgspec.Struct):
     recorded_at: datetime
 
 
+class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/jobs/{id}:runNow`. It may be empty. payload: instead of the job's own. idempotency_key: a
+    repeat of the request with this key and for this job creates no second run."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+    idempotency_key: Name | None = None
+
+
 class RunNowAccepted(msgspec.Struct):
+    """The response to `POST /v1/jobs/{id}:runNow`: the run and its status. SKIPPED if another run of the job is alive
+    and the job does not overlap. replay_of: the run that it repeats, if the job was to run once and has fired. A repeat
+    of a request has no status when the run is no longer in the history."""
+
     run_id: str
     job_id: str
+    status: str | None = None
+    reason: str | None = None
+    replay_of: str | None = None

@@ -17,7 +17,8 @@ class ProgressView(msgspec.Struct):
 
 class RunView(msgspec.Struct):
     """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
-    Each loss raises max_attempts by one."""
+    Each loss raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept because
+    of `keep_payload`. idempotency_key: what its task passes to services that de-duplicate."""
 
     run_id: str
     job_id: str
@@ -45,6 +46,8 @@ class RunView(msgspec.Struct):
     progress: ProgressView | None = None
     replay_of: str | None = None
     losses: int = 0
+    payload_dropped: bool = False
+    idempotency_key: str = ""
 
 
 class RunList(msgspec.Struct):

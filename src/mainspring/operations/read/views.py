@@ -8,12 +8,14 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority, spec_from_text
+from mainspring.domain.job import Priority, spec_from_text
+from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT
 from mainspring.store.dead_letters import DeadLetterRow
 from mainspring.store.history import EndedRun, LiveRun, Run
@@ -60,16 +62,7 @@ def fired_job_view(row: Run, lane: Lane) -> JobView:
         # The run is being stopped, so the job will not run again.
         status = JobStatus.SCHEDULED if row.cancel_requested_at is None else JobStatus.CANCELLED
         updated_at = row.started_at or row.claimed_at or row.ready_at
-    definition = JobDefinition(
-        task=lane.task,
-        name=row.name,
-        payload=row.payload_text,
-        queue=lane.queue,
-        priority=Priority(lane.priority),
-        schedule=schedule,
-        spec=spec_from_text(row.spec_text),
-        required_labels=lane.required_labels,
-    )
+    definition = msgspec.structs.replace(run_definition(row, lane), schedule=schedule)
     return show_job(
         definition,
         job_id=job_id_of(row),
@@ -116,6 +109,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         progress=_progress(row),
         replay_of=_replay_of(row),
         losses=row.losses,
+        idempotency_key=_key(row),
     )
 
 
@@ -147,6 +141,8 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         payload=raw(row.payload_text),
         replay_of=_replay_of(row),
         losses=row.losses,
+        payload_dropped=row.payload_dropped,
+        idempotency_key=_key(row),
     )
 
 
@@ -205,6 +201,10 @@ def job_id_of(row: _OfJob) -> str:
 
 def _trigger(row: Run) -> str:
     return "schedule" if row.trigger in (None, "at") else row.trigger
+
+
+def _key(row: Run) -> str:
+    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat)
 
 
 def _log_url(row: Run) -> str | None:

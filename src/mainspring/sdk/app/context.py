@@ -5,19 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-
-def rfc3339(moment: datetime) -> str:
-    """`moment` (aware) in UTC with a Z, as in idempotency keys and in the environment of a shell run."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
-def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
-    """A key that is the same for all attempts of one fire and different for every other fire."""
-    return f"{job_id}/{rfc3339(scheduled_for)}"
+from mainspring.domain.run_key import idempotency_key
 
 
 class Channel(Protocol):
@@ -40,15 +32,17 @@ class Context:
     scheduled_for: datetime
     task: str
     name: str | None = None
+    _key: str | None = field(default=None, repr=False)
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     @property
     def idempotency_key(self) -> str:
-        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this
-        fire."""
-        return idempotency_key(self.job_id, self.scheduled_for)
+        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this fire
+        and for its replays. A run that repeats a success, or has another payload than the run that it repeats, has a
+        key of its own."""
+        return self._key or idempotency_key(self.job_id, self.scheduled_for)
 
     @property
     def cancelled(self) -> bool:

@@ -56,10 +56,12 @@ def run_view(run: BoxRun) -> RunView:
         error_message=run.error,
         log_url=None,
         result=run.result,
-        payload=_raw(run.definition.payload),
+        payload=None if run.payload_dropped else _raw(run.definition.payload),
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
+        payload_dropped=run.payload_dropped,
+        idempotency_key=run.idempotency_key,
     )
 
 

@@ -35,6 +35,7 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     folder: str
     env: dict[str, str] | None
     limits: ResourceLimits | None
+    idempotency_key: str | None = None
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):
