@@ -150,7 +150,7 @@ def test_run_now_gives_the_runs_id_or_waits_for_that_run(server: CannedServer, c
     server.says(f"GET /v1/runs/{RUN_ID}", run(status="QUEUED"), run(result=7))
     assert call("run-now", "report")[:2] == (0, f"{RUN_ID}\n")
     assert call("run-now", "report", "--payload", '{"a": 1}', "--idempotency-key", "k")[0] == 0
-    assert [json.loads(body) for body in server.bodies[-2:]] == [{}, {"idempotency_key": "k", "payload": {"a": 1}}]
+    assert [asked[2] for asked in server.asked] == [{}, {"idempotency_key": "k", "payload": {"a": 1}}]
     assert call("run-now", "report", "--wait")[:2] == (0, "7\n")
 
 
