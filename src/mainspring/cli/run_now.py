@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import payload_of
 from mainspring.cli.waiting import longest_wait, wait_and_show
@@ -18,7 +19,7 @@ EXAMPLES = (
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     payload: Annotated[
         str | None,
         typer.Option("--payload", metavar="JSON", help="Use this payload instead of the job's.", show_default=False),
@@ -43,7 +44,9 @@ def command(
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
         changed = payload_of(payload, [])
-        accepted = client.run_now(job_id, changed, idempotency_key=idempotency_key)
+        accepted = call_for_job(
+            client, job_id, lambda found: client.run_now(found, changed, idempotency_key=idempotency_key)
+        )
         if wait:
             if not as_json:
                 say(f"run {accepted.run_id}")
