@@ -51,7 +51,7 @@ def payload_dropped(run_id: object) -> Conflict:
         f"the payload of run {run_id} was not kept when it succeeded (keep_payload)",
         code="payload_dropped",
         field="payload",
-        hint='give one, such as {"payload": {"region": "eu"}}, or {"payload": null} for a run without one',
+        hint='give a payload, such as {"region": "eu"}, or {} if the task needs none',
     )
 
 

@@ -110,7 +110,7 @@ class ManualRuns:
         if original is None:
             raise no_job(job_id)
         if _was_cancelled(original):
-            raise _cancelled(job_id, f"repeat its run with POST /v1/runs/{original.run_id}:retry, or create a new job")
+            raise _cancelled(job_id, f"retry its run {original.run_id}, or create a new job")
         definition = run_definition(original, await load_lane(self._lanes, connection, original.lane_id))
         definition = msgspec.structs.replace(definition, spec=msgspec.structs.replace(definition.spec, repeat=None))
         dropped = isinstance(original, EndedRun) and original.payload_dropped
