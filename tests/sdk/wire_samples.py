@@ -50,6 +50,8 @@ def job(**changes: Any) -> dict[str, Any]:
         "run_as": None,
         "required_labels": {},
         "keep_payload": 16384,
+        "declared_by": None,
+        "pause_reason": None,
         **changes,
     }
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import say, show_json, show_line
@@ -19,7 +20,7 @@ EXAMPLES = (
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
     payload: Annotated[
         str | None,
         typer.Option("--payload", metavar="JSON", help="Use this payload instead of the job's.", show_default=False),

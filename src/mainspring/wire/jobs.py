@@ -112,6 +112,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
+    declared_by: ChosenJobId | None = None
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
@@ -158,6 +159,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
+    declared_by: ChosenJobId | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
@@ -203,7 +205,8 @@ class MisfireView(msgspec.Struct):
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds. keep_payload: whether the payload stays with a run that has
-    succeeded, or up to how many bytes."""
+    succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. pause_reason: why
+    the job is PAUSED, unless a person paused it."""
 
     job_id: str
     name: str
@@ -243,6 +246,8 @@ class JobView(PlainValues, msgspec.Struct):
     run_as: str | None = None
     required_labels: dict[str, str] = {}
     keep_payload: bool | int = False
+    declared_by: str | None = None
+    pause_reason: str | None = None
 
 
 class JobList(msgspec.Struct):
