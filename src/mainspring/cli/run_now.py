@@ -15,7 +15,7 @@ from mainspring.cli.waiting import longest_wait, wait_and_show
 
 EXAMPLES = (
     "mainspring run-now daily_report --wait",
-    'mainspring run-now daily_report --payload \'{"region": "eu"}\' --idempotency-key eu-today',
+    "mainspring run-now sync --payload '{\"day\": 1}' --idempotency-key day-1",
 )
 
 
