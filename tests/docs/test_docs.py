@@ -28,7 +28,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 
 # The number of lines in each section of the list of features.
-FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
+FEATURES = {1: 6, 2: 11, 3: 18, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
 STATES = {"done", "partly", "later"}
 GUARANTEES = [f"S{number}" for number in range(1, 15)] + [f"L{number}" for number in range(1, 9)]
 PAINS = 25

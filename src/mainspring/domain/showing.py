@@ -1,4 +1,4 @@
-"""Shows a job to clients. The server and the test box of the SDK share this code."""
+"""Shows jobs, and why runs wait, to clients. The server and the test box of the SDK share this code."""
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ def show_job(
 def _shown_size(kept: int) -> bool | int:
     """True and false as they were given; otherwise the number of bytes."""
     return kept if 0 < kept < MAX_PAYLOAD_BYTES else kept > 0
+
+
+def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:
+    """The reason of a run that waits for its next attempt after a failure or a loss."""
+    lost = f", {losses} of them lost" if losses else ""
+    snoozed = f", {snoozes} of them snoozed" if snoozes else ""
+    return f"backing off after attempt {attempt} of {max_attempts}{lost}{snoozed}"
+
+
+def snoozed_until(moment: datetime) -> str:
+    """The reason of a run that waits because its task called `ctx.snooze`."""
+    return f"snoozed until {moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _retry_view(retry: RetryPolicy) -> RetryView:

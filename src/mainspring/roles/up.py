@@ -33,6 +33,7 @@ from mainspring.roles.application_check import check_application
 from mainspring.roles.listening import local_url
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token
+from mainspring.sdk.app.worker_hooks import STOP_SECONDS
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
 from mainspring.store.migrate import migrate, migrate_at_start
@@ -50,7 +51,7 @@ _HEALTH_ANSWER = 2.0
 _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
 # A worker drains by itself first. It is killed only if it exceeds its own graces.
-_WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 5.0
+_WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 2 * STOP_SECONDS + 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class ManualRuns:
             run_id=run_id,
             trigger=f"replay:{original.run_id}",
             lane_id=original.lane_id,
-            max_attempts=original.max_attempts - original.losses,
+            max_attempts=original.max_attempts - original.losses - original.snoozes,
             name=original.name,
             one_at_a_time=definition.overlap is Overlap.SKIP,
             own=None if own is None else own.run_id,

@@ -60,6 +60,7 @@ def run_view(run: BoxRun) -> RunView:
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
+        snoozes=run.snoozes,
         payload_dropped=run.payload_dropped,
         idempotency_key=run.idempotency_key,
     )
