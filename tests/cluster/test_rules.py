@@ -169,6 +169,23 @@ def two_jobs_for_one_key(story: Story) -> None:
         story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id=job)
 
 
+def two_runs_for_one_key_of_run_now(story: Story) -> None:
+    for run in ("one", "two"):
+        story.write(0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": run, "trigger": f"manual:{run}"}))
+        story.call("runNow", 0.3, body={"idempotency_key": "k"}, run_id=run)
+
+
+def an_acknowledged_run_that_is_nowhere(story: Story) -> None:
+    story.call("runNow", 0.3, body={"idempotency_key": "k"}, run_id="nowhere")
+
+
+def two_retries_of_one_run(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    for number in (1, 2):
+        again = {"run_id": f"again-{number}", "trigger": f"replay:{run}"}
+        story.write(4.2, "server", ("runs", "I", {}, story.created(4) | again))
+
+
 def an_acknowledged_job_that_is_nowhere(story: Story) -> None:
     story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id="nowhere")
 
@@ -368,6 +385,9 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S14", a_snooze_that_nobody_recorded),
     ("S14", a_run_that_ends_a_second_worker),
     ("S7", two_jobs_for_one_key),
+    ("S7", two_runs_for_one_key_of_run_now),
+    ("S7", an_acknowledged_run_that_is_nowhere),
+    ("S7", two_retries_of_one_run),
     ("S8", an_acknowledged_job_that_is_nowhere),
     ("S8", a_refused_job_that_is_there),
     ("S8", an_acknowledged_delete_that_is_forgotten),

@@ -51,6 +51,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "required_labels": {},
         "latest_run": None,
         "error_message": None,
+        "keep_payload": 16384,
         "declared_by": None,
         "pause_reason": None,
         **changes,

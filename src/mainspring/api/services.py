@@ -15,6 +15,7 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
@@ -46,6 +47,7 @@ class Services:
     standing_reader: StandingReader
     overview_reader: OverviewReader
     replayer: Replayer
+    manual_runs: ManualRuns
     exchanger: Exchanger
     death_notices: DeathNotices
     drainer: Drainer

@@ -1,5 +1,5 @@
-"""Throughput: no-op jobs of about 250 bytes through jobs:batch, with one server and one worker, until all are
-recorded."""
+"""Throughput: no-op jobs of about 250 bytes through jobs:batch, with one server and one worker, until all are recorded
+with their payloads. A second figure is for payloads of 1 KiB."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ JOBS = 100_000
 BATCH = 1000
 SENDERS = 2
 CEILING_JOBS = 30_000
+SMALL, LARGE = 210, 1024  # bytes of a payload; the first makes a job of about 250 bytes
 
 
 def main(jobs: int | None, as_json: bool, pooling: Pooling = Pooling.NONE) -> int:
@@ -43,6 +44,8 @@ async def run(jobs: int, pooling: Pooling = Pooling.NONE) -> dict[str, object]:
                     seconds = await drive(arena, jobs, bar)
             after = await measure(postgres, payloads)
             bar.advance(stage)
+        async with fresh_postgres() as (postgres, folder), product(postgres, folder) as arena:
+            seconds_of_large = await drive(arena, jobs, bar, size=LARGE)
     rate, ceiling = jobs / seconds, (before + after) / 2
     return {
         "jobs": jobs,
@@ -50,18 +53,19 @@ async def run(jobs: int, pooling: Pooling = Pooling.NONE) -> dict[str, object]:
         "jobs_per_s": round(rate),
         "ceiling_per_s": round(ceiling),
         "ratio": round(rate / ceiling, 3),
+        "jobs_per_s_1kib": round(jobs / seconds_of_large),
     }
 
 
-def payload(number: int) -> str:
-    """A payload that makes a job of about 250 bytes."""
-    return msgspec.json.encode({"number": number, "text": "x" * 180}).decode()
+def payload(number: int, size: int = SMALL) -> str:
+    """A payload of about `size` bytes."""
+    return msgspec.json.encode({"number": number, "text": "x" * (size - 30)}).decode()
 
 
-async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop") -> float:
-    """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run. Returns the
-    seconds."""
-    bodies = [_body(task, start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
+async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop", size: int = SMALL) -> float:
+    """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run, with its payload.
+    Returns the seconds."""
+    bodies = [_body(task, start, min(BATCH, jobs - start), size) for start in range(0, jobs, BATCH)]
     sending = bar.add_task("submitted", total=jobs)
     recording = bar.add_task("recorded", total=jobs)
     connection = await arena.connect()
@@ -78,13 +82,16 @@ async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop"
         seconds = time.perf_counter() - started
     try:
         await check_one_run_each(connection, accepted, jobs)
+        kept = await connection.fetchval("select count(payload) from mainspring.run_history")
+        if kept != jobs:
+            raise AssertionError(f"{kept} of {jobs} payloads were kept")
     finally:
         await connection.close()
     return seconds
 
 
-def _body(task: str, start: int, count: int) -> bytes:
-    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number)}}}' for number in range(start, start + count))
+def _body(task: str, start: int, count: int, size: int) -> bytes:
+    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number, size)}}}' for number in range(start, start + count))
     return f'{{"jobs":[{jobs}]}}'.encode()
 
 

@@ -34,7 +34,8 @@ OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Stop only
 def throughput(
     jobs: JobsOption = None, pgbouncer: BenchPoolingOption = Pooling.NONE, as_json: JsonFlag = False
 ) -> None:
-    """Measure jobs per second, from submission over HTTP to the recorded outcome. Default: 100,000 no-op jobs."""
+    """Measure jobs per second, from submission over HTTP to the recorded outcome with the payload. Default: 100,000
+    no-op jobs, once with payloads of about 200 bytes and once with 1 KiB."""
     from mainspring.bench.throughput import main
 
     raise typer.Exit(main(jobs, as_json, pgbouncer))

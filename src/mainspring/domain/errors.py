@@ -163,3 +163,13 @@ class Unavailable(MainspringError):
 def not_ours(error: ForeignFile) -> Forbidden:
     """The refusal of a data folder that somebody else controls."""
     return Forbidden(str(error), code="data_folder_not_ours", field="data", hint=error.fix)
+
+
+def key_reused(key: str) -> Conflict:
+    """The refusal of an idempotency key that stands for another request."""
+    return Conflict(
+        f"the idempotency key {key!r} was used with another body",
+        code="idempotency_key_reused",
+        field="idempotency_key",
+        hint="send the same body, or a new key",
+    )

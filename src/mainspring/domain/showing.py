@@ -10,6 +10,7 @@ from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, p
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
 from mainspring.wire.runs import RunBrief
@@ -58,6 +59,7 @@ def show_job(
         sandbox=setup.sandbox,
         run_as=setup.run_as,
         required_labels=definition.required_labels or {},
+        keep_payload=_shown_size(spec.keep_payload),
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
@@ -79,6 +81,11 @@ def show_job(
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),
     )
+
+
+def _shown_size(kept: int) -> bool | int:
+    """True and false as they were given; otherwise the number of bytes."""
+    return kept if 0 < kept < MAX_PAYLOAD_BYTES else kept > 0
 
 
 def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:

@@ -23,6 +23,7 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
@@ -147,6 +148,7 @@ async def assemble(
         overview_reader=OverviewReader(store, standing_reader, timing),
         id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
+        manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),

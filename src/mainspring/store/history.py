@@ -68,7 +68,7 @@ class LiveRun(RunRow, frozen=True):
 
 
 class EndedRun(RunRow, frozen=True):
-    """A run of the history."""
+    """A run of the history. `payload_dropped`: it has succeeded and its payload was not kept."""
 
     started_at: datetime | None
     ended_at: datetime
@@ -76,6 +76,7 @@ class EndedRun(RunRow, frozen=True):
     reason: str | None
     error: str | None
     result_text: str | None
+    payload_dropped: bool
 
     @property
     def weight(self) -> int:
@@ -120,6 +121,8 @@ class AttemptRow(msgspec.Struct, frozen=True):
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])
+_live_original = RowQuery(LiveRun, _SQL["live_original"])
+_ended_original = RowQuery(EndedRun, _SQL["ended_original"])
 _live_runs = RowQuery(LiveRun, _SQL["live_runs"])
 _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
@@ -158,6 +161,16 @@ async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> E
 async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Run | None:
     """The run, live or ended. It can end between the two queries, but an ended run never becomes live again."""
     return await live_run(connection, tenant, run_id) or await ended_run(connection, tenant, run_id)
+
+
+async def original_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
+    """The run of a one-time job with a chosen id. If it is no longer in the history, the newest repeat of it."""
+    original = await _live_original.first(connection, tenant, job_id) or await _ended_original.first(
+        connection, tenant, job_id
+    )
+    if original is not None:
+        return original
+    return next(iter(await runs_of_job(connection, tenant, job_id, None, 1)), None)
 
 
 async def live_runs(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, spec_to_text
+from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, stored_spec
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import StoredJobStatus
@@ -98,10 +98,18 @@ class NumberedMissed(msgspec.Struct, frozen=True):
     recorded_at: datetime
 
 
+class RunNowKey(msgspec.Struct, frozen=True):
+    """What a key of run-now stands for."""
+
+    body_hash: bytes
+    run_id: UUID
+
+
 _get_job = RowQuery(JobRow, _SQL["get_job"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
+_known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
 _missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 
@@ -149,7 +157,7 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
         [job.definition.name for job in new],
         [_encode(job.definition.schedule).decode() for job in new],
         [job.definition.payload for job in new],
-        [spec_to_text(job.definition.spec) for job in new],
+        [stored_spec(job.definition) for job in new],
         [job.definition.declared_by for job in new],
     )
 
@@ -179,6 +187,20 @@ async def take_keys(
         return {}
     rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
     return {key: KnownKey(body_hash, job_id) for key, body_hash, job_id in rows}
+
+
+async def take_run_now_key(
+    connection: Connection, tenant: TenantId, job_id: str, key: str, body_hash: bytes, run_id: UUID
+) -> RunNowKey | None:
+    """Take a key of run-now. If it was taken before, return what it stands for."""
+    if await connection.fetchval(_SQL["insert_run_now_key"], tenant, job_id, key, body_hash, run_id) is not None:
+        return None
+    return await _known_run_now_key.first(connection, tenant, job_id, key)
+
+
+async def lock_fired(connection: Connection, tenant: TenantId, job_id: str) -> None:
+    """Lock a one-time job that has fired. All who create another run of it by hand take this lock."""
+    await connection.fetchval(_SQL["lock_fired_job"], tenant, job_id)
 
 
 async def get(connection: Connection, tenant: TenantId, job_id: str) -> JobRow | None:
@@ -219,7 +241,7 @@ async def change(
         definition.name,
         _encode(definition.schedule).decode(),
         definition.payload,
-        spec_to_text(definition.spec),
+        stored_spec(definition),
         definition.schedule.one_time,
         now,
         definition.declared_by,
@@ -317,7 +339,12 @@ async def prune(connection: Connection, days: float, batch: int = 10_000) -> int
     """Forget the idempotency keys of jobs that ended long ago, and chosen ids that are older than the history; answers
     how many. A key outlives its job by the days of the history, and by 30 days at least."""
     forgotten = 0
-    for query, age in ((_SQL["prune_keys"], max(days, KEY_DAYS)), (_SQL["prune_ids"], days)):
+    key_days = max(days, KEY_DAYS)
+    for query, age in (
+        (_SQL["prune_keys"], key_days),
+        (_SQL["prune_run_now_keys"], key_days),
+        (_SQL["prune_ids"], days),
+    ):
         while True:
             done = int((await connection.execute(query, age, batch)).rpartition(" ")[2])
             forgotten += done

@@ -129,6 +129,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
     process, and the worker runs it apart from others. snoozes: how often it was snoozed. at_most_once: it never starts
     again, so it cannot be snoozed.
+    idempotency_key: only if it does not consist of job and fire time alone.
     """
 
     run_id: UUID
@@ -148,6 +149,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     losses: int = 0
     snoozes: int = 0
     at_most_once: bool = False
+    idempotency_key: str | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ class RunView(msgspec.Struct):
     first one. executor: the name of the worker executor_id, as long as that is known (a day after the worker's end).
     modified_time: of a run that is RUNNING, when its worker was last heard; of others, their last change. losses: how
     many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
-    each snooze raises max_attempts by one."""
+    each snooze raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept
+    (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate."""
 
     run_id: str
     job_id: str
@@ -51,6 +52,8 @@ class RunView(msgspec.Struct):
     snoozes: int = 0
     executor: str | None = None
     created_at: datetime | None = None
+    payload_dropped: bool = False
+    idempotency_key: str = ""
 
 
 class RunBrief(msgspec.Struct):

@@ -26,6 +26,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
+    keep_payload: bool | int | str | None = None
 
 
 class TaskView(msgspec.Struct):

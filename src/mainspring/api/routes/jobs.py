@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.params import HeaderParameter, QueryParameter
 
-from mainspring.api.bodies import BatchBody, JobBody, PatchBody
+from mainspring.api.bodies import BatchBody, JobBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
 from mainspring.api.services import caller_of, services_of
@@ -22,7 +22,7 @@ from mainspring.wire.jobs import (
     JobRequest,
     JobView,
     MissedRange,
-    RunNowAccepted,
+    RunNowRequest,
     Upcoming,
 )
 from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
@@ -147,27 +147,31 @@ async def delete_job(request: Http, job_id: str) -> Response[JobView]:
 
 @post(
     "/{job_and_verb:str}",
+    dto=RunNowBody,
+    return_dto=None,
     status_code=200,
     summary="Pause, resume or run a job: job_id:pause, :resume, :runNow",
     verbs=_VERBS,
 )
-async def act_on_job(request: Http, job_and_verb: str) -> Response[Any]:
+async def act_on_job(request: Http, job_and_verb: str, data: RunNowRequest | None = None) -> Response[Any]:
     job_id, colon, verb = job_and_verb.rpartition(":")
     if not colon:
         raise NotFound(
             f"POST /v1/jobs/{job_and_verb} has no verb", code="no_such_route", hint="add :pause, :resume or :runNow"
         )
-    return await _act(request, job_id, verb)
+    return await _act(request, job_id, verb, data or RunNowRequest())
 
 
 @post(
     "/{job_id:str}/{verb:str}",
+    dto=RunNowBody,
+    return_dto=None,
     status_code=200,
     summary="Pause, resume or run a job, with the verb as a path segment",
     verbs=_VERBS,
 )
-async def act_on_job_by_path(request: Http, job_id: str, verb: str) -> Response[Any]:
-    return await _act(request, job_id, verb)
+async def act_on_job_by_path(request: Http, job_id: str, verb: str, data: RunNowRequest | None = None) -> Response[Any]:
+    return await _act(request, job_id, verb, data or RunNowRequest())
 
 
 @get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status")
@@ -213,19 +217,30 @@ async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | No
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
-async def _act(request: Http, job_id: str, verb: str) -> Response[Any]:
+async def _act(request: Http, job_id: str, verb: str, data: RunNowRequest) -> Response[Any]:
     services, caller = services_of(request), caller_of(request)
+    if verb in ("pause", "resume"):
+        _refuse_fields(data, verb)
     match verb:
         case "pause":
             await services.amender.pause(caller, job_id)
         case "resume":
             await services.amender.resume(caller, job_id)
         case "runNow" | "run-now":
-            ran = await services.amender.run_now(caller, job_id)
-            return Response(RunNowAccepted(str(ran.run_id), job_id), status_code=202)
+            ran = await services.manual_runs.run_now(caller, job_id, data)
+            accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
+            return Response(accepted, status_code=200 if ran.repeated else 202)
         case _:
             raise NotFound(f"a job has no verb {verb!r}", code="no_such_route", hint="use :pause, :resume or :runNow")
     return _with_version(await services.job_reader.job(caller, job_id))
+
+
+def _refuse_fields(data: RunNowRequest, verb: str) -> None:
+    """Refuse fields that this verb would ignore."""
+    if memoryview(data.payload):
+        raise InvalidInput(f":{verb} takes no payload", field="payload", hint="leave it out")
+    if data.idempotency_key is not None:
+        raise InvalidInput(f":{verb} takes no idempotency_key", field="idempotency_key", hint="leave it out")
 
 
 def _with_version(view: JobView) -> Response[JobView]:

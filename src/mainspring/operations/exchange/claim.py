@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
+from mainspring.domain.run_key import idempotency_key
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import TenantId
@@ -194,6 +195,8 @@ class Claimer:
                 order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
+            if spec.repeat is not None:
+                order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat)
         return order
 
     def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:

@@ -23,6 +23,7 @@ from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
+from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.runs import RunList, RunView, TimelineEntry, Why
 
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
@@ -37,6 +38,14 @@ class RunReader:
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
             return await self.view(caller, connection, run)
+
+    async def accepted(self, caller: Caller, job_id: str, run_id: UUID) -> RunNowAccepted:
+        """A run that was created by run-now, now or earlier."""
+        try:
+            run = await self.run(caller, run_id)
+        except NotFound:
+            return RunNowAccepted(str(run_id), job_id, reason="the run is no longer in the history")
+        return RunNowAccepted(run.run_id, job_id, run.status, run.reason, run.replay_of)
 
     async def runs(self, caller: Caller, query: RunQuery) -> RunList:
         tenant = caller.tenant

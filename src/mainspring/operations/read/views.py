@@ -9,12 +9,14 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority, spec_from_text
+from mainspring.domain.job import Priority, spec_from_text
+from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.one_time import FiredJob, created_at, status_of
 from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT
 from mainspring.store.dead_letters import DeadLetterRow
@@ -73,16 +75,7 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
     row, deciding = job.fired, job.deciding
     latest = with_cut_error(brief_of(deciding)) if listed else brief_of(deciding)
     schedule = Schedule(kind=ScheduleKind.AT, at=row.scheduled_for) if row.trigger == "at" else NOW
-    definition = JobDefinition(
-        task=lane.task,
-        name=row.name,
-        payload=row.payload_text,
-        queue=lane.queue,
-        priority=Priority(lane.priority),
-        schedule=schedule,
-        spec=spec_from_text(row.spec_text),
-        required_labels=lane.required_labels,
-    )
+    definition = msgspec.structs.replace(run_definition(row, lane), schedule=schedule)
     status = status_of(deciding)
     return show_job(
         definition,
@@ -144,6 +137,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         executor=executor,
         created_at=created_at(row),
         snoozes=row.snoozes,
+        idempotency_key=_key(row),
     )
 
 
@@ -177,6 +171,8 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         executor=executor,
         created_at=created_at(row),
         snoozes=row.snoozes,
+        payload_dropped=row.payload_dropped,
+        idempotency_key=_key(row),
     )
 
 
@@ -287,6 +283,10 @@ def job_id_of(row: _OfJob) -> str:
 
 def _trigger(row: Run | BriefRun) -> str:
     return "schedule" if row.trigger in (None, "at") else row.trigger
+
+
+def _key(row: Run) -> str:
+    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat)
 
 
 def _log_url(row: Run) -> str | None:

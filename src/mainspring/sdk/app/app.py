@@ -76,6 +76,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     env: dict[str, str]
     limits: dict[str, Any]
     required_labels: dict[str, str]
+    keep_payload: bool | int | str
 
 
 class Mainspring:

@@ -5,25 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.retry import DEFAULT_RETRY, LONGEST_DELAY
+from mainspring.domain.run_key import idempotency_key
 from mainspring.sdk.errors import Snooze
 from mainspring.wire.fields import Duration
-
-
-def rfc3339(moment: datetime) -> str:
-    """`moment` (aware) in UTC with a Z, as in idempotency keys and in the environment of a shell run."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
-def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
-    """A key that is the same for all attempts of one fire and different for every other fire."""
-    return f"{job_id}/{rfc3339(scheduled_for)}"
 
 
 class Channel(Protocol):
@@ -53,15 +44,17 @@ class Context:
     max_attempts: int = DEFAULT_RETRY.max_attempts
     snoozes: int = 0
     _at_most_once: bool = field(default=False, repr=False)
+    _key: str | None = field(default=None, repr=False)
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     @property
     def idempotency_key(self) -> str:
-        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this
-        fire."""
-        return idempotency_key(self.job_id, self.scheduled_for)
+        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this fire
+        and for its replays. A run that repeats a success, or has another payload than the run that it repeats, has a
+        key of its own."""
+        return self._key or idempotency_key(self.job_id, self.scheduled_for)
 
     @property
     def cancelled(self) -> bool:

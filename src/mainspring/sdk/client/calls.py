@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
@@ -203,9 +203,15 @@ def resume(job_id: str) -> Call[JobView]:
     return _verb(_job_path(job_id, ":resume"), _job)
 
 
-def run_now(job_id: str) -> Call[RunNowAccepted]:
-    """Run the job once now, in addition to its schedule. Not repeated after a lost response: it could run twice."""
-    return _verb(_job_path(job_id, ":runNow"), _run_now, repeatable=False)
+def run_now(
+    job_id: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+) -> Call[RunNowAccepted]:
+    """Run the job once now, in addition to its schedule, with another payload if one is given. A one-time job that has
+    fired is repeated. The answer has the status of the run: SKIPPED if another run of the job is alive. It is repeated
+    after a lost response only with an idempotency key, which stands for one run of this job."""
+    given = {} if idempotency_key is None else {"idempotency_key": idempotency_key}
+    body = _with_payload(given, payload)
+    return Call("POST", _job_path(job_id, ":runNow"), _run_now, body=body, repeatable=idempotency_key is not None)
 
 
 def run(run_id: str) -> Call[RunView]:
@@ -224,7 +230,9 @@ def cancel_run(run_id: str) -> Call[RunView]:
 
 
 def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
-    """Repeat a run that ended without success, as a new run with the same scheduled time."""
+    """Repeat an ended run as a new run with the same scheduled time, with another payload if one is given. A repeat of
+    a success, or with another payload, has an idempotency key of its own. Not repeated after a lost response. A run is
+    repeated at most once."""
     return Call("POST", _run_path(run_id, ":retry"), _run, body=_with_payload({}, payload), repeatable=False)
 
 

@@ -105,7 +105,7 @@ class Engine:
 
     def add(self, definition: JobDefinition) -> BoxJob:
         """Create a job. An immediate job gets its run at once."""
-        job_id = definition.job_id or self._new_id()
+        job_id = definition.job_id or self.new_id()
         definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
         job = self.jobs[job_id] = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         schedule = definition.schedule
@@ -151,20 +151,27 @@ class Engine:
             job.status = JobStatus.COMPLETED
 
     def fire_for(
-        self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule", because: str = STILL_ALIVE
+        self,
+        job: BoxJob,
+        scheduled_for: datetime,
+        trigger: str = "schedule",
+        because: str = STILL_ALIVE,
+        definition: JobDefinition | None = None,
     ) -> BoxRun:
         """Create a run of the job. It is skipped if an earlier run is live and the job allows no overlap."""
         skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
-        return self._create_run(job, scheduled_for, trigger=trigger, skipped=because if skipped else None)
+        return self._create_run(
+            job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
+        )
 
     # -- runs
 
-    def replay(self, ended: BoxRun, definition: JobDefinition) -> BoxRun:
-        """Create a run with the same job and fire time, and therefore the same idempotency key."""
+    def replay(self, ended: BoxRun, run_id: str, definition: JobDefinition) -> BoxRun:
+        """Create a run with the same job and fire time."""
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
         run = self.replays[ended.run_id] = self._create_run(
-            job, ended.scheduled_for, trigger=trigger, definition=definition
+            job, ended.scheduled_for, trigger=trigger, run_id=run_id, definition=definition
         )
         return run
 
@@ -189,7 +196,7 @@ class Engine:
     ) -> BoxRun:
         definition = definition or job.definition
         run = BoxRun(
-            run_id=run_id or self._new_id(),
+            run_id=run_id or self.new_id(),
             job_id=job.job_id,
             task=definition.task,
             scheduled_for=scheduled_for,
@@ -296,7 +303,7 @@ class Engine:
         if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""
         self._count += 1
         stamp = f"{int(self.now.astimezone(UTC).timestamp() * 1000):012x}"

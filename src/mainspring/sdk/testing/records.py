@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.domain.job import STILL_ALIVE, JobDefinition
+from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.context import Context
@@ -71,6 +72,17 @@ class BoxRun:
     def live(self) -> bool:
         """Whether the run has not ended."""
         return self.status in _LIVE
+
+    @property
+    def payload_dropped(self) -> bool:
+        """Whether a server would not keep the payload of this run, which has succeeded."""
+        payload = self.definition.payload
+        too_large = payload is not None and len(payload.encode()) > self.definition.spec.keep_payload
+        return self.status is RunState.SUCCESS and too_large
+
+    @property
+    def idempotency_key(self) -> str:
+        return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat)
 
     @property
     def replay_of(self) -> str | None:

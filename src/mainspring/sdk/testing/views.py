@@ -86,13 +86,15 @@ def run_view(run: BoxRun) -> RunView:
         error_message=run.error,
         log_url=None,
         result=run.result,
-        payload=_raw(run.definition.payload),
+        payload=None if run.payload_dropped else _raw(run.definition.payload),
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
         executor=WORKER if run.attempt else None,
         created_at=run.created_at,
         snoozes=run.snoozes,
+        payload_dropped=run.payload_dropped,
+        idempotency_key=run.idempotency_key,
     )
 
 

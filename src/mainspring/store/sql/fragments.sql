@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses, 0 as snoozes
+       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,13 +34,18 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes)
+     follows, losses, snoozes, payload_dropped)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes
+       e.snoozes, e.payload_dropped
 from ended_run e
 returning run_id, follows
+
+-- fragment: keeps_payload
+-- Whether the payload stays with a run that succeeds. Null if it has none.
+octet_length(cast(r.payload as text)) <= case when r.spec is null then {{KEPT_PAYLOAD}}
+                                      else coalesce(cast(r.spec ->> 'keep_payload' as int), {{KEPT_PAYLOAD}}) end
 
 -- ------------------------------------------------------------------------------------------- how a run is claimed
 
@@ -190,6 +195,22 @@ new_run as materialized (
 select (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone
+
+-- fragment: manual_run
+-- Creates `new_run`, or records that it is skipped.
+created as (
+    {{create_runs}}
+    where n.skip_reason is null
+    returning lane_id
+), ended_run as (
+    {{skipped_runs}}
+), skips as (
+    {{enter_history}}
+)
+
+-- fragment: manual_run_made
+-- ManualRun in store/fires.py.
+select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
 
 -- fragment: move_on(due)
 -- Advances the jobs of {{due}} past what is handled.
@@ -355,7 +376,8 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- fragment: ended_run_columns
 -- The fields of store/history.py EndedRun.
 {{run_columns}},
-       started_at, ended_at, ran_ms, reason, error, result::text as result_text
+       started_at, ended_at, ran_ms, reason, error, result::text as result_text,
+       state = {{SUCCESS}} and payload is null and payload_dropped is true as payload_dropped
 
 -- fragment: ended_row
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
@@ -449,6 +471,32 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- ------------------------------------------------------------------------------------------- idempotency keys
+
+-- fragment: keys_of_ended_jobs(table, days, limit)
+-- Keys of jobs that ended more than so many days ago. A job has not ended while it has its row or a live run.
+-- `created_at` is the time of the request, or of a later end whose history was dropped (`keep_keys`).
+-- "offset 0" keeps the planner from reading the whole history into a hash table.
+select k.ctid
+from mainspring.{{table}} k
+cross join lateral (select case when k.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                                then k.job_id::uuid end as run_id) as own
+where k.created_at < (select clock_timestamp()) - {{days}} * interval '1 day'
+  and not exists (select from mainspring.jobs j
+                  where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
+  and not exists (select from mainspring.runs r
+                  where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
+  and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
+  and not exists (select from mainspring.run_history h
+                  where h.job_id = k.job_id and h.tenant_id = k.tenant_id
+                    and h.ended_at > (select clock_timestamp()) - {{days}} * interval '1 day'
+                  offset 0)
+  and not exists (select from mainspring.run_history h
+                  where h.run_id = own.run_id
+                    and h.ended_at > (select clock_timestamp()) - {{days}} * interval '1 day'
+                  offset 0)
+limit {{limit}}
 
 -- ------------------------------------------------------------------------------------------------- ids by a part
 

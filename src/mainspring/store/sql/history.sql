@@ -12,6 +12,20 @@ where h.run_id = $2 and h.tenant_id = $1
 order by h.ended_at desc
 limit 1
 
+-- name: live_original
+-- The run of a one-time job with a chosen id, without its manual runs and replays.
+select {{live_run_columns}}
+from mainspring.runs r
+where r.tenant_id = $1 and r.job_id = $2 and (r.trigger is null or r.trigger = 'at')
+limit 1
+
+-- name: ended_original
+select {{ended_run_columns}}
+from mainspring.run_history h
+where h.tenant_id = $1 and h.job_id = $2 and (h.trigger is null or h.trigger = 'at')
+order by h.run_id desc
+limit 1
+
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
 -- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because

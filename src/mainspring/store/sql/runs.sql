@@ -130,12 +130,13 @@ with outcome as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = {{RUNNING}}
-    returning r.*, o.held_ms, o.ran_ms, o.result
+    returning r.*, o.held_ms, o.ran_ms, o.result, {{keeps_payload}} as keeps_payload
 ), ended_run as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
-           null::text as reason, null::text as error, result, null::json as payload, spec, node_id, fired_at,
-           null::timestamptz as cancel_requested_at, follows, losses, snoozes
+           null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
+           node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
+           case when not keeps_payload then true end as payload_dropped
     from gone
 )
 {{enter_history}}
@@ -213,7 +214,7 @@ with outcome as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
            scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
-           cancel_requested_at, follows, losses + lost as losses, snoozes
+           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped
     from gone r
 )
 {{enter_history}}

@@ -240,6 +240,7 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         max_attempts=order.max_attempts,
         snoozes=order.snoozes,
         at_most_once=order.at_most_once,
+        idempotency_key=order.idempotency_key,
     )
 
 

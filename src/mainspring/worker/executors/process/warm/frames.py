@@ -38,6 +38,7 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     max_attempts: int
     snoozes: int
     at_most_once: bool
+    idempotency_key: str | None = None
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):

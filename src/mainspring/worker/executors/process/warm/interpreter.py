@@ -165,6 +165,7 @@ class Interpreter:
             max_attempts=begin.max_attempts,
             snoozes=begin.snoozes,
             _at_most_once=begin.at_most_once,
+            _key=begin.idempotency_key,
             _channel=_Channel(self),
         )
 
