@@ -383,7 +383,7 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
 h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
 h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
-h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
