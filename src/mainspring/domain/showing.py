@@ -25,6 +25,7 @@ def show_job(
     version: int,
     created_at: datetime,
     updated_at: datetime,
+    generation: int = 1,
 ) -> JobView:
     """The view of a job: its definition and its current status."""
     spec, schedule = definition.spec, definition.schedule
@@ -67,6 +68,7 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        generation=generation,
         **plain_values(spec),
     )
 

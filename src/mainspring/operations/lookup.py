@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId, parse_uuid
-from mainspring.store import history
+from mainspring.store import history, jobs
 from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
@@ -18,6 +18,17 @@ async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run 
         return None
     run = await history.find_run(connection, tenant, run_id)
     return run if run is not None and run.job_id is None else None
+
+
+async def fired_job(connection: Connection, tenant: TenantId, job_id: str, generation: int | None = None) -> Run | None:
+    """The newest run of a one-time job that has fired, of this generation or of the newest one. A replay of an earlier
+    generation may be younger."""
+    own = await own_run(connection, tenant, job_id)
+    if own is not None:
+        return own if generation in (None, 1) else None
+    wanted = generation or await jobs.newest_generation(connection, tenant, job_id)
+    newest = await history.runs_of_job(connection, tenant, job_id, None, 1, wanted)
+    return newest[0] if newest else None
 
 
 async def load_lane(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
@@ -41,5 +52,11 @@ async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None,
     return sorted(set.intersection(*sets))
 
 
-def no_job(job_id: str) -> NotFound:
+def no_job(job_id: str, generation: int | None = None) -> NotFound:
+    if generation is not None:
+        return NotFound(
+            f"there is no generation {generation} of job {job_id!r}",
+            field="generation",
+            hint=f"see GET /v1/jobs/{job_id}",
+        )
     return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

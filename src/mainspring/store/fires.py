@@ -38,6 +38,7 @@ class DueJob(msgspec.Struct, frozen=True):
     schedule_text: str
     spec_text: str | None
     written_by: int = 0
+    generation: int = 1
 
     @property
     def key(self) -> JobKey:
@@ -78,6 +79,7 @@ class DueAgain(msgspec.Struct, frozen=True):
     version: int
     next_fire_at: datetime
     plan: FirePlan
+    generation: int = 1
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -176,6 +178,7 @@ def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) ->
         [job.plan.next_fire for job in due],
         *_ranges([len(job.plan.runs) for job in due]),
         *_ranges([len(job.plan.missed) for job in due]),
+        [job.generation for job in due],
         uuid7_batch(len(moments)),
         moments,
         [gap.first for gap in gaps],
@@ -201,6 +204,7 @@ async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
         [gap.last for gap in due.plan.missed],
         [gap.count for gap in due.plan.missed],
         [gap.reason for gap in due.plan.missed],
+        due.generation,
     )
     return _moved(row)
 

@@ -38,6 +38,7 @@ class RunRow(PageRow, frozen=True):
     payload_text: str | None
     spec_text: str | None
     losses: int
+    generation: int
 
 
 class LiveRun(RunRow, frozen=True):
@@ -124,6 +125,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    generation: int | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -155,6 +157,7 @@ async def live_runs(
         chosen.until,
         chosen.backing_off,
         chosen.own,
+        chosen.generation,
         limit,
         straight=chosen == RunFilter(),
     )
@@ -175,17 +178,27 @@ async def ended_runs(
         chosen.since,
         chosen.until,
         chosen.own,
+        chosen.generation,
         limit,
         straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
 
 
 async def runs_of_job(
-    connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
+    connection: Connection,
+    tenant: TenantId,
+    job_id: str,
+    before: UUID | None,
+    limit: int,
+    generation: int | None = None,
 ) -> list[Run]:
-    """Newest first, live and ended. Clients that wait for a job ask repeatedly for the newest run only."""
-    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, limit)
-    ended = await pages.read(connection, _ended_runs_of_job, tenant, job_id, before, limit, straight=limit > 1)
+    """Newest first, live and ended, of one generation or of all. Clients that wait for a job ask repeatedly for the
+    newest run only."""
+    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, generation, limit)
+    straight = limit > 1 and generation is None
+    ended = await pages.read(
+        connection, _ended_runs_of_job, tenant, job_id, before, generation, limit, straight=straight
+    )
     return newest_first([*live, *ended], limit)
 
 

@@ -126,6 +126,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
     losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
     process, and the worker runs it apart from others.
+    generation: of the job. It is part of the idempotency key from the second on.
     """
 
     run_id: UUID
@@ -143,6 +144,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     queue: str = DEFAULT_QUEUE
     setup: RunSetup | None = None
     losses: int = 0
+    generation: int = 1
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

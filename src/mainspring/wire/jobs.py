@@ -164,8 +164,11 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     circuit_breaker: Any = UNSET
 
 
-class JobCreated(msgspec.Struct):
+class JobCreated(msgspec.Struct, omit_defaults=True):
+    """generation: left out for the first one."""
+
     job_id: str
+    generation: int = 1
 
 
 class BatchCreated(msgspec.Struct):
@@ -200,7 +203,8 @@ class MisfireView(msgspec.Struct):
 
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
-    """A job as clients see it. Durations are in seconds."""
+    """A job as clients see it. Durations are in seconds. generation: how many jobs with this job_id there have been. A
+    job that is created with the job_id of an ended one is the next generation of it."""
 
     job_id: str
     name: str
@@ -239,6 +243,7 @@ class JobView(PlainValues, msgspec.Struct):
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
+    generation: int = 1
 
 
 class JobList(msgspec.Struct):
@@ -261,6 +266,7 @@ class MissedRange(msgspec.Struct):
     count: int
     reason: str
     recorded_at: datetime
+    generation: int = 1
 
 
 class RunNowAccepted(msgspec.Struct):

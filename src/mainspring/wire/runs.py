@@ -17,7 +17,7 @@ class ProgressView(msgspec.Struct):
 
 class RunView(msgspec.Struct):
     """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
-    Each loss raises max_attempts by one."""
+    Each loss raises max_attempts by one. generation: of the job, when the run was created."""
 
     run_id: str
     job_id: str
@@ -45,6 +45,7 @@ class RunView(msgspec.Struct):
     progress: ProgressView | None = None
     replay_of: str | None = None
     losses: int = 0
+    generation: int = 1
 
 
 class RunList(msgspec.Struct):
@@ -159,6 +160,7 @@ class DeadLetterView(msgspec.Struct):
     died_at: datetime
     reason: str | None = None
     replay_of: str | None = None
+    generation: int = 1
     tries: list[AttemptView] | None = None
 
 

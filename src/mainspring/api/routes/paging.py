@@ -9,6 +9,7 @@ from litestar import Request
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
+MAX_GENERATION = 2**31 - 1
 
 
 def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str, str]:

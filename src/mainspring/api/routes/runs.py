@@ -9,7 +9,7 @@ from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
 from mainspring.api.bodies import ReplayBody
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.intake.request import parse_time
@@ -20,6 +20,7 @@ from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, R
 Http = Request[Any, Any, Any]
 _VERBS = {"cancel": "runs.cancel", "retry": "runs.retry"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
 @get("/v1/runs", summary="Search runs, newest first", tags=["runs"], operation="runs.list")
@@ -34,6 +35,7 @@ async def list_runs(
     until: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
+    generation: Generation = None,
 ) -> Response[RunList]:
     query = RunQuery(
         several(status),
@@ -45,6 +47,7 @@ async def list_runs(
         None if until is None else parse_time(until, "until"),
         cursor,
         limit,
+        generation,
     )
     page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))

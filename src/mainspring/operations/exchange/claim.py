@@ -184,6 +184,7 @@ class Claimer:
             lane.queue,
             None,
             row.losses,
+            row.generation,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)

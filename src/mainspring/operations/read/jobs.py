@@ -6,17 +6,19 @@ from datetime import datetime
 
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
 from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
+from mainspring.operations.lookup import chosen_lanes, fired_job, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, job_cursor
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.search import JobQuery, job_statuses, searching
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import history, jobs
+from mainspring.store.jobs import JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
@@ -29,20 +31,28 @@ class JobReader:
         self._lanes = lanes
         self._runs = runs
 
-    async def job(self, caller: Caller, job_id: str) -> JobView:
-        """A job from any of the tables: jobs, runs or the history."""
+    async def job(self, caller: Caller, job_id: str, generation: int | None = None) -> JobView:
+        """A job from any of the tables: jobs, runs or the history. The newest generation, or the given one."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            row = await jobs.get(connection, tenant, job_id)
-            if row is not None:
-                return job_view(row, await load_lane(self._lanes, connection, row.lane_id))
-            fired = await own_run(connection, tenant, job_id)
-            if fired is None:
-                newest = await history.runs_of_job(connection, tenant, job_id, None, 1)
-                if not newest:
-                    raise no_job(job_id)
-                fired = newest[0]
-            return fired_job_view(fired, await load_lane(self._lanes, connection, fired.lane_id))
+            found = await self._row(connection, tenant, job_id, generation) or await fired_job(
+                connection, tenant, job_id, generation
+            )
+            if found is None:  # it may have been created anew between the two queries
+                found = await self._row(connection, tenant, job_id, generation)
+            if found is None:
+                raise no_job(job_id, generation)
+            lane = await load_lane(self._lanes, connection, found.lane_id)
+            return job_view(found, lane) if isinstance(found, JobRow) else fired_job_view(found, lane)
+
+    async def _row(
+        self, connection: Connection, tenant: TenantId, job_id: str, generation: int | None
+    ) -> JobRow | None:
+        """The jobs row of a generation, present or past."""
+        row = await jobs.get(connection, tenant, job_id)
+        if generation is None or (row is not None and row.generation == generation):
+            return row
+        return await jobs.past(connection, tenant, job_id, generation)
 
     async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
         tenant = caller.tenant
@@ -71,7 +81,8 @@ class JobReader:
         """The status of a job, and its latest run."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            found = await history.runs_of_job(connection, tenant, job_id, None, 1)
+            generation = await jobs.newest_generation(connection, tenant, job_id)
+            found = await history.runs_of_job(connection, tenant, job_id, None, 1, generation)
             own = await own_run(connection, tenant, job_id)
             if own is not None:
                 found.append(own)
@@ -102,7 +113,10 @@ class JobReader:
             rows = await jobs.list_missed(connection, caller.tenant, job_id, limit)
         if not rows:
             await self.job(caller, job_id)
-        return [MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at) for row in rows]
+        return [
+            MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at, row.generation)
+            for row in rows
+        ]
 
 
 async def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:

@@ -38,6 +38,7 @@ class RunQuery(msgspec.Struct, frozen=True):
     until: datetime | None = None
     cursor: str | None = None
     limit: int = 50
+    generation: int | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)

@@ -46,6 +46,7 @@ def job_view(row: JobRow, lane: Lane) -> JobView:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        generation=row.generation,
     )
 
 
@@ -77,9 +78,10 @@ def fired_job_view(row: Run, lane: Lane) -> JobView:
         next_fire_at=None,
         last_fired_for=scheduled_for,
         shard=None,
-        version=1,
+        version=row.generation,  # the row that had the version is gone
         created_at=uuid7_time(row.run_id),
         updated_at=updated_at,
+        generation=row.generation,
     )
 
 
@@ -116,6 +118,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         progress=_progress(row),
         replay_of=_replay_of(row),
         losses=row.losses,
+        generation=row.generation,
     )
 
 
@@ -147,6 +150,7 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         payload=raw(row.payload_text),
         replay_of=_replay_of(row),
         losses=row.losses,
+        generation=row.generation,
     )
 
 
@@ -194,6 +198,7 @@ def dead_letter_view(row: DeadLetterRow, lane: Lane, attempts: list[AttemptView]
         died_at=row.died_at,
         reason=row.reason,
         replay_of=_replay_of(row),
+        generation=row.generation,
         tries=attempts,
     )
 

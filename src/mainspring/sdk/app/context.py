@@ -15,9 +15,10 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
-def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
-    """A key that is the same for all attempts of one fire and different for every other fire."""
-    return f"{job_id}/{rfc3339(scheduled_for)}"
+def idempotency_key(job_id: str, scheduled_for: datetime, generation: int = 1) -> str:
+    """A key that is the same for all attempts of one fire and different for every other fire. A job_id has no slash."""
+    job = job_id if generation == 1 else f"{job_id}/{generation}"
+    return f"{job}/{rfc3339(scheduled_for)}"
 
 
 class Channel(Protocol):
@@ -40,6 +41,7 @@ class Context:
     scheduled_for: datetime
     task: str
     name: str | None = None
+    generation: int = 1
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
@@ -47,8 +49,8 @@ class Context:
     @property
     def idempotency_key(self) -> str:
         """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this
-        fire."""
-        return idempotency_key(self.job_id, self.scheduled_for)
+        fire. From the second generation of a job on, the generation is part of it."""
+        return idempotency_key(self.job_id, self.scheduled_for, self.generation)
 
     @property
     def cancelled(self) -> bool:

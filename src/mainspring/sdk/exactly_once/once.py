@@ -113,7 +113,7 @@ def _key_of(run: Run, step: str | None) -> str:
         case Context():
             key = run.idempotency_key
         case RunView():
-            key = idempotency_key(run.job_id, run.scheduled_for)
+            key = idempotency_key(run.job_id, run.scheduled_for, run.generation)
         case _:
             raise TypeError(f"run must be a Context, a RunView or a key, not {type(run).__name__}")
     for field, text in (("run", key), ("step", step)):

@@ -63,6 +63,7 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         scheduled_for=run.scheduled_for,
         task=run.task,
         name=run.definition.name,
+        generation=run.generation,
         _channel=RunChannel(run),
     )
     failure: Failure | None = None

@@ -32,6 +32,7 @@ class BoxRun:
     definition: JobDefinition = field(repr=False)
     created_at: datetime = field(repr=False)
     trigger: str = "schedule"
+    generation: int = 1
     ready_at: datetime | None = field(default=None, repr=False)
     attempt: int = 0
     result: Any = None
@@ -84,7 +85,8 @@ class BoxJob:
     arming: int = 0
     runs: list[BoxRun] = field(default_factory=list)
     live: int = 0
-    missed: list[tuple[Missed, datetime]] = field(default_factory=list)
+    missed: list[tuple[Missed, datetime, int]] = field(default_factory=list)  # with time and generation
+    generation: int = 1
 
     @property
     def latest_run(self) -> BoxRun | None:

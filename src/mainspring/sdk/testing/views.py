@@ -28,6 +28,7 @@ def job_view(job: BoxJob) -> JobView:
         version=job.version,
         created_at=job.created_at,
         updated_at=job.updated_at,
+        generation=job.generation,
     )
 
 
@@ -60,6 +61,7 @@ def run_view(run: BoxRun) -> RunView:
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
+        generation=run.generation,
     )
 
 
@@ -79,6 +81,7 @@ def dead_letter_view(run: BoxRun) -> DeadLetterView:
         died_at=died_at,
         reason=run.reason,
         replay_of=run.replay_of,
+        generation=run.generation,
     )
 
 

@@ -21,6 +21,7 @@ declare
     own_id uuid := mainspring.new_id();
     chosen text;
     once text;
+    generation int := 1;
     digest bytea;
     before record;
     what record;
@@ -86,15 +87,19 @@ begin
     end if;
     if chosen is not null then
         insert into mainspring.taken_ids (tenant_id, job_id) values (tenant, chosen) on conflict do nothing;
-        if not found or mainspring.made_here(tenant, chosen) then
-            raise exception using errcode = 'unique_violation', detail = 'job_id',
-                message = format('a job called %L exists already', chosen), hint = 'choose another job_id';
+        if not found then
+            generation := mainspring.next_generation(tenant, chosen);
+            update mainspring.idempotency_keys k set generation = submit.generation
+            where k.tenant_id = tenant and k.key = once;
+        elsif mainspring.made_here(tenant, chosen) then
+            perform mainspring.refuse_id(format('%L was generated for another job, and such ids are not used again', chosen),
+                'leave job_id out, or choose another one');
         end if;
     end if;
 
     insert into mainspring.submissions
         (tenant_id, run_id, job_id, queue, priority, task, labels, kind, fire_at, every, overlap, max_attempts, name,
-         payload, spec)
+         payload, spec, generation)
     values (tenant, own_id, chosen,
             coalesce(mainspring.intake_line(given -> 'queue', 'queue', 1, 200), 'default'),
             coalesce(array_position(levels, level) - 1, level::int, 1), what.task,
@@ -103,6 +108,6 @@ begin
             case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
                 when 'allow' then 1 else 0 end,
             how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
-            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
+            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end, generation);
     return coalesce(chosen, own_id::text);
 end $$;

@@ -4,16 +4,16 @@
 
 -- fragment: create_runs
 -- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
--- exclusive (in addition to the spec), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
--- fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
+-- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
+-- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, node_id, fired_at, follows, expires_at)
+     payload, spec, node_id, fired_at, follows, expires_at, generation)
 select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
        n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
        t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: skipped_runs
@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses
+       null::smallint as follows, 0 as losses, n.generation
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,10 +34,10 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses)
+     follows, losses, generation)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
-       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses, e.generation
 from ended_run e
 returning run_id, follows
 
@@ -108,7 +108,7 @@ returning {{claimed_run}}
 -- fragment: claimed_run
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.generation
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
@@ -146,16 +146,16 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
 
 -- fragment: due_fires
 unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
-       $10::int[], $11::int[], $12::int[], $13::int[])
+       $10::int[], $11::int[], $12::int[], $13::int[], $14::int[])
     with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
-                          first_run, last_run, first_gap, last_gap, position)
+                          first_run, last_run, first_gap, last_gap, generation, position)
 
 -- fragment: has_live_run(job)
 -- "offset 0" keeps the planner from reading all runs into a hash table.
@@ -164,7 +164,8 @@ exists (select from mainspring.runs r
 
 -- fragment: touch_one_time
 -- Writes the row of a one-time job and changes nothing in it. Whoever creates another run of the job does this under
--- the job's lock. A fire that the due-scan prepared before does not match the row any more.
+-- the job's lock. A fire that the due-scan prepared before does not match the row any more. A manual run also writes the
+-- row of a completed job, so that mainspring.submit in a transaction with an older snapshot does not replace it.
 update mainspring.jobs j
 set version = j.version
 
@@ -173,7 +174,7 @@ set version = j.version
 -- 'schedule'), which tells such a run from a job that was to run now.
 new_run as materialized (
     select g.run_id, g.tenant_id, g.lane_id, g.max_attempts, false as exclusive, g.next_fire_at as scheduled_for,
-           case when g.id_generated then null else g.job_id end as job_id, 'at' as trigger, g.name, g.payload, g.spec,
+           case when g.id_generated then null else g.job_id end as job_id, g.generation, 'at' as trigger, g.name, g.payload, g.spec,
            {{node}}::uuid as node_id, true as fired,
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
@@ -191,18 +192,19 @@ select (select array_agg(lane_id) from created) as lanes,
        (select count(*) from gone) as gone
 
 -- fragment: move_on(due)
--- Advances the jobs of {{due}} past what is handled.
+-- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
     status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
 from {{due}} d
 where j.tenant_id = d.tenant_id and j.job_id = d.job_id
   and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+  and j.generation = d.generation
   and (j.last_fired_for is null or j.last_fired_for < d.through)
 
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
-j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
+j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, j.generation, d.position,
               d.first_run, d.last_run, d.first_gap, d.last_gap
 
 -- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons)
@@ -211,7 +213,7 @@ j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, 
 new_run as materialized (
     select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
            m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for, m.job_id,
-           null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
+           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
            case when m.overlap <> {{OVERLAP_SKIP}} then null
                 when {{has_live_run(m)}} then {{STILL_ALIVE}}
                 when i > m.first_run then {{DUE_TOGETHER}} end as skip_reason
@@ -226,8 +228,8 @@ new_run as materialized (
 ), skips as (
     {{enter_history}}
 ), missed as (
-    insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
-    select m.tenant_id, m.job_id, ({{gap_firsts}}::timestamptz[])[i], ({{gap_lasts}}::timestamptz[])[i],
+    insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
+    select m.tenant_id, m.job_id, m.generation, ({{gap_firsts}}::timestamptz[])[i], ({{gap_lasts}}::timestamptz[])[i],
            ({{gap_counts}}::int[])[i], ({{gap_reasons}}::text[])[i]
     from moved m
     cross join lateral generate_series(m.first_gap, m.last_gap) as i
@@ -241,7 +243,7 @@ select (select array_agg(position) from moved) as moved,
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, generation
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
@@ -255,14 +257,39 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 {{run_columns}},
        started_at, ended_at, ran_ms, reason, error, result::text as result_text
 
+-- fragment: new_jobs
+-- Jobs rows. The version of a later generation does not begin with 1.
+insert into mainspring.jobs as j
+    (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
+     created_at, updated_at, name, schedule, payload, spec, generation)
+select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
+       u.id_generated, u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.generation
+from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::int[])
+         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
+               payload, spec, generation),
+     (select clock_timestamp() as now) as t
+
+-- fragment: replace_ended
+-- The row of an ended job becomes that of its next generation; j is the job.
+on conflict (tenant_id, job_id) do update
+set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.version + 1, excluded.version),
+    overlap = excluded.overlap, max_attempts = excluded.max_attempts, one_time = excluded.one_time,
+    id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
+    paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
+    schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, generation = excluded.generation
+where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
+
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text
+       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
+       generation
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
-run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, died_at, payload::text as payload_text
+run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, died_at, payload::text as payload_text,
+       generation
 
 -- fragment: worker_columns
 -- The first fields of store/workers.py WorkerRow; w is the worker.

@@ -27,9 +27,10 @@ where r.tenant_id = $1
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
+  and ($11::int is null or r.generation = $11)
   and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
-limit $11
+limit $12
 
 -- name: ended_runs
 -- No run ends before it is due, so $7 also says which partitions to read. The hour is for clocks that differ.
@@ -43,23 +44,26 @@ where h.tenant_id = $1
   and ($8::timestamptz is null or h.scheduled_for < $8)
   and ($3::text is null or h.job_id = $3)
   and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
+  and ($10::int is null or h.generation = $10)
   and ($6::text is null or h.error ilike $6)
 order by h.run_id desc
-limit $10
+limit $11
 
 -- name: live_runs_of_job
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1 and r.job_id = $2 and ($3::uuid is null or r.run_id < $3)
+  and ($4::int is null or r.generation = $4)
 order by r.run_id desc
-limit $4
+limit $5
 
 -- name: ended_runs_of_job
 select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1 and h.job_id = $2 and ($3::uuid is null or h.run_id < $3)
+  and ($4::int is null or h.generation = $4)
 order by h.run_id desc
-limit $4
+limit $5
 
 -- name: queue_depths
 -- Waiting and running runs, by lane, as they are shown.

@@ -2,16 +2,15 @@
 
 -- name: insert_jobs
 -- unguarded: an insert; the primary key and taken_ids are the guard.
-insert into mainspring.jobs
-    (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec)
-select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
-       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec
-from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[])
-         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec),
-     (select clock_timestamp() as now) as t
+{{new_jobs}}
+
+-- name: renew_jobs
+-- The same for later generations of ids. They replace the row of an ended job in its place, so that whoever waits for the
+-- row's lock finds the new one. The version goes on: a change that was prepared for the old job must not match. The
+-- caller compares the number of rows.
+-- guard: the old job has ended; the caller has locked id and row.
+{{new_jobs}}
+{{replace_ended}}
 
 -- name: take_ids
 -- In sorted order, so that two batches cannot deadlock. Ids that are not returned were taken before.
@@ -24,6 +23,55 @@ insert into mainspring.taken_ids (tenant_id, job_id)
 select $1, u.job_id from patience, unnest($2::text[]) as u (job_id) order by u.job_id
 on conflict do nothing
 returning job_id
+
+-- name: lock_taken_ids
+-- Ids that were taken before, in sorted order.
+select job_id from mainspring.taken_ids where tenant_id = $1 and job_id = any ($2::text[]) order by job_id for update
+
+-- name: lock_holders
+-- The jobs of these ids that have a row, after the ids.
+select job_id from mainspring.jobs where tenant_id = $1 and job_id = any ($2::text[]) order by job_id for no key update
+
+-- name: holders
+-- Who has these ids, which the caller has locked: the status of the job if it has a row, and one of its live runs.
+select t.job_id, j.status, r.run_id
+from mainspring.taken_ids t
+left join mainspring.jobs j on j.tenant_id = t.tenant_id and j.job_id = t.job_id
+left join lateral (select run_id from mainspring.runs
+                   where tenant_id = t.tenant_id and job_id = t.job_id limit 1) as r on true
+where t.tenant_id = $1 and t.job_id = any ($2::text[])
+
+-- name: generations_known
+-- Whether no server is left that does not know generations.
+select exists (select from mainspring.schema_migrations where name = 'generation_identity')
+
+-- name: next_generations
+-- Begin a new generation of each of these ids. The rows of their jobs are kept in past_jobs.
+-- guard: the caller has locked ids and jobs, and has seen that the jobs have ended.
+with past as (
+    insert into mainspring.past_jobs (tenant_id, job_id, generation, job)
+    select j.tenant_id, j.job_id, j.generation, row_to_json(j)
+    from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = any ($2::text[])
+)
+update mainspring.taken_ids
+set generation = generation + 1, taken_at = (select clock_timestamp())
+where tenant_id = $1 and job_id = any ($2::text[])
+returning job_id, generation
+
+-- name: delete_ended
+-- The rows of ended jobs whose new generation has none: it runs now.
+-- guard: the job has ended; the caller has locked id and row.
+delete from mainspring.jobs where tenant_id = $1 and job_id = any ($2::text[]) and status in ({{JOBS_ENDED}})
+
+-- name: newest_generation
+select generation from mainspring.taken_ids where tenant_id = $1 and job_id = $2
+
+-- name: get_past_job
+select {{job_columns}}
+from (select (json_populate_record(null::mainspring.jobs, p.job)).*
+      from mainspring.past_jobs p
+      where p.tenant_id = $1 and p.job_id = $2 and p.generation = $3) as j
 
 -- name: insert_keys
 -- In sorted order. `known_keys` reads the others in a second statement, because a single get-or-insert returned nothing
@@ -40,7 +88,15 @@ on conflict do nothing
 returning key
 
 -- name: known_keys
-select key, body_hash, job_id from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+select key, body_hash, job_id, generation from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+
+-- name: set_key_generations
+-- Of keys that this transaction has taken: the generation was not known yet.
+-- guard: the caller has inserted the rows in this transaction.
+update mainspring.idempotency_keys k
+set generation = u.generation
+from unnest($2::text[], $3::int[]) as u (key, generation)
+where k.tenant_id = $1 and k.key = u.key
 
 -- name: get_job
 select {{job_columns}}
@@ -70,11 +126,11 @@ returning version
 
 -- name: insert_missed
 -- unguarded: append-only; in the transaction that has locked the job's row.
-insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
-values ($1, $2, $3, $4, $5, $6)
+insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
+values ($1, $2, $3, $4, $5, $6, $7)
 
 -- name: list_missed
-select first_at, last_at, count, reason, recorded_at
+select first_at, last_at, count, reason, recorded_at, generation
 from mainspring.missed_fires
 where tenant_id = $1 and job_id = $2
 order by missed_id desc
@@ -95,8 +151,8 @@ order by j.created_at desc, j.job_id desc
 limit $10
 
 -- name: prune_keys
--- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while it has its row or a live
--- run. `created_at` is the time of the submission, or of a later end whose history was dropped (`keep_keys`).
+-- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while its generation has its row
+-- or a live run. `created_at` is the time of the submission, or of a later end whose history was dropped (`keep_keys`).
 -- "offset 0" keeps the planner from reading the whole history into a hash table.
 -- unguarded: by then nobody repeats the submission, and the look at the job is part of the statement.
 delete from mainspring.idempotency_keys
@@ -106,12 +162,15 @@ where ctid = any (array(select k.ctid
                                                         then k.job_id::uuid end as run_id) as own
                         where k.created_at < (select clock_timestamp()) - $1 * interval '1 day'
                           and not exists (select from mainspring.jobs j
-                                          where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
+                                          where j.tenant_id = k.tenant_id and j.job_id = k.job_id
+                                            and j.generation = k.generation offset 0)
                           and not exists (select from mainspring.runs r
-                                          where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
+                                          where r.tenant_id = k.tenant_id and r.job_id = k.job_id
+                                            and r.generation = k.generation offset 0)
                           and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
                           and not exists (select from mainspring.run_history h
                                           where h.job_id = k.job_id and h.tenant_id = k.tenant_id
+                                            and h.generation = k.generation
                                             and h.ended_at > (select clock_timestamp()) - $1 * interval '1 day'
                                           offset 0)
                           and not exists (select from mainspring.run_history h
@@ -139,13 +198,23 @@ with page as materialized (
 select run_id from page order by run_id desc limit 1
 
 -- name: prune_ids
--- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id.
--- unguarded: as above.
+-- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id. The next job
+-- with such an id is of the first generation again, so nothing of an earlier one may be left.
+-- guard: the age is compared again with a row that was changed meanwhile.
 delete from mainspring.taken_ids
-where ctid = any (array(select t.ctid from mainspring.taken_ids t
+where taken_at < (select clock_timestamp()) - $1 * interval '1 day'
+  and ctid = any (array(select t.ctid from mainspring.taken_ids t
                         where t.taken_at < (select clock_timestamp()) - $1 * interval '1 day'
                           and not exists (select from mainspring.jobs j
                                           where j.tenant_id = t.tenant_id and j.job_id = t.job_id)
                           and not exists (select from mainspring.runs r
                                           where r.tenant_id = t.tenant_id and r.job_id = t.job_id)
+                          and not exists (select from mainspring.run_history h
+                                          where h.job_id = t.job_id and h.tenant_id = t.tenant_id offset 0)
                         limit $2))
+
+-- name: prune_past_jobs
+-- unguarded: a row never changes.
+delete from mainspring.past_jobs
+where ctid = any (array(select ctid from mainspring.past_jobs
+                        where replaced_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))

@@ -106,7 +106,7 @@ def _can_be_called(url: httpx.URL) -> bool:
 
 def run_headers(order: RunOrder) -> dict[str, str]:
     """Headers that describe the run, like the environment variables of a shell run."""
-    key = idempotency_key(order.job_id, order.scheduled_for)
+    key = idempotency_key(order.job_id, order.scheduled_for, order.generation)
     return {
         # Bodies are read up to a limit and never decompressed: a few compressed bytes can be gigabytes.
         "Accept-Encoding": "identity",

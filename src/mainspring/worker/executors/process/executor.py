@@ -231,6 +231,7 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         folder=folder,
         env=setup.env if setup is not None else None,
         limits=setup.limits if setup is not None else None,
+        generation=order.generation,
     )
 
 

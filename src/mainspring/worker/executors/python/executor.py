@@ -154,6 +154,7 @@ class PythonExecutor:
             scheduled_for=order.scheduled_for,
             task=order.task,
             name=order.name,
+            generation=order.generation,
         )
         if self._log_writer is None and self._open_log is not None:
             self._log_writer = LogWriter(self._open_log)

@@ -190,7 +190,7 @@ def environment_of(order: RunOrder) -> dict[str, str]:
         "MAINSPRING_RUN_ID": str(order.run_id),
         "MAINSPRING_ATTEMPT": str(order.attempt),
         "MAINSPRING_SCHEDULED_FOR": rfc3339(order.scheduled_for),
-        "MAINSPRING_IDEMPOTENCY_KEY": idempotency_key(order.job_id, order.scheduled_for),
+        "MAINSPRING_IDEMPOTENCY_KEY": idempotency_key(order.job_id, order.scheduled_for, order.generation),
         "MAINSPRING_PAYLOAD": bytes(memoryview(order.payload)).decode(),
     }
 

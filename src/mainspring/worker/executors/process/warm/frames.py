@@ -35,6 +35,7 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     folder: str
     env: dict[str, str] | None
     limits: ResourceLimits | None
+    generation: int = 1
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):

@@ -161,6 +161,7 @@ class Interpreter:
             scheduled_for=begin.scheduled_for,
             task=begin.task,
             name=begin.name,
+            generation=begin.generation,
             _channel=_Channel(self),
         )
 
