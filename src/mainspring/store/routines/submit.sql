@@ -21,7 +21,7 @@ declare
     own_id uuid := mainspring.new_id();
     chosen text;
     once text;
-    generation int := 1;
+    begun int := 1;  -- the generation
     digest bytea;
     before record;
     what record;
@@ -88,8 +88,8 @@ begin
     if chosen is not null then
         insert into mainspring.taken_ids (tenant_id, job_id) values (tenant, chosen) on conflict do nothing;
         if not found then
-            generation := mainspring.next_generation(tenant, chosen);
-            update mainspring.idempotency_keys k set generation = submit.generation
+            begun := mainspring.next_generation(tenant, chosen);
+            update mainspring.idempotency_keys k set generation = begun
             where k.tenant_id = tenant and k.key = once;
         elsif mainspring.made_here(tenant, chosen) then
             perform mainspring.refuse_id(format('%L was generated for another job, and such ids are not used again', chosen),
@@ -108,6 +108,6 @@ begin
             case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
                 when 'allow' then 1 else 0 end,
             how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
-            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end, generation);
+            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end, begun);
     return coalesce(chosen, own_id::text);
 end $$;
