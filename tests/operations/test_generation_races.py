@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.submit.chosen_ids import still_held
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dead_letters, fires, jobs
 from mainspring.store.pool import Connection
@@ -187,6 +188,22 @@ async def test_a_second_create_waits_for_the_first(
             assert (await creating).status_code == (409 if commit else 201)
             assert (await job(api))["generation"] == generation + 1
             await api.delete("/v1/jobs/mine")
+
+
+@pytest.mark.parametrize("how", ["fired", "cancelled"])
+async def test_a_create_that_has_only_looked_yet_is_waited_for(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, other: asyncpg.Connection, how: str
+) -> None:
+    await ended(api, connection, how)
+    transaction = other.transaction()
+    await transaction.start()
+    assert await jobs.take_ids(other, DEFAULT_TENANT, ["mine"]) == set()
+    assert await still_held(other, DEFAULT_TENANT, ["mine"]) == []
+    async with while_open(connection, other, create(api)) as creating:
+        await submit(other)
+        await transaction.commit()
+    assert (await creating).status_code == 409
+    assert await runs(api, generation=2) == [(2, "QUEUED")]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])
