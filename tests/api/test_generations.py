@@ -372,6 +372,15 @@ async def test_before_the_last_migration_ids_stay_taken(api: httpx.AsyncClient, 
         await connection.execute("""select mainspring.submit('{"job_id": "mine", "task": "noop"}')""")
 
 
+async def test_a_worker_of_0_2_0_does_not_revive_a_cancelled_schedule(api: httpx.AsyncClient) -> None:
+    """It creates its schedules at each start. The SDK of that version generates keys that begin with sdk-."""
+    await made(api, "@daily", idempotency_key="sdk-1")
+    await api.delete("/v1/jobs/mine")
+    refused = problem(await create(api, "@daily", idempotency_key="sdk-2"))
+    assert (refused["status"], refused["code"]) == (409, "job_exists")
+    assert (await job(api))["status"] == "CANCELLED"
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "x", "99999999999"])
 async def test_a_bad_generation_is_refused(api: httpx.AsyncClient, value: str) -> None:
     for path in ("/v1/jobs/mine", "/v1/jobs/mine/runs", "/v1/runs"):

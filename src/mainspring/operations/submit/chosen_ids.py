@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.refusals import id_taken, job_exists, run_lives
@@ -11,6 +11,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.store import jobs
 from mainspring.store.jobs import Holder
 from mainspring.store.pool import Connection
+from mainspring.wire.protocol import GENERATED_KEY_OF_0_2_0
 
 _ALIVE = (StoredJobStatus.SCHEDULED, StoredJobStatus.PAUSED)
 
@@ -24,6 +25,15 @@ async def still_held(connection: Connection, tenant: TenantId, job_ids: Sequence
     if not refused and not await jobs.generations_known(connection):
         refused = [(job_id, _not_yet(job_id)) for job_id in job_ids]
     return refused
+
+
+def of_old_clients(keys: Mapping[str, str | None]) -> list[tuple[str, Conflict]]:
+    """Those of the ids, by their requests' keys, that an SDK without generations asks for."""
+    return [
+        (job_id, id_taken(f"a job called {job_id!r} exists already", "choose another job_id, or use a newer SDK"))
+        for job_id, key in keys.items()
+        if key is not None and key.startswith(GENERATED_KEY_OF_0_2_0)
+    ]
 
 
 def generated_id(job_id: str) -> Conflict:

@@ -22,7 +22,7 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.chosen_ids import generated_id, still_held, twice_in_a_batch
+from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
@@ -328,7 +328,8 @@ class _Batch:
         self, connection: Connection, chosen: Mapping[str, int], held: Sequence[str]
     ) -> list[tuple[str, Conflict]]:
         """Begin a new generation of ids that were taken before. Return those whose jobs have not ended."""
-        refused = await still_held(connection, self._tenant, held)
+        keys_of_held = {job_id: self._definitions[chosen[job_id]].idempotency_key for job_id in held}
+        refused = of_old_clients(keys_of_held) or await still_held(connection, self._tenant, held)
         if refused:
             return refused
         generations = await jobs.next_generations(connection, self._tenant, held)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidInput, VersionMismatch
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.request import define
 from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus
@@ -41,10 +41,15 @@ async def ensure_schedules(client: AsyncClient, app: Mainspring) -> dict[str, Do
 async def _ensure(client: AsyncClient, schedule: AppSchedule) -> Done:
     fields = schedule.fields()
     try:
-        await client.submit(**fields)
-    except Conflict:
-        return await _update(client, schedule.job_id, job_request(fields))
-    return "created"
+        await client.job(schedule.job_id)  # first, because a create would begin a new generation of a cancelled job
+    except NotFound:
+        try:
+            await client.submit(**fields)
+        except Conflict:
+            pass
+        else:
+            return "created"
+    return await _update(client, schedule.job_id, job_request(fields))
 
 
 async def _update(client: AsyncClient, job_id: str, wanted: dict[str, Any]) -> Done:

@@ -13,6 +13,7 @@ from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_curso
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
+from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
     DeadLetterView,
@@ -51,6 +52,7 @@ class RunFilters(TypedDict, total=False):
     error: str | None
     since: When | None
     until: When | None
+    generation: int | None
     limit: int | None
     cursor: str | None
 
@@ -100,7 +102,7 @@ _readiness = json_of(Readiness)
 def submit(**fields: Unpack[JobFields]) -> Call[JobCreated]:
     """Create a job. Without an idempotency key it gets a generated one, so that the request can be repeated safely."""
     body = job_request(fields)
-    body.setdefault("idempotency_key", f"sdk-{uuid7()}")
+    body.setdefault("idempotency_key", f"{GENERATED_KEY}{uuid7()}")
     return Call("POST", "/v1/jobs", _job_created, body=encode(body))
 
 
@@ -117,9 +119,9 @@ def submit_batch(jobs: Iterable[JobFields | Mapping[str, Any]]) -> Call[BatchCre
     return Call("POST", "/v1/jobs:batch", _batch_created, body=encode({"jobs": bodies}), repeatable=keyed)
 
 
-def job(job_id: str) -> Call[JobView]:
-    """The job `job_id`."""
-    return Call("GET", _job_path(job_id), _job)
+def job(job_id: str, *, generation: int | None = None) -> Call[JobView]:
+    """The job `job_id`, or an earlier generation of it."""
+    return Call("GET", _job_path(job_id), _job, params=_params({"generation": generation}))
 
 
 def jobs(**filters: Unpack[JobFilters]) -> Call[JobList]:
@@ -132,9 +134,11 @@ def job_status(job_id: str) -> Call[JobStatus]:
     return Call("GET", _job_path(job_id, "/status"), _job_status)
 
 
-def job_runs(job_id: str, *, limit: int | None = None, cursor: str | None = None) -> Call[RunList]:
-    """One page of the job's runs, newest first."""
-    params = _params({"limit": limit, "cursor": cursor})
+def job_runs(
+    job_id: str, *, limit: int | None = None, cursor: str | None = None, generation: int | None = None
+) -> Call[RunList]:
+    """One page of the job's runs, newest first, of all its generations or of one."""
+    params = _params({"limit": limit, "cursor": cursor, "generation": generation})
     return Call("GET", _job_path(job_id, "/runs"), _run_page, params=params)
 
 

@@ -141,8 +141,9 @@ class LocalJobs:
         latest = job.latest_run
         return JobStatus(job_id, job.status.value, None if latest is None else run_view(latest))
 
-    def _runs(self, job_id: str, _: Call[Any]) -> list[RunView]:
-        return [run_view(run) for run in reversed(self._job(job_id).runs)]
+    def _runs(self, job_id: str, call: Call[Any]) -> list[RunView]:
+        runs = reversed(self._job(job_id).runs)
+        return [run_view(run) for run in runs if matches(call, generation=str(run.generation))]
 
     def _upcoming(self, job_id: str, call: Call[Any]) -> Upcoming:
         job = self._job(job_id)
