@@ -17,7 +17,20 @@ from mainspring.api import errors
 from mainspring.api.auth import Admission, Gate, TokenRegistry
 from mainspring.api.openapi import openapi_config
 from mainspring.api.operation_names import check_routes
-from mainspring.api.routes import access, dead_letters, exchange, health, jobs, logs, metrics, runs, tasks, workers
+from mainspring.api.routes import (
+    access,
+    dead_letters,
+    exchange,
+    health,
+    ids,
+    insights,
+    jobs,
+    logs,
+    metrics,
+    runs,
+    tasks,
+    workers,
+)
 from mainspring.api.schema import StructSchema
 from mainspring.api.services import Services
 from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
@@ -60,6 +73,8 @@ def _app_without_a_server() -> Litestar:
             *dead_letters.HANDLERS,
             *workers.HANDLERS,
             tasks.list_tasks,
+            insights.get_overview,
+            ids.find_ids,
             *exchange.HANDLERS,
             *logs.HANDLERS,
             *access.HANDLERS,

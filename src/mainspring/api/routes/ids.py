@@ -1,0 +1,22 @@
+"""/v1/ids: find ids by their beginning or their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, get
+
+from mainspring.api.routes.paging import several
+from mainspring.api.services import caller_of, services_of
+from mainspring.operations.read.ids import IdQuery
+from mainspring.wire.ids import IdList
+
+
+@get(
+    "/v1/ids",
+    summary="Find ids of runs, jobs, dead letters and workers by their beginning or their end",
+    tags=["ids"],
+    operation="ids.find",
+)
+async def find_ids(request: Request[Any, Any, Any], part: str, kind: list[str] | None = None) -> IdList:
+    return await services_of(request).id_reader.find(caller_of(request), IdQuery(part, several(kind)))
