@@ -7,7 +7,6 @@ alter table mainspring.run_history add column generation int not null default 1;
 alter table mainspring.dead_letters add column generation int not null default 1;
 alter table mainspring.missed_fires add column generation int not null default 1;
 alter table mainspring.idempotency_keys add column generation int not null default 1;
-alter table mainspring.submissions add column generation int not null default 1;
 
 -- The newest generation of the id.
 alter table mainspring.taken_ids add column generation int not null default 1;

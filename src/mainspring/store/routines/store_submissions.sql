@@ -34,7 +34,7 @@ begin
 
     with new_run as (
         select s.run_id, s.tenant_id, l.lane_id, s.max_attempts, false as exclusive, null::timestamptz as scheduled_for,
-               s.job_id, s.generation, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
+               s.job_id, {{generation_of(s)}} as generation, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels)
         where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
@@ -52,11 +52,11 @@ begin
     select j.tenant_id, j.job_id, j.generation, row_to_json(j)
     from mainspring.submissions s
     join mainspring.jobs j using (tenant_id, job_id)
-    where s.xact = new.xact and s.turn >= new.turn and s.generation > 1;
+    where s.xact = new.xact and s.turn >= new.turn and j.generation < {{generation_of(s)}};
     delete from mainspring.jobs j
     using mainspring.submissions s
-    where s.xact = new.xact and s.turn >= new.turn and s.generation > 1 and s.kind = 'IMMEDIATE'
-      and j.tenant_id = s.tenant_id and j.job_id = s.job_id;
+    where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
+      and j.tenant_id = s.tenant_id and j.job_id = s.job_id and j.generation < {{generation_of(s)}};
 
     with inserted as (
         insert into mainspring.jobs as j (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
@@ -69,10 +69,10 @@ begin
                    'at', to_char(s.fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                    'anchor', case s.kind when 'INTERVAL'
                              then to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end)),
-               s.payload, s.spec, s.generation, s.generation
+               s.payload, s.spec, w.generation, w.generation
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels),
-        lateral (select coalesce(s.job_id, s.run_id::text) as job_id,
+        lateral (select coalesce(s.job_id, s.run_id::text) as job_id, {{generation_of(s)}} as generation,
                         coalesce(s.fire_at, date_trunc('second', moment) + make_interval(secs => s.every::float8))
                             as fire_at) as w
         where s.xact = new.xact and s.turn >= new.turn and s.kind <> 'IMMEDIATE'

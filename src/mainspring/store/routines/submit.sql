@@ -99,7 +99,7 @@ begin
 
     insert into mainspring.submissions
         (tenant_id, run_id, job_id, queue, priority, task, labels, kind, fire_at, every, overlap, max_attempts, name,
-         payload, spec, generation)
+         payload, spec)
     values (tenant, own_id, chosen,
             coalesce(mainspring.intake_line(given -> 'queue', 'queue', 1, 200), 'default'),
             coalesce(array_position(levels, level) - 1, level::int, 1), what.task,
@@ -108,6 +108,6 @@ begin
             case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
                 when 'allow' then 1 else 0 end,
             how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
-            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end, begun);
+            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
     return coalesce(chosen, own_id::text);
 end $$;

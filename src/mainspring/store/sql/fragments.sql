@@ -270,6 +270,11 @@ from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[
                payload, spec, generation),
      (select clock_timestamp() as now) as t
 
+-- fragment: generation_of(submission)
+-- The generation that mainspring.submit has begun in this transaction, which holds the lock of the id.
+coalesce((select t.generation from mainspring.taken_ids t
+          where t.tenant_id = {{submission}}.tenant_id and t.job_id = {{submission}}.job_id), 1)
+
 -- fragment: replace_ended
 -- The row of an ended job becomes that of its next generation; j is the job.
 on conflict (tenant_id, job_id) do update
