@@ -20,6 +20,7 @@ ROUTES = {
     "/v1/jobs/{job_id}/upcoming": {"get"},
     "/v1/jobs/{job_id}/missed": {"get"},
     "/v1/jobs/{job_id}/{verb}": {"post"},
+    "/v1/applications/{application}": {"put"},
     "/v1/runs": {"get"},
     "/v1/runs/{run_id}": {"get"},
     "/v1/runs/{run_id}/why": {"get"},
@@ -72,7 +73,7 @@ async def test_the_schema_lists_the_routes_and_what_they_take(api: httpx.AsyncCl
         assert set(fields) <= set(resolved(schema, content)["properties"]), path
 
     parameters = {parameter["name"] for parameter in paths["/v1/jobs"]["get"]["parameters"]}
-    assert parameters == {"status", "label", "queue", "owner", "q", "cursor", "limit"}
+    assert parameters == {"status", "label", "queue", "owner", "q", "declared_by", "cursor", "limit"}
     assert resolved(schema, {"$ref": "#/components/schemas/JobRequest"})["properties"]["timeout"] == {
         "oneOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]
     }

@@ -19,6 +19,7 @@ from mainspring.api.openapi import openapi_config
 from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
+    applications,
     dead_letters,
     exchange,
     health,
@@ -69,6 +70,7 @@ def _app_without_a_server() -> Litestar:
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
+            applications.declare,
             *runs.HANDLERS,
             *dead_letters.HANDLERS,
             *workers.HANDLERS,

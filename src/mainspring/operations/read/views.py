@@ -47,6 +47,7 @@ def job_view(row: JobRow, lane: Lane) -> JobView:
         created_at=row.created_at,
         updated_at=row.updated_at,
         generation=row.generation,
+        pruned=row.pruned,
     )
 
 

@@ -261,13 +261,14 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- Jobs rows. The version of a later generation does not begin with 1.
 insert into mainspring.jobs as j
     (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec, generation)
+     created_at, updated_at, name, schedule, payload, spec, declared_by, generation)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
-       u.id_generated, u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.generation
+       u.id_generated, u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.declared_by,
+       u.generation
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::int[])
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, generation),
+               payload, spec, declared_by, generation),
      (select clock_timestamp() as now) as t
 
 -- fragment: generation_of(submission)
@@ -282,14 +283,15 @@ set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.v
     overlap = excluded.overlap, max_attempts = excluded.max_attempts, one_time = excluded.one_time,
     id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
     paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
-    schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, generation = excluded.generation
+    schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
+    pruned_version = null, generation = excluded.generation
 where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
        updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
-       generation
+       declared_by, pruned_version, generation
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
@@ -346,35 +348,39 @@ tenant_id, name, created_at
 
 -- ------------------------------------------------------------------------------------------------- ids by a part
 
--- fragment: runs_by_part(table)
--- $5 and $6: all ids that begin with the part lie between them. Null: the part is the end of an id.
+-- fragment: newest_runs_by_part(table)
+-- $5: look for runs that end with the part. $6: look for jobs. A one-time job that has fired has no row of its own, and a
+-- job whose id was generated has the id of its run.
+with newest as materialized (
+    select run_id, tenant_id, job_id from mainspring.{{table}} order by run_id desc limit $3
+), found as (
+    (select false as job, run_id::text as id, run_id
+     from newest
+     where $5 and tenant_id = $1 and right(run_id::text, length($2)) = $2
+     limit $4)
+    union all
+    (select distinct true, coalesce(job_id, run_id::text), null::uuid
+     from newest
+     where $6 and tenant_id = $1
+       and (starts_with(coalesce(job_id, run_id::text), $2) or right(coalesce(job_id, run_id::text), length($2)) = $2)
+     limit $4)
+)
+select (select count(*) from newest)::int as scanned, found.job, found.id, r.lane_id, r.name
+from (select) as one
+left join found on true
+left join mainspring.{{table}} r on r.run_id = found.run_id
+
+-- fragment: runs_between(table)
+-- The runs whose ids begin with a part, which all lie between $2 and $3.
 with newest as materialized (
     select run_id, tenant_id, lane_id, name
     from mainspring.{{table}}
-    where $5::uuid is null or run_id between $5 and $6::uuid
+    where run_id between $2 and $3
     order by run_id desc
-    limit $3
+    limit $4
 )
-select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+select (select count(*) from newest)::int as scanned, false as job, found.id, found.lane_id, found.name
 from (select) as one
 left join (
-    select run_id::text as id, lane_id, name
-    from newest
-    where tenant_id = $1 and ($5::uuid is not null or right(run_id::text, length($2)) = $2)
-    limit $4
-) as found on true
-
--- fragment: jobs_by_part(table)
--- The jobs of the newest runs. A one-time job that has fired has no row of its own. A job whose id was generated has the
--- id of its run.
-with newest as materialized (
-    select tenant_id, coalesce(job_id, run_id::text) as job_id from mainspring.{{table}} order by run_id desc limit $3
-)
-select (select count(*) from newest)::int as scanned, found.id, null::int as lane_id, null::text as name
-from (select) as one
-left join (
-    select distinct job_id as id
-    from newest
-    where tenant_id = $1 and (starts_with(job_id, $2) or right(job_id, length($2)) = $2)
-    limit $4
+    select run_id::text as id, lane_id, name from newest where tenant_id = $1 limit $5
 ) as found on true

@@ -115,12 +115,13 @@ select l.*, (select clock_timestamp()) as now from locked l
 
 -- name: change_job
 -- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
--- $15 is the time from which the new definition holds.
+-- $15 is the time from which the new definition holds. $17: the job is paused since its application no longer declares
+-- it.
 -- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
-    updated_at = $15
+    updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
@@ -147,8 +148,9 @@ where j.tenant_id = $1
   and ($6::text is null or j.spec ->> 'owner' = $6)
   and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
   and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
+  and ($10::text is null or j.declared_by = $10)
 order by j.created_at desc, j.job_id desc
-limit $10
+limit $11
 
 -- name: prune_keys
 -- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while its generation has its row
