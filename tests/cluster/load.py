@@ -135,7 +135,7 @@ class Load:
         choices: list[tuple[int, Callable[[int], Any]]] = [
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
-            (4, self._family), (5, self._process), (6, self._print), (1, self._poison),
+            (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -199,6 +199,10 @@ class Load:
         retry = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
         payload = {"attempts": self._random.choice((1, 2, 9))}
         await self._submit(number, task="note.poison", payload=payload, env=env, retry=retry)
+
+    async def _snooze(self, number: int) -> None:
+        """A run that comes back later. It has one attempt, which no snooze uses."""
+        await self._submit(number, task="note.snooze", payload={"times": self._random.randint(1, 3)}, retries=0)
 
     async def _print(self, number: int) -> None:
         lines, cap = self._random.choice((1, 100, 2000)), self._random.choice((0, 0, 500))

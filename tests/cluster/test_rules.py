@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, Injection, StoredLog
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, QUEUED, Injection, StoredLog
 from tests.cluster.rules import RULES, judge
 from tests.cluster.story import Story, plain_story, time_of
 from tests.cluster.tasks import POISONED
@@ -194,6 +194,20 @@ def a_run_that_fails_by_its_first_loss(story: Story) -> None:
     run = story.fire(4.01, 4)
     story.claim(4.02, run)
     story.end(4.1, run, FAILED, error="worker lost", reason="lost once, max_losses is 3", losses=1)
+
+
+def a_snooze_that_uses_an_attempt(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    entry = {"run_id": run, "attempt": 1, "worker_id": "id of worker", "outcome": "SNOOZED"}
+    story.write(4.1, "server", ("attempts", "I", {}, entry))
+    story.step(4.1, run, state=QUEUED, fence=2, worker_id=None, snoozes=1)
+
+
+def a_snooze_that_nobody_recorded(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.step(4.1, run, state=QUEUED, fence=2, worker_id=None, snoozes=1, max_attempts=5)
 
 
 def losses_that_nobody_recorded(story: Story) -> None:
@@ -406,6 +420,8 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S14", a_loss_that_uses_an_attempt),
     ("S14", a_run_that_fails_by_its_first_loss),
     ("S14", losses_that_nobody_recorded),
+    ("S14", a_snooze_that_uses_an_attempt),
+    ("S14", a_snooze_that_nobody_recorded),
     ("S14", a_run_that_ends_a_second_worker),
     ("S7", two_jobs_for_one_key),
     ("S7", a_key_that_made_two_generations),

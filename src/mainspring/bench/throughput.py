@@ -15,7 +15,9 @@ from rich.progress import Progress, TaskID
 from mainspring.bench.arena import Arena, fresh_postgres, product, submit_batch
 from mainspring.bench.ceiling import measure
 from mainspring.bench.figures import progress, show
+from mainspring.bench.pgbouncer import way_through
 from mainspring.bench.recorded import check_one_run_each, until_recorded, watch
+from mainspring.store.database import Pooling
 
 JOBS = 100_000
 BATCH = 1000
@@ -23,21 +25,22 @@ SENDERS = 2
 CEILING_JOBS = 30_000
 
 
-def main(jobs: int | None, as_json: bool) -> int:
-    figures = uvloop.run(run(jobs or JOBS))
+def main(jobs: int | None, as_json: bool, pooling: Pooling = Pooling.NONE) -> int:
+    figures = uvloop.run(run(jobs or JOBS, pooling))
     show("throughput", figures, as_json)
     return 0
 
 
-async def run(jobs: int) -> dict[str, object]:
+async def run(jobs: int, pooling: Pooling = Pooling.NONE) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder):
             payloads = [payload(number) for number in range(CEILING_JOBS)]
             stage = bar.add_task("plain-SQL ceiling", total=2)
             before = await measure(postgres, payloads)
             bar.advance(stage)
-            async with product(postgres, folder) as arena:
-                seconds = await drive(arena, jobs, bar)
+            with way_through(postgres, pooling) as variables:
+                async with product(postgres, folder, variables=variables) as arena:
+                    seconds = await drive(arena, jobs, bar)
             after = await measure(postgres, payloads)
             bar.advance(stage)
     rate, ceiling = jobs / seconds, (before + after) / 2

@@ -66,6 +66,7 @@ def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("losses", str(run.losses) if run.losses else None),
+        ("snoozes", str(run.snoozes) if run.snoozes else None),
         ("worker", run.executor_id),
         ("error", brief(run.error_message) if run.error_message else None),
         ("result", msgspec.json.encode(run.result).decode() if run.result is not None else None),

@@ -1,4 +1,4 @@
-"""Shows a job to clients. The server and the test box of the SDK share this code."""
+"""Shows jobs, and why runs wait, to clients. The server and the test box of the SDK share this code."""
 
 from __future__ import annotations
 
@@ -74,6 +74,18 @@ def show_job(
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),
     )
+
+
+def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:
+    """The reason of a run that waits for its next attempt after a failure or a loss."""
+    lost = f", {losses} of them lost" if losses else ""
+    snoozed = f", {snoozes} of them snoozed" if snoozes else ""
+    return f"backing off after attempt {attempt} of {max_attempts}{lost}{snoozed}"
+
+
+def snoozed_until(moment: datetime) -> str:
+    """The reason of a run that waits because its task called `ctx.snooze`."""
+    return f"snoozed until {moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _retry_view(retry: RetryPolicy) -> RetryView:

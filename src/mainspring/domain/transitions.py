@@ -86,7 +86,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
-        _S.QUEUED: "failed with tries left, rescued from a lost worker, or handed back unstarted",
+        _S.QUEUED: "failed with tries left, snoozed, rescued from a lost worker, or handed back unstarted",
         _S.SUCCESS: "reported",
         _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",

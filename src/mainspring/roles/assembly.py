@@ -45,6 +45,7 @@ from mainspring.operations.submit.submitter import Submitter
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
+from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
@@ -101,7 +102,7 @@ class Assembly:
 
 
 async def assemble(
-    database_url: str,
+    database: str | Database,
     clock: Clock,
     *,
     host: str = DEFAULT_HOST,
@@ -114,7 +115,7 @@ async def assemble(
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
     kept in memory."""
     log_files = log_files or LogFiles.in_memory()
-    store = await open_store(database_url)
+    store = await open_store(database)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
@@ -123,7 +124,7 @@ async def assemble(
     signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database_url, store.outage)
+    pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()

@@ -38,12 +38,14 @@ class RunRow(PageRow, frozen=True):
     payload_text: str | None
     spec_text: str | None
     losses: int
+    snoozes: int
     generation: int
 
 
 class LiveRun(RunRow, frozen=True):
     """A run that has not ended. `started_at`: when its present attempt began, if that is known. `expires_at`: when it
-    expires if it is not claimed before. `now` is the database's time at which the row was read."""
+    expires if it is not claimed before. `snoozed_until`: the end of its last snooze. `now` is the database's time at
+    which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
@@ -53,7 +55,13 @@ class LiveRun(RunRow, frozen=True):
     progress: float | None
     progress_text: str | None
     expires_at: datetime | None
+    snoozed_until: datetime | None
     now: datetime
+
+    @property
+    def snoozed(self) -> bool:
+        """Whether it waits, or has waited, because it asked to come back at `ready_at`."""
+        return self.snoozed_until == self.ready_at
 
     @property
     def weight(self) -> int:

@@ -17,7 +17,8 @@ class ProgressView(msgspec.Struct):
 
 class RunView(msgspec.Struct):
     """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
-    Each loss raises max_attempts by one. generation: of the job, when the run was created."""
+    snoozes: how many of them asked to come back later. Each loss and each snooze raises max_attempts by one.
+    generation: of the job, when the run was created."""
 
     run_id: str
     job_id: str
@@ -45,6 +46,7 @@ class RunView(msgspec.Struct):
     progress: ProgressView | None = None
     replay_of: str | None = None
     losses: int = 0
+    snoozes: int = 0
     generation: int = 1
 
 
@@ -70,9 +72,9 @@ class Why(msgspec.Struct):
 
 
 class TimelineEntry(msgspec.Struct):
-    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
-    (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are not shown,
-    because there were too many. `duration` is that of the ended attempt."""
+    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED, LOST
+    and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are
+    not shown, because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
     state: str
@@ -136,7 +138,7 @@ class WorkerList(msgspec.Struct, omit_defaults=True):
 
 
 class AttemptView(msgspec.Struct):
-    """One attempt of a run and its outcome: FAILED, LOST with its worker, or RETURNED unstarted."""
+    """One attempt of a run and its outcome: FAILED, LOST with its worker, SNOOZED, or RETURNED unstarted."""
 
     attempt: int
     outcome: str

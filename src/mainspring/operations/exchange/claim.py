@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
+from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import TenantId
@@ -184,10 +184,12 @@ class Claimer:
             lane.queue,
             None,
             row.losses,
-            row.generation,
+            row.snoozes,
+            generation=row.generation,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
+            order.at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
             order.timeout = spec.timeout
             if (left := row.time_left) is not None:
                 order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority, spec_from_text
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
-from mainspring.domain.showing import show_job
+from mainspring.domain.showing import backing_off, show_job, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
@@ -119,6 +119,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         progress=_progress(row),
         replay_of=_replay_of(row),
         losses=row.losses,
+        snoozes=row.snoozes,
         generation=row.generation,
     )
 
@@ -151,6 +152,7 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         payload=raw(row.payload_text),
         replay_of=_replay_of(row),
         losses=row.losses,
+        snoozes=row.snoozes,
         generation=row.generation,
     )
 
@@ -158,9 +160,10 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
 def _why_waiting(row: LiveRun, state: RunState, lacking: str | None) -> str | None:
     if row.cancel_requested_at is not None:
         return "cancel requested; waiting for its processes to end"
+    if state is RunState.SCHEDULED and row.snoozed:
+        return snoozed_until(row.ready_at)
     if state is RunState.SCHEDULED:
-        lost = f", {row.losses} of them lost" if row.losses else ""
-        return f"backing off after attempt {row.attempt} of {row.max_attempts}{lost}"
+        return backing_off(row.attempt, row.max_attempts, row.losses, row.snoozes)
     if state is RunState.QUEUED:
         return ASSIGNED if row.state == StoredState.RUNNING else lacking or FOR_A_SLOT
     return None

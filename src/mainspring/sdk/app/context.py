@@ -5,9 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
+
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.retry import DEFAULT_RETRY, LONGEST_DELAY
+from mainspring.sdk.errors import Snooze
+from mainspring.wire.fields import Duration
 
 
 def rfc3339(moment: datetime) -> str:
@@ -33,7 +39,12 @@ class Channel(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """Given to a task that has a parameter named `ctx` or annotated `Context`."""
+    """The run that a task executes. A task gets it if it has a parameter named `ctx` or annotated `Context`.
+
+    `attempt` counts from 1. The attempt is the last one if it equals `max_attempts`. A snooze raises both by one, as
+    the loss of an attempt with its worker does, and uses up no attempt. `snoozes` says how often the run was snoozed.
+    `generation` counts the jobs with this `job_id`.
+    """
 
     job_id: str
     run_id: str
@@ -41,6 +52,9 @@ class Context:
     scheduled_for: datetime
     task: str
     name: str | None = None
+    max_attempts: int = DEFAULT_RETRY.max_attempts
+    snoozes: int = 0
+    _at_most_once: bool = field(default=False, repr=False)
     generation: int = 1
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
@@ -76,6 +90,23 @@ class Context:
         if self._channel is not None:
             self._channel.log(sep.join(map(str, words)) + end)
 
+    def snooze(self, delay: Duration) -> NoReturn:
+        """End this attempt and come back after `delay`: "10m", a number of seconds or a timedelta. The run is SCHEDULED
+        until then. It uses no attempt. `run_timeout` limits all attempts and snoozes together.
+
+        It raises `Snooze`, which is no Exception, so that `except Exception` does not catch it. A job that is at most
+        once never starts again, so InvalidInput is raised for its runs.
+        """
+        if self._at_most_once:
+            raise InvalidInput(
+                "ctx.snooze: this job is delivered at most once, and a snoozed run would start again",
+                code="snooze_at_most_once",
+                field="delivery",
+                hint='use delivery="at_least_once", or submit another job with delay=',
+            )
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        raise Snooze(parse_duration(seconds, "snooze", most=LONGEST_DELAY, zero_ok=False))
+
     def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:
         """Call `function` when this attempt ends with success, failure, cancellation or timeout. Functions are called
         in reverse order. In an async task it can be a coroutine function."""
@@ -87,5 +118,5 @@ class Context:
         return taken
 
     def cancel(self) -> None:
-        """Set `cancelled`. For the worker."""
+        """Ask the task to stop, by setting `cancelled`. For the worker."""
         self._cancel.set()

@@ -19,6 +19,8 @@ from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.schedules.misfire import missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.domain.showing import backing_off, snoozed_until
+from mainspring.domain.snoozes import after_snooze
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
@@ -233,14 +235,17 @@ class Engine:
         run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
         run.attempt += 1
         run.started_at = self.now
+        run.first_started_at = run.first_started_at or self.now
         failure = yield from run_attempt(self._tasks[run.task], run)
-        if failure is not None:
+        if failure is not None and failure.snooze is None:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
             self._end(run, RunState.CANCELLED, "cancelled on request")
         elif failure is None:
             self._end(run, RunState.SUCCESS, None)
+        elif failure.snooze is not None:
+            self._snooze_or_end(run, failure.snooze)
         else:
             self._retry_or_end(run, failure)
             intended = isinstance(failure.exception, Retry | GiveUp | WorkerLost)
@@ -258,15 +263,31 @@ class Engine:
             self._queue(run, self.now)
         else:
             run.status = RunState.SCHEDULED
-            lost = f", {run.losses} of them lost" if run.losses else ""
-            run.reason = f"backing off after attempt {run.attempt} of {run.max_attempts}{lost}"
+            run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
             self._queue(run, self.now + timedelta(seconds=verdict.delay))
+
+    def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:
+        """The clock of the box stands still during an attempt, so only snoozes and retries use up the run_timeout."""
+        spec = run.definition.spec
+        left = None
+        if spec.run_timeout is not None and run.first_started_at is not None:
+            left = spec.run_timeout - (self.now - run.first_started_at).total_seconds()
+        verdict = after_snooze(spec, run.snoozes, seconds, left)
+        if verdict.delay is None:
+            self._end(run, RunState.FAILED, verdict.reason)
+            self.dead[run.run_id] = run
+            return
+        run.snoozes += 1
+        run.status = RunState.SCHEDULED
+        until = self.now + timedelta(seconds=verdict.delay)
+        run.reason = snoozed_until(until)
+        self._queue(run, until)
 
     def _after_failure(self, run: BoxRun, failure: Failure) -> Verdict:
         return after_failure(
             run.definition.spec.retry,
-            run.attempt - run.losses,
-            run.max_attempts - run.losses,
+            run.attempt - run.losses - run.snoozes,
+            run.max_attempts - run.losses - run.snoozes,
             self._random.random,
             cause=failure.cause,
             wanted=failure.wanted,

@@ -18,10 +18,10 @@ _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 class BoxRun:
     """One run in a box. `status` can be compared with strings: `run.status == "SUCCESS"`.
 
-    `attempt` counts the attempts, `losses` those that were lost with their worker. `errors` has one line for each
-    failed attempt, and `error` is the last one. `exception` is what the last failed attempt raised. `result` is the
-    result after JSON encoding, as a client would see it. `logs` and `progress` are what the task reported through its
-    context.
+    `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those that asked to come
+    back later. `errors` has one line for each failed attempt, and `error` is the last one. `exception` is what the last
+    failed attempt raised. `result` is the result after JSON encoding, as a client would see it. `logs` and `progress`
+    are what the task reported through its context.
     """
 
     run_id: str
@@ -42,8 +42,10 @@ class BoxRun:
     logs: list[str] = field(default_factory=list, repr=False)
     progress: tuple[float | None, str | None] | None = field(default=None, repr=False)
     started_at: datetime | None = field(default=None, repr=False)
+    first_started_at: datetime | None = field(default=None, repr=False)
     ended_at: datetime | None = field(default=None, repr=False)
     losses: int = 0
+    snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
 
@@ -54,15 +56,17 @@ class BoxRun:
 
     @property
     def max_attempts(self) -> int:
-        """Each loss grants another attempt."""
-        return self.definition.spec.retry.max_attempts + self.losses
+        """Each loss and each snooze grants another attempt."""
+        return self.definition.spec.retry.max_attempts + self.losses + self.snoozes
 
     @property
     def live(self) -> bool:
+        """Whether the run has not ended."""
         return self.status in _LIVE
 
     @property
     def replay_of(self) -> str | None:
+        """The id of the run that this one repeats, if it is a replay."""
         kind, _, run_id = self.trigger.partition(":")
         return run_id if kind == "replay" else None
 

@@ -61,6 +61,7 @@ def run_view(run: BoxRun) -> RunView:
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
+        snoozes=run.snoozes,
         generation=run.generation,
     )
 

@@ -126,7 +126,8 @@ returning run_id, lane_id
 -- creates: QUEUED
 -- guard: replays has each run once; the caller has locked the job.
 with source as (
-    select h.run_id, h.lane_id, h.job_id, h.generation, h.name, (h.max_attempts - h.losses)::smallint as max_attempts, h.scheduled_for,
+    select h.run_id, h.lane_id, h.job_id, h.generation, h.name,
+           (h.max_attempts - h.losses - h.snoozes)::smallint as max_attempts, h.scheduled_for,
            case when $6 then $4::json else h.payload end as payload, case when $6 then $5::json else h.spec end as spec
     from mainspring.run_history h
     where h.tenant_id = $1 and h.run_id = $2 and h.state <> {{SUCCESS}}

@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses, n.generation
+       null::smallint as follows, 0 as losses, 0 as snoozes, n.generation
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,10 +34,10 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, generation)
+     follows, losses, snoozes, generation)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
-       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses, e.generation
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses, e.snoozes, e.generation
 from ended_run e
 returning run_id, follows
 
@@ -108,14 +108,14 @@ returning {{claimed_run}}
 -- fragment: claimed_run
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.generation
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at
+r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
@@ -243,13 +243,13 @@ select (select array_agg(position) from moved) as moved,
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, generation
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes, generation
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
-       case when attempt = 0 then expires_at end as expires_at,
+       case when attempt = 0 then expires_at end as expires_at, snoozed_until,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns

@@ -154,6 +154,9 @@ class PythonExecutor:
             scheduled_for=order.scheduled_for,
             task=order.task,
             name=order.name,
+            max_attempts=order.max_attempts,
+            snoozes=order.snoozes,
+            _at_most_once=order.at_most_once,
             generation=order.generation,
         )
         if self._log_writer is None and self._open_log is not None:
