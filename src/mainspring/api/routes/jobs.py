@@ -9,7 +9,15 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from mainspring.api.bodies import BatchBody, JobBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
+from mainspring.api.routes.paging import (
+    DEFAULT_PAGE,
+    MAX_GENERATION,
+    MAX_PAGE,
+    label_filter,
+    link_header,
+    several,
+    time_filter,
+)
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.kernel.config import MAX_BODY_BYTES
@@ -30,6 +38,7 @@ from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
 Http = Request[Any, Any, Any]
 _VERBS = {"pause": "jobs.pause", "resume": "jobs.resume", "runNow": "jobs.run_now", "run-now": "jobs.run_now"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
 @post("/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create")
@@ -37,7 +46,9 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
-        JobCreated(job_id), status_code=200 if done.repeated[0] else 201, headers={"Location": f"/v1/jobs/{job_id}"}
+        JobCreated(job_id, done.generations[0]),
+        status_code=200 if done.repeated[0] else 201,
+        headers={"Location": f"/v1/jobs/{job_id}"},
     )
 
 
@@ -101,9 +112,9 @@ async def list_jobs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="Get a job", operation="jobs.read")
-async def get_job(request: Http, job_id: str) -> Response[JobView]:
-    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id))
+@get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read")
+async def get_job(request: Http, job_id: str, generation: Generation = None) -> Response[JobView]:
+    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id, generation))
 
 
 @patch(
@@ -181,9 +192,13 @@ async def job_status(request: Http, job_id: str) -> JobStatus:
 
 @get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs")
 async def job_runs(
-    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http,
+    job_id: str,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+    generation: Generation = None,
 ) -> Response[list[RunView]]:
-    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit)
+    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit, generation)
     return Response(page.runs, headers=link_header(request, page.next))
 
 

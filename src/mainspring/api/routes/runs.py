@@ -9,7 +9,15 @@ from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
 from mainspring.api.bodies import ReplayBody
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
+from mainspring.api.routes.paging import (
+    DEFAULT_PAGE,
+    MAX_GENERATION,
+    MAX_PAGE,
+    label_filter,
+    link_header,
+    several,
+    time_filter,
+)
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -19,6 +27,7 @@ from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, R
 Http = Request[Any, Any, Any]
 _VERBS = {"cancel": "runs.cancel", "retry": "runs.retry"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
 @get(
@@ -46,6 +55,7 @@ async def list_runs(
     created_before: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
+    generation: Generation = None,
 ) -> Response[RunList]:
     query = RunQuery(
         several(status),
@@ -62,6 +72,7 @@ async def list_runs(
         scheduled_before=time_filter(scheduled_before, "scheduled_before"),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),
+        generation=generation,
     )
     page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
