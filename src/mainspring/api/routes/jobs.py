@@ -253,9 +253,9 @@ async def _act(request: Http, job_id: str, verb: str, data: RunNowRequest) -> Re
 def _refuse_fields(data: RunNowRequest, verb: str) -> None:
     """Refuse fields that this verb would ignore."""
     if memoryview(data.payload):
-        raise InvalidInput(f":{verb} takes no payload", field="payload", hint="leave it out")
+        raise InvalidInput(f"{verb} takes no payload", field="payload", hint="leave it out")
     if data.idempotency_key is not None:
-        raise InvalidInput(f":{verb} takes no idempotency_key", field="idempotency_key", hint="leave it out")
+        raise InvalidInput(f"{verb} takes no idempotency_key", field="idempotency_key", hint="leave it out")
 
 
 def _with_version(view: JobView) -> Response[JobView]:
