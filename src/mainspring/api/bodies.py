@@ -17,7 +17,7 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.wire.jobs import JobPatch, JobRequest
+from mainspring.wire.jobs import JobPatch, JobRequest, Nothing
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
@@ -37,6 +37,7 @@ _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
@@ -84,6 +85,10 @@ def decode_notice(body: bytes) -> DeathNotice:
 
 def decode_token(body: bytes) -> TokenRequest:
     return _decoded(_decode_token, body, TokenRequest)
+
+
+def decode_nothing(body: bytes) -> Nothing:
+    return _decoded(_decode_nothing, body, Nothing)
 
 
 def decode_batch(body: bytes) -> JobBatch | Undecoded:
@@ -158,6 +163,10 @@ class PatchBody(Body[JobPatch]):
 
 class BatchBody(Body[JobBatch]):
     decode = staticmethod(decode_batch)
+
+
+class NoBody(Body[Nothing]):
+    decode = staticmethod(decode_nothing)
 
 
 class ExchangeBody(Body[ExchangeRequest]):

@@ -77,15 +77,18 @@ def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.Mainspri
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Errors that the framework raises: no such route, wrong method, a query parameter of the wrong type."""
-    code = {404: "no_such_route", 405: "method_not_allowed", 400: "invalid_parameter"}.get(
-        error.status_code, "http_error"
-    )
+    status = error.status_code
+    code = {404: "no_such_route", 405: "method_not_allowed", 400: "malformed_request"}.get(status, "http_error")
     if error.status_code == 413:
         return on_mainspring_error(request, _body_too_large(request))
-    detail, field, problems = error.detail, None, []
+    detail, field, problems, hint = error.detail, None, [], None
+    if error.status_code == 405:
+        hint = str(error.extra[0]) if isinstance(error.extra, list) else None  # of routing.py
     if error.status_code == 404:
+        hint = "GET /schema/openapi.json lists every route"
         detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        status, code = 422, "invalid_parameter"
         problems = [
             FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
             for item in error.extra
@@ -99,12 +102,12 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
         Problem(
             type=f"urn:mainspring:problem:{code}",
             title=code.replace("_", " "),
-            status=error.status_code,
+            status=status,
             code=code,
             detail=detail,
             field=field,
             errors=problems,
-            hint="GET /schema/openapi.json lists every route" if error.status_code == 404 else None,
+            hint=hint,
         ),
         dict(error.headers or {}),
     )

@@ -1,4 +1,5 @@
-"""Refuses unknown query parameters. The error names the parameter and the most similar known one."""
+"""Refuses unknown query parameters, and values that are given twice. The error for an unknown one names the most
+similar known one."""
 
 from __future__ import annotations
 
@@ -17,23 +18,28 @@ _LONGEST_NAME = 100  # in a response
 
 
 def check_parameters(scope: Any) -> None:
-    """Raise InvalidInput if the query string contains a parameter that the handler does not take."""
+    """Raise InvalidInput if the query string contains a parameter that the handler does not take, or takes once."""
     if not scope["query_string"] or scope["path"].startswith(_LENIENT):
         return
-    known = [name for name in _taken(scope["route_handler"]) if name not in scope["path_params"]]
+    taken = _taken(scope["route_handler"])
+    known = [name for name in taken if name not in scope["path_params"]]
+    seen = set()
     for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name not in known:
             raise _unknown(name[:_LONGEST_NAME], known)
+        if name in seen and not taken[name]:
+            raise InvalidInput(f"{name} is given twice", code="invalid_parameter", field=name, hint="give it once")
+        seen.add(name)
 
 
 @lru_cache(maxsize=1000)
-def _taken(handler: Any) -> tuple[str, ...]:
-    """The parameters of the handler, including those of its path, but without headers."""
-    return tuple(
-        name
+def _taken(handler: Any) -> dict[str, bool]:
+    """The parameters of the handler, including those of its path, but without headers. And whether each is a list."""
+    return {
+        name: any(field.is_non_string_sequence for field in (field, *field.inner_types))
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in RESERVED_KWARGS and not isinstance(field.kwarg_definition, HeaderParameter)
-    )
+    }
 
 
 def _unknown(name: str, known: list[str]) -> InvalidInput:

@@ -12,19 +12,11 @@ until its worker tells that it has started, which it does for runs that last lon
 from __future__ import annotations
 
 from datetime import datetime
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, IntFlag
 
+from mainspring.wire.states import JobStatus, RunState
 
-class RunState(StrEnum):
-    SCHEDULED = "SCHEDULED"
-    WAITING = "WAITING"
-    HELD = "HELD"
-    QUEUED = "QUEUED"
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-    SKIPPED = "SKIPPED"
+__all__ = ("JobStatus", "RunState")
 
 
 class StoredState(IntEnum):
@@ -38,13 +30,6 @@ class StoredState(IntEnum):
     FAILED = 11
     CANCELLED = 12
     SKIPPED = 13
-
-
-class JobStatus(StrEnum):
-    SCHEDULED = "SCHEDULED"
-    PAUSED = "PAUSED"
-    CANCELLED = "CANCELLED"
-    COMPLETED = "COMPLETED"
 
 
 class StoredJobStatus(IntEnum):

@@ -8,6 +8,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from mainspring.wire.states import RunStateWord
+
 
 class LogChunk(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The bytes of one attempt's output from `offset` on (base64 in JSON). The worker repeats a chunk unchanged until
@@ -55,4 +57,4 @@ class LogAttempt(msgspec.Struct):
 class LogEnd(msgspec.Struct):
     """Event `end`: the run, or the requested attempt, has ended. No event follows."""
 
-    status: str
+    status: RunStateWord

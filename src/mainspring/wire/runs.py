@@ -7,6 +7,17 @@ from typing import Any
 
 import msgspec
 
+from mainspring.wire.formats import Moment
+from mainspring.wire.states import (
+    AttemptOutcomeWord,
+    JobStatusWord,
+    PriorityWord,
+    RunStateWord,
+    TimelineStateWord,
+    Trigger,
+    WorkerStateWord,
+)
+
 
 class ProgressView(msgspec.Struct):
     """The progress that a running attempt reports: a fraction from 0 to 1, and a message."""
@@ -24,10 +35,10 @@ class RunView(msgspec.Struct):
     name: str
     task: str
     queue: str
-    priority: str
-    status: str
+    priority: PriorityWord
+    status: RunStateWord
     reason: str | None
-    trigger: str
+    trigger: Trigger
     scheduled_for: datetime
     ready_at: datetime | None
     start_time: datetime | None
@@ -56,7 +67,7 @@ class JobStatus(msgspec.Struct):
     """The response to `GET /v1/jobs/{id}/status`."""
 
     job_id: str
-    status: str
+    status: JobStatusWord
     latest_run: RunView | None
 
 
@@ -64,7 +75,7 @@ class Why(msgspec.Struct):
     """The response to `GET /v1/runs/{id}/why`: one sentence."""
 
     run_id: str
-    status: str
+    status: RunStateWord
     why: str
 
 
@@ -74,7 +85,7 @@ class TimelineEntry(msgspec.Struct):
     because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
-    state: str
+    state: TimelineStateWord
     attempt: int | None = None
     worker_id: str | None = None
     worker_name: str | None = None
@@ -111,7 +122,7 @@ class WorkerView(msgspec.Struct):
 
     worker_id: str
     name: str
-    state: str
+    state: WorkerStateWord
     queues: list[str]
     tasks: list[str]
     slots: int
@@ -136,7 +147,7 @@ class AttemptView(msgspec.Struct):
     """One attempt of a run and its outcome: FAILED, LOST with its worker, or RETURNED unstarted."""
 
     attempt: int
-    outcome: str
+    outcome: AttemptOutcomeWord
     worker_id: str | None
     worker_name: str | None
     started_at: datetime | None
@@ -183,8 +194,8 @@ class DeadLetterChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     task: str | None = None
     queue: str | None = None
     error: str | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     all: bool = False
     limit: int | None = None
     payload: msgspec.Raw = msgspec.Raw()

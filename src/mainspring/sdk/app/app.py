@@ -33,7 +33,7 @@ from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.task import ExecutorName, Submission, Task
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
 from mainspring.wire.fields import PlainKeywords
-from mainspring.wire.jobs import ChosenJobId
+from mainspring.wire.formats import ChosenJobId
 
 if TYPE_CHECKING:
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
