@@ -26,6 +26,7 @@ from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.operations.access.permissions import PERMISSIONS
+from mainspring.wire.fields import FIELDS
 from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.problems import Problem
 
@@ -124,11 +125,16 @@ def errors_of(value: Any, schema: dict[str, Any]) -> Iterator[str]:
         yield f"{error.json_path}: {error.message}"
 
 
+def offered(struct: type[msgspec.Struct]) -> list[str]:
+    """Without the fields of features that do not exist yet."""
+    return [name for name in struct.__struct_fields__ if name not in {field.name for field in FIELDS if field.later}]
+
+
 def test_bodies_have_the_fields_of_their_structs(schema: dict[str, Any]) -> None:
     bodies = {
-        ("/v1/jobs", "post"): JobRequest.__struct_fields__,
-        ("/v1/jobs/{job_id}", "patch"): JobPatch.__struct_fields__,
-        ("/v1/jobs/{job_id}", "put"): JobPatch.__struct_fields__,
+        ("/v1/jobs", "post"): offered(JobRequest),
+        ("/v1/jobs/{job_id}", "patch"): offered(JobPatch),
+        ("/v1/jobs/{job_id}", "put"): offered(JobPatch),
         ("/v1/dead-letters:replay", "post"): (
             "job", "task", "queue", "error", "since", "until", "all", "limit", "payload",
         ),

@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from litestar import Request
 
+from mainspring.domain.errors import InvalidInput
+
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
 
@@ -21,4 +23,7 @@ def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str
 
 def several(values: list[str] | None) -> list[str]:
     """`?status=a&status=b` and `?status=a,b` mean the same."""
-    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+    found = [part.strip() for value in values or [] for part in value.split(",")]
+    if "" in found:
+        raise InvalidInput("status is empty", field="status", hint="leave it out, or name a status")
+    return found

@@ -7,17 +7,15 @@ import asyncio
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Request, Response, get
+from litestar import Litestar, MediaType, Request, Response, get
 
 from mainspring.api.openapi.document import document
-
-_MEDIA_TYPE = "application/vnd.oai.openapi+json"
 
 
 @get(["/schema/openapi.json", "/schema"], summary="This document", operation="schema.read")
 async def get_openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """OpenAPI 3.1. `make clients` generates clients from it."""
-    return Response(await asyncio.to_thread(_encoded, request.app), media_type=_MEDIA_TYPE)  # type: ignore[arg-type]
+    return Response(await asyncio.to_thread(_encoded, request.app), media_type=MediaType.JSON)  # type: ignore[arg-type]
 
 
 def _encoded(app: Litestar) -> bytes:
