@@ -159,7 +159,7 @@ def test_a_log_line_on_a_terminal_shows_names_and_errors_of_others(monkeypatch: 
         monkeypatch.setattr(logs, "_sink", logs._sink)
 
         def process() -> None:
-            configure_logs(role="server", json=False)
+            configure_logs(role="server", log_format="text")
             get_logger("x").error("failed", name=HOSTILE, names=[HOSTILE], exc_info=ValueError(HOSTILE))
 
         contextvars.copy_context().run(process)

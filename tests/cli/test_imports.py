@@ -15,7 +15,7 @@ from mainspring import worker
 
 _SERVER_ONLY = frozenset({"asyncpg", "litestar", "uvicorn", "prometheus_client", "obstore"})
 _HTTP_CLIENTS = frozenset({"httpx", "httpcore", "h11"})
-_SCREEN = frozenset({"rich", "pygments", "structlog"})
+_SCREEN = frozenset({"rich", "pygments"})
 _MODELS = frozenset({"pydantic", "attr"})
 _COMMAND_LINE = frozenset({"typer", "click"})
 _WORKSHOP = frozenset({"hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
@@ -53,8 +53,8 @@ def verbs(modules: Iterable[str]) -> set[str]:
             _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS,
         ),
         ("import mainspring.roles.scheduler", {"litestar", "uvicorn"} | _HTTP_CLIENTS | _SCREEN | _MODELS),
-        ("import mainspring.roles.up", {"litestar", "uvicorn", "prometheus_client", "structlog"} | _HTTP_CLIENTS),
-        (_SERVER, {"structlog", "pydantic", "typer"}),
+        ("import mainspring.roles.up", {"litestar", "uvicorn", "prometheus_client"} | _HTTP_CLIENTS),
+        (_SERVER, {"pydantic", "typer"}),
     ],
     ids=["package", "application", "worker", "warm child", "scheduler", "up", "server"],
 )
@@ -74,7 +74,7 @@ def test_a_verb_loads_no_other_verb() -> None:
 def test_a_verb_that_looks_loads_no_server() -> None:
     """Nothing listens on port 1, so the command fails after it has imported everything it needs."""
     call = "from mainspring.cli.main import main; assert main(['jobs', '--url', 'http://127.0.0.1:1']) == 6"
-    assert not packages(loaded_by(call)) & (_SERVER_ONLY | {"structlog", "uvloop"})
+    assert not packages(loaded_by(call)) & (_SERVER_ONLY | {"uvloop"})
 
 
 def test_http_tasks_are_loaded_with_the_first_of_them() -> None:

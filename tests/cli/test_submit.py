@@ -27,6 +27,11 @@ def sent(server: CannedServer) -> dict[str, Any]:
     return body
 
 
+def stream(*events: tuple[str, dict[str, Any]]) -> bytes:
+    """A followed log as the server sends it."""
+    return b"".join(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode() for kind, data in events)
+
+
 def status(run_status: str, **changes: Any) -> dict[str, Any]:
     return {"job_id": "j1", "status": "SCHEDULED", "latest_run": run(status=run_status, **changes)}
 
@@ -211,3 +216,40 @@ def test_a_bad_wait_is_refused_before_anything_is_submitted(
     code, out, err = call(*verb, *arguments)
     assert (code, out, server.asked) == (2, "", [])
     assert words in err
+
+
+def test_waiting_shows_the_output_of_all_attempts_and_ends_with_the_verdict_over_them(
+    accepting: CannedServer, call: Call
+) -> None:
+    run_id = run()["run_id"]
+    result = {"exit_code": 0, "output": "second\n"}
+    ended = status("SUCCESS", task="shell", result=result, attempt_number=2, end_time="2026-11-15T09:00:08Z")
+    accepting.says("GET /v1/jobs/j1/status", status("QUEUED"), ended)
+    accepting.says(
+        f"GET /v1/runs/{run_id}/logs",
+        stream(
+            ("output", {"attempt": 1, "text": "first\n"}),
+            ("attempt", {"attempt": 2}),
+            ("output", {"attempt": 2, "text": "second\n"}),
+            ("end", {"status": "SUCCESS"}),
+        ),
+    )
+    steps = [
+        {"at": "2026-11-15T09:00:00Z", "state": "RUNNING", "attempt": 1},
+        {"at": "2026-11-15T09:00:01Z", "state": "FAILED", "attempt": 1, "error": "exit code 3: first\nno region"},
+        {"at": "2026-11-15T09:00:07Z", "state": "RUNNING", "attempt": 2},
+    ]
+    accepting.says(f"GET /v1/runs/{run_id}/timeline", steps)
+    code, out, err = call("submit", "--command", "x", "--wait")
+    assert (code, out) == (0, "first\nsecond\n"), "the output is not repeated at the end"
+    assert "--- attempt 2 ---" in err
+    assert "SUCCESS on attempt 2 of 4 after 8s; before that FAILED: exit code 3: no region (run" in err
+
+
+def test_overlap_and_misfire(accepting: CannedServer, call: Call) -> None:
+    call("submit", "t", "--cron", "@daily", "--overlap", "allow", "--misfire", "all,grace=1h,cap=5", "--owner", "bi")
+    body = sent(accepting)
+    assert (body["overlap"], body["owner"]) == ("allow", "bi")
+    assert body["misfire"] == {"policy": "all", "grace": "1h", "cap": 5}
+    code, _, err = call("submit", "t", "--misfire", "once,grace")
+    assert code == 2 and "'grace' is not key=value" in err

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mainspring.cli.wording import relative, span
+from mainspring.cli.wording import Times, relative, span
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,8 +31,35 @@ def test_a_span_has_its_two_largest_units(seconds: float, words: str) -> None:
     assert span(seconds) == words
 
 
-def test_moments_are_told_from_now() -> None:
-    assert relative(NOW + timedelta(minutes=3, seconds=20), NOW) == "in 3m20s"
-    assert relative(NOW - timedelta(hours=2), NOW) == "2h ago"
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (1, "1 s"),
+        (119.9, "119 s"),
+        (120, "2 min"),
+        (200, "3 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (86400 * 2 - 1, "47 h"),
+        (86400 * 2, "2 d"),
+        (86400 * 729, "729 d"),
+        (86400 * 800, "2 y"),
+    ],
+)
+def test_a_moment_is_told_from_now_in_one_unit(seconds: float, words: str) -> None:
+    assert relative(NOW + timedelta(seconds=seconds), NOW) == f"in {words}"
+    assert relative(NOW - timedelta(seconds=seconds), NOW) == f"{words} ago"
+
+
+def test_moments_without_a_distance() -> None:
     assert relative(NOW, NOW) == "now"
     assert relative(None, NOW) == "-"
+
+
+def test_times_are_relative_or_in_utc() -> None:
+    moment = datetime(2026, 1, 1, 3, tzinfo=timezone(timedelta(hours=1)))
+    assert Times(NOW).brief(moment) == "in 2 h"
+    assert Times(NOW, utc=True).brief(moment) == "2026-01-01T02:00:00Z"
+    assert Times(NOW, utc=True).full(moment) == "2026-01-01T02:00:00Z (in 2 h)"
+    assert Times(NOW).full(moment).endswith(" (in 2 h)")
+    assert Times(NOW, utc=True).brief(None) == "-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from mainspring.kernel import logs
-from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
+from mainspring.kernel.logs import PacedLog, bind_log_context, configure_logs, get_logger
 
 log = get_logger("node")
 
@@ -76,11 +77,11 @@ def test_an_error_brings_its_traceback_without_local_variables(written: Callable
             log.error("request failed", exc_info=error)
         log.error("no traceback", exc_info=None)
 
-    for settings in ({"json": True}, {"json": False}):
-        text = written(speak, **settings)
+    for log_format in ("json", "text"):
+        text = written(speak, log_format=log_format)
         assert "ValueError: 9" in text
         assert "ms_secret" not in text
-    first, second = map(json.loads, written(speak, json=True).splitlines())
+    first, second = map(json.loads, written(speak, log_format="json").splitlines())
     assert first["exception"].startswith("Traceback (most recent call last):")
     assert "exc_info" not in first
     assert "exception" not in second
@@ -102,8 +103,8 @@ class Untold:
         raise RuntimeError("not me")
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_no_value_can_keep_a_line_from_being_said(written: Callable[..., str], as_json: bool) -> None:
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_no_value_can_keep_a_line_from_being_said(written: Callable[..., str], log_format: str) -> None:
     loop: dict[str, object] = {}
     loop["again"] = loop
     for value, told in (
@@ -113,9 +114,9 @@ def test_no_value_can_keep_a_line_from_being_said(written: Callable[..., str], a
         (b"\xff\n", "xff"),
         ("\udc80\n", "udc80"),
     ):
-        text = written(partial(log.error, "trouble", value=value, exc_info=ValueError("why")), json=as_json)
+        text = written(partial(log.error, "trouble", value=value, exc_info=ValueError("why")), log_format=log_format)
         assert told in text and "trouble" in text and "ValueError: why" in text
-        if as_json:
+        if log_format == "json":
             assert json.loads(text)["event"] == "trouble"
 
 
@@ -131,3 +132,29 @@ def test_a_process_without_stderr_says_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "__stderr__", None)
     monkeypatch.setattr(logs, "_sink", logs._Sink(None, logs._as_json, 0))
     log.error("nobody hears this")
+
+
+def test_a_text_line_has_the_time_of_day_the_process_the_event_and_its_fields(written: Callable[..., str]) -> None:
+    def speak() -> None:
+        log.info("worker starts", name="a b", slots=16, share=1 / 3)
+        log.warning("leases lost", shards="0-127")
+        log.detail("descriptors", limit=20)
+
+    first, second = written(speak, log_format="text").splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  server     worker starts  name='a b' slots=16 share=0.333333", first)
+    assert second[8:] == "  server     warning: leases lost  shards=0-127", "without colours, the level is a word"
+    assert "descriptors" in written(speak, log_format="text", level="debug")
+    assert "descriptors" in written(speak, log_format="json")
+
+
+def test_a_line_that_many_can_have_at_once_is_paced(written: Callable[..., str]) -> None:
+    times = iter([0.0, 1.0, 4.9, 5.0])
+    paced = PacedLog(log, every=5.0, now=lambda: next(times))
+
+    def speak() -> None:
+        for path in "abcd":
+            paced.warning("the database is unavailable", path=path)
+
+    first, second = map(json.loads, written(speak).splitlines())
+    assert first["path"] == "a" and "more_before" not in first
+    assert second["path"] == "d" and second["more_before"] == 2

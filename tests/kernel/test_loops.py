@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainspring.kernel.lifecycle import Loops, backoff
+from mainspring.kernel.lifecycle import Loops, Outage, backoff
 
 SOON = 60.0  # ends a test that hangs
 
@@ -175,3 +175,12 @@ def test_the_backoff_doubles_up_to_two_seconds(failures: int, seconds: float) ->
 def test_the_backoff_of_a_slow_task_is_no_shorter_than_its_interval_up_to_the_cap() -> None:
     assert backoff(1, floor=1.0) == 1.0
     assert backoff(1, floor=30.0) == 2.0
+
+
+def test_an_outage_explains_its_own_errors_and_only_for_a_moment_if_it_is_not_confirmed() -> None:
+    outage = Outage(ConnectionError)
+    refused = ConnectionRefusedError()
+    assert outage.explains(refused, 1) and not outage.explains(refused, 10)
+    outage.away = True
+    assert outage.explains(refused, 1000)
+    assert not outage.explains(ValueError("a bug"), 1)

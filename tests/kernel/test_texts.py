@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.kernel.texts import shorten_text, storable_text
+from mainspring.kernel.texts import as_ranges, error_line, shorten_text, storable_text
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,26 @@ def test_characters_are_not_cut_in_half() -> None:
 
     assert set(short) == set("\U0001f600 .")
     assert 90 < len(short.encode()) <= 101
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([7], "7"), ([3, 1, 2, 0, 7, 9, 10, 9], "0-3,7,9-10"), (range(128), "0-127")]
+)
+def test_many_numbers_are_said_as_ranges(numbers: list[int], text: str) -> None:
+    assert as_ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("", ""),
+        ("exit code 3", "exit code 3"),
+        ("exit code 3: no such file", "exit code 3: no such file"),
+        ("exit code 3: reading\n12 rows\n\nno such region: eu-9\n", "exit code 3: no such region: eu-9"),
+        ("killed by SIGKILL: reading\n12 rows", "killed by SIGKILL: 12 rows"),
+        ("ValueError: no region\n  File 'a.py', line 3\n    raise ValueError('no region')", "ValueError: no region"),
+        ("Traceback (most recent call last):\n  File\nValueError: no region", "ValueError: no region"),
+    ],
+)
+def test_an_error_in_one_line_ends_with_the_reason(error: str, line: str) -> None:
+    assert error_line(error) == line

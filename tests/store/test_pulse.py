@@ -12,6 +12,9 @@ from asyncio.streams import StreamReader, StreamWriter
 
 import pytest
 
+from mainspring.kernel.clock import ManualClock
+from mainspring.kernel.lifecycle import Outage
+from mainspring.store import pulse as module
 from mainspring.store.pulse import Pulse
 from tests.processes.cluster import SLOW, eventually
 
@@ -66,3 +69,19 @@ async def test_a_machine_that_stood_still_has_not_lost_its_database(database_url
     select.select([answers], [], [], SLOW)  # PostgreSQL continues first
     assert await asking
     await pulse.close()
+
+
+async def test_an_outage_is_said_at_once_and_then_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module.log, "warning", lambda event, **fields: said.append(f"{event} {fields.get('away_for')}"))
+    clock, outage = ManualClock(), Outage()
+    pulse = Pulse("postgresql://nobody@127.0.0.1:1/nothing", outage, clock)
+    for _ in range(24):
+        assert not await pulse.run_once()
+        clock.advance(0.5)
+    assert outage.away
+    assert said == [
+        "PostgreSQL is away; trying again None",
+        "PostgreSQL is still away 5.0",
+        "PostgreSQL is still away 10.0",
+    ]

@@ -10,11 +10,13 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
-from mainspring.kernel.logs import get_logger
+from mainspring.kernel.logs import PacedLog, get_logger
 from mainspring.store.pool import AWAY, NoFreeConnection
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
 log = get_logger("api")
+# Every request that is under way when the database goes away ends here.
+_UNAVAILABLE = PacedLog(log)
 
 # The last one occurs once per connection after a migration has changed the columns that a statement returns.
 _ROLLED_BACK = (
@@ -149,7 +151,7 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
             ),
         )
     if isinstance(error, AWAY):
-        log.warning("the database is unavailable", path=request.url.path, error=repr(error))
+        _UNAVAILABLE.warning("the database is unavailable", path=request.url.path, error=repr(error))
         outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
         if isinstance(error, NoFreeConnection):
             outage = errors.Unavailable(error.DETAIL, code="store_down", hint=error.FIX)

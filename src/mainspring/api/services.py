@@ -18,7 +18,9 @@ from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -36,7 +38,9 @@ class Services:
     queue_reader: QueueReader
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
+    id_reader: IdReader
     standing_reader: StandingReader
+    overview_reader: OverviewReader
     replayer: Replayer
     exchanger: Exchanger
     death_notices: DeathNotices

@@ -41,7 +41,8 @@ UntilOption = Annotated[
 ]
 AllFlag = Annotated[bool, typer.Option("--all", help="All dead letters.", rich_help_panel=_PANEL, show_default=False)]
 RunsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN", help="Ids of dead letters.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="RUN", help="Ids of dead letters. Their ends or beginnings are enough.", show_default=False),
 ]
 
 

@@ -110,6 +110,16 @@ ReloadFlag = Annotated[
 ]
 LogLevelOption = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 
+LogFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--log-format",
+        metavar="FORMAT",
+        envvar="MAINSPRING_LOG_FORMAT",
+        help="text: one readable line per event. json: one JSON object per line. auto: text on a terminal.",
+    ),
+]
+
 
 def connect(url: str | None, token_file: Path | None, data: Path | None) -> Client:
     """A client for one command; use it in a `with`."""
@@ -144,3 +154,12 @@ def checked_log_level(level: str) -> str:
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise InvalidInput(f"{level!r} is not a log level", field="log_level", expected="debug, info, warning or error")
     return level.lower()
+
+
+def checked_log_format(word: str) -> str:
+    from mainspring.domain.errors import InvalidInput
+    from mainspring.kernel.logs import LOG_FORMATS
+
+    if word.lower() not in LOG_FORMATS:
+        raise InvalidInput(f"{word!r} is not a log format", field="log_format", expected="auto, text or json")
+    return word.lower()

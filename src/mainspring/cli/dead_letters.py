@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,25 +15,34 @@ from mainspring.cli.choosing import (
     UntilOption,
     filters_of,
 )
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, say, show_json, show_rows
-from mainspring.cli.wording import relative
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import dead_letters_job
+from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.table import Column
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import DeadLetterView
 
-EXAMPLES = ("mainspring dead-letters --task invoice.send --error timeout",)
+EXAMPLES = (
+    "mainspring dead-letters",
+    "mainspring dead-letters --task invoice.send --error timeout",
+    "mainspring dead-letters --since 2026-11-01T00:00:00Z --utc",
+)
 _COLUMNS = (
-    Column("RUN", whole=True),
-    Column("JOB"),
-    Column("TASK"),
-    Column("QUEUE"),
-    Column("TRIES", right=True),
-    Column("DIED", whole=True),
-    Column("ERROR"),
+    Column("RUN", ids=True),
+    Column("JOB", rank=3, least=12, ids=True),
+    Column("TASK", rank=2, least=10),
+    Column("QUEUE", rank=5, least=7),
+    Column("TRIES", rank=4, right=True),
+    Column("DIED", rank=1),
+    Column("ERROR", least=26),
 )
 
 
+@with_list_options
 def command(
     job: JobOption = None,
     task: TaskOption = None,
@@ -46,31 +54,36 @@ def command(
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
-    as_json: JsonFlag = False,
+    *,
+    options: ListOptions,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
     """List runs that failed after their last attempt and were neither replayed nor discarded, newest first."""
-    with connect(url, token_file, data) as client:
-        filters = filters_of(job, task, queue, error, since, until)
+
+    def read(client: Client) -> Listing:
+        filters = filters_of(dead_letters_job(client, job), task, queue, error, since, until)
         page = client.dead_letters(limit=limit, cursor=cursor, **filters)
-    if as_json:
-        show_json(page)
-        return
-    now = datetime.now(UTC)
-    show_rows(_COLUMNS, [_row(letter, now) for letter in page.dead_letters], nothing="no dead letters")
-    if page.next is not None:
-        say(f"more: repeat with --cursor {page.next}")
+        letters = page.dead_letters
+        return Listing(
+            page,
+            _COLUMNS,
+            lambda times: [_row(letter, times) for letter in letters],
+            "no dead letters",
+            more_pages(page.next),
+        )
+
+    show_list(connect(url, token_file, data), options, read)
 
 
-def _row(letter: DeadLetterView, now: datetime) -> tuple[str, ...]:
+def _row(letter: DeadLetterView, times: Times) -> tuple[str, ...]:
     return (
         letter.run_id,
         "" if letter.job_id == letter.run_id else letter.job_id,
         letter.task,
         letter.queue,
         str(letter.attempts),
-        relative(letter.died_at, now),
-        (letter.error_message or letter.reason or "").strip().partition("\n")[0],
+        times.brief(letter.died_at),
+        error_line(letter.error_message or letter.reason or ""),
     )

@@ -17,6 +17,7 @@ from mainspring.cli.choosing import (
     filters_of,
 )
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import dead_letter_ids, dead_letters_job
 from mainspring.cli.screen import show_json, show_line
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import Discarded
 
 EXAMPLES = (
-    "mainspring discard 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",
+    "mainspring discard 6f0a8b11 2f1f0a8b",
     "mainspring discard --job daily_report --until 2026-11-01T00:00:00Z",
 )
 
@@ -47,6 +48,7 @@ def command(
     filters = filters_of(job, task, queue, error, since, until)
     check_choice(run_ids, filters, everything=everything)
     with connect(url, token_file, data) as client:
+        filters["job"] = dead_letters_job(client, job)
         done = _by_id(client, run_ids) if run_ids else client.discard_dead_letters(all=everything, **filters)
     if as_json:
         show_json(done)
@@ -57,4 +59,4 @@ def command(
 def _by_id(client: Client, run_ids: list[str]) -> Discarded:
     from mainspring.wire.runs import Discarded
 
-    return Discarded(sum(client.discard(run_id).discarded for run_id in run_ids))
+    return Discarded(sum(client.discard(run_id).discarded for run_id in dead_letter_ids(client, run_ids)))

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import find_id
 from mainspring.cli.screen import show_json, show_line
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
-EXAMPLES = ("mainspring drain web-1-4242", "mainspring drain 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11")
+EXAMPLES = ("mainspring drain web-1-4242", "mainspring drain 6f0a8b11")
 
 
 def command(
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's id or name.")],
+    worker: Annotated[
+        str,
+        typer.Argument(metavar="WORKER", help="A worker's id or name. The end or the beginning of the id is enough."),
+    ],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -34,7 +38,7 @@ def command(
 
 
 def _worker_id(client: Client, worker: str) -> str:
-    """Return the id itself, or the id of the live worker with this name."""
+    """Return the id itself, or the id of the live worker with this name, or the id that this is a part of."""
     from mainspring.domain.errors import Conflict, NotFound
     from mainspring.kernel.ids import parse_uuid
 
@@ -48,4 +52,7 @@ def _worker_id(client: Client, worker: str) -> str:
         return living[0]
     if named:
         raise Conflict(f"worker {worker} has ended: {named[0].state}", code="worker_gone")
+    match = find_id(client, worker, "worker")
+    if match is not None:
+        return match.id
     raise NotFound(f"there is no worker {worker!r}", hint="see: mainspring workers")

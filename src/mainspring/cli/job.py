@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
+from mainspring.cli.listing import UtcFlag
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.wording import local_and_relative, relative, span
+from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
@@ -19,10 +21,11 @@ EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcomi
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     fires: Annotated[
         int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
     ] = 3,
+    utc: UtcFlag = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -30,22 +33,22 @@ def command(
 ) -> None:
     """Show a job: its definition, its next fire times and its latest run."""
     with connect(url, token_file, data) as client:
-        job = client.job(job_id)
+        job = call_for_job(client, job_id, client.job)
         if as_json:
             show_json(job)
             return
-        latest = client.job_status(job_id).latest_run
+        latest = client.job_status(job.job_id).latest_run
         recurring = job.cron_expression is not None or job.every is not None
-        coming = client.upcoming(job_id, fires).fires if recurring and fires else []
-    now = datetime.now(UTC)
+        coming = client.upcoming(job.job_id, fires).fires if recurring and fires else []
+    times = Times(datetime.now(UTC), utc)
     show_fields([
-        *_definition(job, now),
-        *(("upcoming" if index == 0 else "", local_and_relative(fire, now)) for index, fire in enumerate(coming)),
-        ("latest run", None if latest is None else _latest(latest, now)),
+        *_definition(job, times),
+        *(("upcoming" if index == 0 else "", times.full(fire)) for index, fire in enumerate(coming)),
+        ("latest run", None if latest is None else _latest(latest, times)),
     ])  # fmt: skip
 
 
-def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
+def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
     import msgspec
 
     command_line = job.command if isinstance(job.command, str | None) else " ".join(job.command)
@@ -58,7 +61,7 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
         ("schedule", job.schedule),
-        ("next fire", local_and_relative(job.next_fire_at, now) if job.next_fire_at is not None else None),
+        ("next fire", times.full(job.next_fire_at) if job.next_fire_at is not None else None),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("timeout", span(job.timeout)),
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
@@ -66,11 +69,11 @@ def _definition(job: JobView, now: datetime) -> list[tuple[str, str | None]]:
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("description", job.description),
-        ("created", f"{local_and_relative(job.created_at, now)}, version {job.version}"),
+        ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]
 
 
-def _latest(run: RunView, now: datetime) -> str:
-    when = relative(run.end_time or run.start_time or run.scheduled_for, now)
+def _latest(run: RunView, times: Times) -> str:
+    when = times.brief(run.end_time or run.start_time or run.scheduled_for)
     note = run.error_message or run.reason
     return f"{run.status} {when}, attempt {run.attempt_number} (run {run.run_id})" + (f": {note}" if note else "")

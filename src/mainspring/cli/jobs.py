@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, say, show_json, show_rows
-from mainspring.cli.wording import relative
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.table import Column
 
-EXAMPLES = ("mainspring jobs --status paused", "mainspring jobs --label team=bi --queue heavy --json")
+if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
+    from mainspring.wire.jobs import JobView
+
+EXAMPLES = (
+    "mainspring jobs --status paused",
+    "mainspring jobs --label team=bi --queue heavy --json",
+    "mainspring jobs --search report --watch",
+)
 _COLUMNS = (
-    Column("JOB"),
-    Column("NAME"),
-    Column("TASK"),
-    Column("SCHEDULE"),
-    Column("STATUS", whole=True),
-    Column("NEXT", whole=True),
-    Column("QUEUE"),
+    Column("JOB", least=12, ids=True),
+    Column("NAME", rank=3, least=10),
+    Column("TASK", rank=4, least=10),
+    Column("SCHEDULE", rank=2, least=14),
+    Column("STATUS"),
+    Column("NEXT", rank=1),
+    Column("QUEUE", rank=5, least=7),
 )
 
 
+@with_list_options
 def command(
     status: Annotated[
         str | None, typer.Option("--status", help="scheduled, paused, cancelled or completed.", show_default=False)
@@ -37,23 +46,28 @@ def command(
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
-    as_json: JsonFlag = False,
+    *,
+    options: ListOptions,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
     """List jobs that will fire. `mainspring runs` lists what has already run."""
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
-    with connect(url, token_file, data) as client:
+
+    def read(client: Client) -> Listing:
         page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
-    if as_json:
-        show_json(page)
-        return
-    now = datetime.now(UTC)
-    rows = [
-        (job.job_id, job.name, job.task, job.schedule, job.status, relative(job.next_fire_at, now), job.queue)
-        for job in page.jobs
-    ]
-    show_rows(_COLUMNS, rows, nothing="no jobs; to list what has run: mainspring runs")
-    if page.next is not None:
-        say(f"more: repeat with --cursor {page.next}")
+        return Listing(
+            page,
+            _COLUMNS,
+            lambda times: [_row(job, times) for job in page.jobs],
+            "no jobs; to list what has run: mainspring runs",
+            more_pages(page.next),
+        )
+
+    show_list(connect(url, token_file, data), options, read)
+
+
+def _row(job: JobView, times: Times) -> tuple[str, ...]:
+    name = "" if job.name in (job.task, job.job_id) else job.name
+    return job.job_id, name, job.task, job.schedule, job.status, times.brief(job.next_fire_at), job.queue

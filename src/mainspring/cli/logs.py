@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.log_stream import LogEvent
 
 EXAMPLES = (
-    "mainspring logs 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 -f",
+    "mainspring logs 6f0a8b11 -f",
     "mainspring logs daily_report --attempt 1",
 )
 _PATIENCE = 60.0  # following a log survives a restart of the server

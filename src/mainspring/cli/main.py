@@ -22,9 +22,9 @@ from mainspring.kernel.terminal import visible
 _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
-    "Steer": ("run-now", "pause", "resume", "cancel", "retry"),
+    "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
-    "Operate": ("workers", "tasks", "queues", "drain"),
+    "Operate": ("status", "top", "workers", "tasks", "queues", "drain"),
     "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
+from typing import TYPE_CHECKING
+
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.table import Column
 from mainspring.cli.wording import span
 
-EXAMPLES = ("mainspring queues",)
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
+
+EXAMPLES = ("mainspring queues", "mainspring queues --watch --interval 5s")
 _COLUMNS = (
-    Column("QUEUE"),
+    Column("QUEUE", least=8),
     Column("WAITING", right=True),
-    Column("BACKING OFF", right=True),
-    Column("RUNNING", right=True),
-    Column("OLDEST", right=True),
-    Column("ENDED/S", right=True),
-    Column("WORKERS", right=True),
+    Column("BACKING OFF", rank=4, right=True),
+    Column("RUNNING", rank=1, right=True),
+    Column("OLDEST", rank=2, right=True),
+    Column("ENDED/S", rank=3, right=True),
+    Column("WORKERS", rank=2, right=True),
 )
 
 
+@with_list_options
 def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
     """List queues: waiting and running runs, the age of the oldest waiting run, and the rate over the last minute."""
-    with connect(url, token_file, data) as client:
-        answer = client.queues()
-    if as_json:
-        show_json(answer)
-        return
+    show_list(connect(url, token_file, data), options, _read)
+
+
+def _read(client: Client) -> Listing:
+    answer = client.queues()
     rows = [
         (
             queue.name,
@@ -39,4 +46,5 @@ def command(
         )
         for queue in answer.queues
     ]
-    show_rows(_COLUMNS, rows, nothing="no queues; the first job creates one")
+    notes = [f"{answer.left_out} more queues are not shown"] if answer.left_out else []
+    return Listing(answer, _COLUMNS, lambda _: rows, nothing="no queues; the first job creates one", notes=notes)

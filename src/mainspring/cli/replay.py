@@ -19,6 +19,7 @@ from mainspring.cli.choosing import (
     filters_of,
 )
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import dead_letter_ids, dead_letters_job
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import payload_of
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import Replayed
 
 EXAMPLES = (
-    "mainspring replay 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",
+    "mainspring replay 6f0a8b11",
     "mainspring replay --task invoice.send --error timeout",
-    'mainspring replay 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --payload \'{"region": "eu"}\'',
+    'mainspring replay 6f0a8b11 --payload \'{"region": "eu"}\'',
 )
 
 
@@ -58,6 +59,7 @@ def command(
     check_choice(run_ids, filters, everything=everything)
     changed = payload_of(payload, [])
     with connect(url, token_file, data) as client:
+        filters["job"] = dead_letters_job(client, job)
         done = (
             _by_id(client, run_ids, changed)
             if run_ids
@@ -79,7 +81,7 @@ def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -
 
     new: list[str] = []
     try:
-        for run_id in run_ids:
+        for run_id in dead_letter_ids(client, run_ids):
             new.append(client.replay(run_id, payload).run_id)  # noqa: PERF401 - the list survives an error
     except MainspringError:
         if new:  # the error concerns the next id; these runs exist already

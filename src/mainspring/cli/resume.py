@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.wording import local_and_relative
+from mainspring.cli.wording import Times
 
 EXAMPLES = ("mainspring resume daily_report",)
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -23,13 +24,11 @@ def command(
 ) -> None:
     """Resume a paused job. Prints its next fire time."""
     with connect(url, token_file, data) as client:
-        job = client.resume(job_id)
+        job = call_for_job(client, job_id, client.resume)
     if as_json:
         show_json(job)
     else:
         coming = (
-            f", next fire {local_and_relative(job.next_fire_at, datetime.now(UTC))}"
-            if job.next_fire_at is not None
-            else ""
+            f", next fire {Times(datetime.now(UTC)).full(job.next_fire_at)}" if job.next_fire_at is not None else ""
         )
         show_line(f"job {job.job_id} is {job.status}{coming}")

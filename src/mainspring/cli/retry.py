@@ -11,7 +11,7 @@ from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.submit import payload_of
 from mainspring.cli.which_run import RunOrJob, call_for_run
 
-EXAMPLES = ("mainspring retry 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11", "mainspring retry daily_report")
+EXAMPLES = ("mainspring retry 6f0a8b11", "mainspring retry daily_report")
 
 
 def command(

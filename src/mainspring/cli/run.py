@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import UtcFlag
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.waiting import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, call_for_run
-from mainspring.cli.wording import local_and_relative, span
+from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
     from mainspring.wire.runs import RunView
 
-EXAMPLES = ("mainspring run 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11 --watch",)
+EXAMPLES = ("mainspring run 6f0a8b11 --watch",)
 
 
 def command(
@@ -24,6 +25,7 @@ def command(
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until the run ends. Exit with 0 only on SUCCESS.")
     ] = False,
+    utc: UtcFlag = False,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -38,10 +40,10 @@ def command(
     if as_json:
         show_json(run)
     else:
-        show_fields(_fields(run, datetime.now(UTC)))
+        show_fields(_fields(run, Times(datetime.now(UTC), utc)))
 
 
-def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
+def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
     import msgspec
 
     return [
@@ -53,13 +55,13 @@ def _fields(run: RunView, now: datetime) -> list[tuple[str, str | None]]:
         ("task", f"{run.task}, queue {run.queue}, priority {run.priority}"),
         ("trigger", run.trigger),
         ("replay of", run.replay_of),
-        ("due", local_and_relative(run.scheduled_for, now)),
+        ("due", times.full(run.scheduled_for)),
         (
             "next try",
-            local_and_relative(run.ready_at, now) if run.ready_at is not None and run.ready_at > now else None,
+            times.full(run.ready_at) if run.ready_at is not None and run.ready_at > times.now else None,
         ),
-        ("started", local_and_relative(run.start_time, now) if run.start_time is not None else None),
-        ("ended", local_and_relative(run.end_time, now) if run.end_time is not None else None),
+        ("started", times.full(run.start_time) if run.start_time is not None else None),
+        ("ended", times.full(run.end_time) if run.end_time is not None else None),
         ("took", span(run.duration) if run.duration is not None else None),
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),

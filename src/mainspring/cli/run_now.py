@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.waiting import longest_wait, wait_and_show
 
@@ -14,7 +15,7 @@ EXAMPLES = ("mainspring run-now daily_report --wait",)
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run ends. Exit with 0 only on SUCCESS.")] = False,
     timeout_wait: Annotated[
         str | None, typer.Option("--timeout-wait", metavar="D", help="Longest time to wait, such as 30s.")
@@ -27,7 +28,7 @@ def command(
     """Run a job once now, in addition to its schedule. Also works for a paused job. Prints the run's id."""
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
-        accepted = client.run_now(job_id)
+        accepted = call_for_job(client, job_id, client.run_now)
         if wait:
             if not as_json:
                 say(f"run {accepted.run_id}")

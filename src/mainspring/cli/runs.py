@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, say, show_json, show_rows
-from mainspring.cli.wording import relative, span
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import job_filter
+from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.table import Column
+from mainspring.cli.wording import span
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import RunView
 
-EXAMPLES = ("mainspring runs --status failed --error timeout", "mainspring runs --job daily_report --limit 5")
+EXAMPLES = (
+    "mainspring runs --watch",
+    "mainspring runs --status failed --error timeout",
+    "mainspring runs --job daily_report --limit 5 --utc",
+)
 _COLUMNS = (
-    Column("RUN", whole=True),
-    Column("JOB"),
-    Column("TASK"),
-    Column("STATUS", whole=True),
-    Column("TRY", right=True),
-    Column("DUE", whole=True),
-    Column("TOOK", right=True),
-    Column("NOTE"),
+    Column("RUN", ids=True),
+    Column("JOB", rank=2, least=12, ids=True),
+    Column("TASK", rank=3, least=10),
+    Column("STATUS"),
+    Column("TRY", rank=6, right=True),
+    Column("DUE", rank=1),
+    Column("TOOK", rank=5, right=True),
+    Column("NOTE", rank=4, least=18, ids=True),
 )
 
 
+@with_list_options
 def command(
     status: Annotated[
         str | None, typer.Option("--status", help="pending, running, success, failed, ...", show_default=False)
@@ -43,27 +52,28 @@ def command(
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
     ] = None,
-    as_json: JsonFlag = False,
+    *,
+    options: ListOptions,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
     """List runs, newest first."""
-    with connect(url, token_file, data) as client:
+
+    def read(client: Client) -> Listing:
         page = client.runs(
-            status=status, job=job, queue=queue, task=task, error=error, since=since, until=until, limit=limit,
-            cursor=cursor,
+            status=status, job=job_filter(client, job), queue=queue, task=task, error=error, since=since, until=until,
+            limit=limit, cursor=cursor,
         )  # fmt: skip
-    if as_json:
-        show_json(page)
-        return
-    now = datetime.now(UTC)
-    show_rows(_COLUMNS, [_row(run, now) for run in page.runs], nothing="no runs")
-    if page.next is not None:
-        say(f"more: repeat with --cursor {page.next}")
+        rows = page.runs
+        return Listing(
+            page, _COLUMNS, lambda times: [_row(run, times) for run in rows], "no runs", more_pages(page.next)
+        )
+
+    show_list(connect(url, token_file, data), options, read)
 
 
-def _row(run: RunView, now: datetime) -> tuple[str, ...]:
+def _row(run: RunView, times: Times) -> tuple[str, ...]:
     note = (run.error_message or run.reason or "").strip()
     return (
         run.run_id,
@@ -71,7 +81,7 @@ def _row(run: RunView, now: datetime) -> tuple[str, ...]:
         run.task,
         run.status,
         str(run.attempt_number),
-        relative(run.scheduled_for, now),
+        times.brief(run.scheduled_for),
         "" if run.duration is None else span(run.duration),
-        note.partition("\n")[0],
+        error_line(note),
     )

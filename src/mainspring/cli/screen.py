@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mainspring.cli.short_ids import ShortIds
+from mainspring.cli.table import ELLIPSIS, GAP, Column, table_lines, wrapped
 from mainspring.kernel.terminal import visible, visible_json, visible_line
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 TOO_LARGE = "(too large for a list)"
-NARROW = 80
-_NOT_A_TERMINAL = 10_000  # a pipe has no width; a folded id could not be found with grep
+_NOT_A_TERMINAL = 10_000
 _STYLES = {
     "SUCCESS": "green",
     "LIVE": "green",
@@ -37,19 +37,16 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. `whole` columns have a known width and fold last. Text is folded, never cut."""
-
-    title: str
-    whole: bool = False
-    right: bool = False
+def has_width() -> bool:
+    """Whether stdout has a width: on a terminal, or if COLUMNS says so. Otherwise nothing is shortened or left out: a
+    part of an id could not be found with grep."""
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def stdout() -> Console:
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _NOT_A_TERMINAL
+    width = None if has_width() else _NOT_A_TERMINAL
     return Console(width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
@@ -86,26 +83,49 @@ def say(text: str) -> None:
     sys.stderr.write(visible(text) + "\n")
 
 
-def show_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Print a table, or one block per row on a narrow terminal. `nothing` is printed if there are no rows."""
-    found = [[cell(text) for text in row] for row in rows]
-    if not found:
+def show_rows(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, nothing: str, full_ids: bool = False
+) -> None:
+    """Print a table. `nothing` is printed on stderr if there are no rows."""
+    console = stdout()
+    width = console.width if has_width() else None
+    lines = table_texts(columns, rows, width, full_ids=full_ids)
+    if len(lines) == 1:
         say(nothing)
         return
-    console = stdout()
-    if console.width < NARROW:
-        _show_blocks(console, [column.title for column in columns], found)
-    else:
-        _show_table(console, columns, found)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def table_texts(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None, *, full_ids: bool = False
+) -> list[Text]:
+    """The lines of a table with colours, the titles first. `width` None: nothing is shortened or left out."""
+    from rich.text import Text
+
+    found = [[_one_line(text) for text in row] for row in rows]
+    if width is not None and not full_ids:
+        found = _with_short_ids(columns, found)
+    gap = " " * GAP
+    lines = []
+    for number, cells_of_line in enumerate(table_lines(columns, found, width, _ellipsis())):
+        line = Text(style="bold" if number == 0 else "")
+        for index, padded in enumerate(cells_of_line):
+            line.append(gap * bool(index))
+            line.append(padded, style=_STYLES.get(padded.strip()) if number else None)
+        line.rstrip()
+        lines.append(line)
+    return lines
 
 
 def show_fields(fields: Iterable[tuple[str, str | None]]) -> None:
     """Print one name and value per line. Values that are None are left out."""
     console = stdout()
     kept = [(name, value) for name, value in fields if value is not None]
-    width = max((len(name) for name, _ in kept), default=0)
+    names = max((len(name) for name, _ in kept), default=0)
+    room = max(20, console.width - names - GAP)
     for name, value in kept:
-        console.print(_label(name.ljust(width)), _value(value, width + 2), sep="  ", soft_wrap=True)
+        console.print(_label(name.ljust(names)), _value(value, names + GAP, room), sep=" " * GAP, soft_wrap=True)
 
 
 def cell(text: str) -> Text:
@@ -115,11 +135,14 @@ def cell(text: str) -> Text:
     return Text(visible_line(text), style=_STYLES.get(text, ""))
 
 
-def _value(text: str, indentation: int) -> Text:
+def _value(text: str, indentation: int, room: int) -> Text:
     """The value of a field. Further lines are indented, so that none looks like another field."""
     from rich.text import Text
 
-    return Text(visible(text).replace("\n", "\n" + " " * indentation), style=_STYLES.get(text, ""))
+    lines = [_encodable(line.expandtabs(8)) for line in visible(text).split("\n")]
+    if has_width():
+        lines = [part for line in lines for part in wrapped(line, room)]
+    return Text(("\n" + " " * indentation).join(lines), style=_STYLES.get(text, ""))
 
 
 def _label(text: str) -> Text:
@@ -128,24 +151,21 @@ def _label(text: str) -> Text:
     return Text(text, style="dim")
 
 
-def _show_table(console: Console, columns: Sequence[Column], rows: list[list[Text]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        justify: Any = "right" if column.right else "left"
-        table.add_column(column.title, no_wrap=column.whole or column.right, overflow="fold", justify=justify)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+def _with_short_ids(columns: Sequence[Column], rows: list[list[str]]) -> list[list[str]]:
+    places = [index for index, column in enumerate(columns) if column.ids]
+    ids = ShortIds(row[index] for row in rows for index in places)
+    return [[ids.shorten(text) if index in places else text for index, text in enumerate(row)] for row in rows]
 
 
-def _show_blocks(console: Console, titles: list[str], rows: list[list[Text]]) -> None:
-    width = max(len(title) for title in titles)
-    for index, row in enumerate(rows):
-        if index:
-            console.print()
-        for title, value in zip(titles, row, strict=True):
-            if not value:
-                continue
-            console.print(_label(title.lower().ljust(width)), value, sep="  ", soft_wrap=True)
+def _one_line(text: str) -> str:
+    return _encodable(visible_line(text))
+
+
+def _encodable(text: str) -> str:
+    """The text as a terminal without UTF-8 shows it. It is replaced before it is measured."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _ellipsis() -> str:
+    return ELLIPSIS if _encodable(ELLIPSIS) == ELLIPSIS else "~"

@@ -10,10 +10,12 @@ import typer
 from mainspring.cli.connect import (
     DatabaseUrlOption,
     InsecureListenFlag,
+    LogFormatOption,
     LogLevelOption,
     LogStoreOption,
     TlsCertOption,
     TlsKeyOption,
+    checked_log_format,
     checked_log_level,
     needed_database_url,
 )
@@ -69,6 +71,7 @@ def command(
     ] = MAX_UNAUTHENTICATED,
     log_store: LogStoreOption = None,
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
 ) -> None:
     """Serve the HTTP API and fire due jobs, with a PostgreSQL that you run. You can start several servers."""
     from mainspring.kernel.garbage_collection import pause_garbage_collection
@@ -86,6 +89,7 @@ def command(
         scheduler=scheduler,
         data=data,
         log_level=checked_log_level(log_level),
+        log_format=checked_log_format(log_format),
         allow_hosts=tuple(allow_host or ()),
         log_store=log_store or None,
         tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),

@@ -27,6 +27,7 @@ _PAIRS = {
     "env": "REGION=eu",
     "limits": "memory=512MB",
     "required_labels": "gpu=a100",
+    "misfire": "once,grace=1h",
     "headers": "'Authorization: Bearer x'",
 }
 
@@ -125,6 +126,31 @@ def command(
         str | None,
         typer.Option("--delivery", metavar="D", help="at_least_once or at_most_once.", rich_help_panel=_HOW),
     ] = None,
+    overlap: Annotated[
+        str | None,
+        typer.Option(
+            "--overlap",
+            metavar="O",
+            help="If a fire is due while a run is alive: skip or allow.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    misfire: Annotated[
+        str | None,
+        typer.Option(
+            "--misfire",
+            metavar="M",
+            help="Fires that became due while nothing could fire them: skip, once or all. once,grace=1h runs none that "
+            "is older than that; all,cap=100 runs that many at most.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", help="Who is responsible for the job.", rich_help_panel=_HOW)
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="What the job is for.", rich_help_panel=_HOW)
+    ] = None,
     job_id: Annotated[
         str | None,
         typer.Option(
@@ -203,35 +229,13 @@ def command(
     **plain: Any,
 ) -> None:
     """Submit a job that runs a task, a command or an HTTP call, now or on a schedule. Prints the job's id."""
-    fields: dict[str, Any] = {
-        "task": task,
-        "command": command_line,
-        "http": call_of(http, method, header or [], body),
-        "payload": payload_of(payload, params or []),
-        "schedule": "manual" if manual else None,
-        "at": at,
-        "delay": delay,
-        "every": every,
-        "cron": cron,
-        "timezone": timezone,
-        "name": name,
-        "queue": queue,
-        "priority": priority,
-        "timeout": timeout,
-        "retries": retries,
-        "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
-        "delivery": delivery,
-        "job_id": job_id,
-        "idempotency_key": idempotency_key,
-        "labels": pairs_of(label or [], "labels"),
-        "env": pairs_of(env or [], "env"),
-        "limits": limits_of(limit or []),
-        "sandbox": sandbox,
-        "run_as": run_as,
-        "kill_grace": kill_grace,
-        "required_labels": pairs_of(require or [], "required_labels"),
-        **plain,
-    }
+    fields = job_fields(
+        command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
+        payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
+        timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
+        delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
+        limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, **plain,
+    )  # fmt: skip
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
         handle = client.submit(**fields)
@@ -243,6 +247,46 @@ def command(
         show_json({"job_id": handle.job_id})
     else:
         show_line(handle.job_id)
+
+
+def job_fields(
+    *,
+    payload: str | None,
+    params: list[str] | None,
+    http: str | None,
+    method: str | None,
+    header: list[str] | None,
+    body: str | None,
+    manual: bool,
+    retry: str | None,
+    misfire: str | None,
+    label: list[str] | None,
+    env: list[str] | None,
+    limit: list[str] | None,
+    require: list[str] | None,
+    **plain: Any,
+) -> dict[str, Any]:
+    """The fields of a job that the options describe. None for those that are not given."""
+    return {
+        "http": call_of(http, method, header or [], body),
+        "payload": payload_of(payload, params or []),
+        "schedule": "manual" if manual else None,
+        "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
+        "misfire": None if misfire is None else misfire_of(misfire),
+        "labels": pairs_of(label or [], "labels"),
+        "env": pairs_of(env or [], "env"),
+        "limits": limits_of(limit or []),
+        "required_labels": pairs_of(require or [], "required_labels"),
+        **plain,
+    }
+
+
+def misfire_of(text: str) -> dict[str, Any]:
+    """The field from `once` or `once,grace=1h`. The server checks the values."""
+    policy, *parts = (part.strip() for part in text.split(","))
+    return ({"policy": policy} if policy else {}) | {
+        key: _value(value) for key, value in (_pair(part, "misfire") for part in parts)
+    }
 
 
 def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:

@@ -5,32 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import TOO_LARGE, Column, say, show_json, show_rows
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.screen import TOO_LARGE
+from mainspring.cli.table import Column
 from mainspring.wire.fields import DURATION, task_options
 
 if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.tasks import DeclaredOptions
 
-EXAMPLES = ("mainspring tasks",)
+EXAMPLES = ("mainspring tasks", "mainspring tasks --json")
 _COLUMNS = (
-    Column("TASK"), Column("TAKES"), Column("OPTIONS"), Column("QUEUES"), Column("WORKERS", right=True),
-)  # fmt: skip
+    Column("TASK", least=16),
+    Column("TAKES", rank=2, least=16),
+    Column("OPTIONS", rank=3, least=16),
+    Column("QUEUES", rank=4, least=8),
+    Column("WORKERS", rank=1, right=True),
+)
 _DURATIONS = (
     *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
 )  # fmt: skip
 _SIZES = ("limits.memory", "limits.output", "limits.disk")
 
 
+@with_list_options
 def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
     """List the tasks that workers offer, with their parameters and the default options of their jobs."""
-    with connect(url, token_file, data) as client:
-        answer = client.tasks()
-    if as_json:
-        show_json(answer)
-        return
+    show_list(connect(url, token_file, data), options, _read)
+
+
+def _read(client: Client) -> Listing:
+    answer = client.tasks()
     rows = [
         (
             task.task,
@@ -41,9 +49,13 @@ def command(
         )
         for task in answer.tasks
     ]
-    show_rows(_COLUMNS, rows, nothing="no tasks; start a worker with: mainspring worker --app module:app")
-    if answer.more:
-        say("there are more tasks than a list shows")
+    return Listing(
+        answer,
+        _COLUMNS,
+        lambda _: rows,
+        nothing="no tasks; start a worker with: mainspring worker --app module:app",
+        notes=["there are more tasks than a list shows"] if answer.more else [],
+    )
 
 
 def _parameters(schema: dict[str, Any] | None) -> str:

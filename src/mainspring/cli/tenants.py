@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
-from mainspring.cli.wording import relative
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.table import Column
 
-EXAMPLES = ("mainspring tenants",)
-_COLUMNS = (Column("ID", right=True), Column("NAME"), Column("CREATED", whole=True))
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
+
+EXAMPLES = ("mainspring tenants", "mainspring tenants --utc")
+_COLUMNS = (Column("ID", right=True), Column("NAME", least=12), Column("CREATED", rank=1))
 
 
+@with_list_options
 def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
     """List tenants. A token of the tenant `default` lists all of them, other tokens list only their own tenant."""
-    with connect(url, token_file, data) as client:
-        answer = client.tenants()
-    if as_json:
-        show_json(answer)
-        return
-    now = datetime.now(UTC)
-    rows = [(str(tenant.tenant_id), tenant.name, relative(tenant.created_at, now)) for tenant in answer.tenants]
-    show_rows(_COLUMNS, rows, nothing="no tenants")
+    show_list(connect(url, token_file, data), options, _read)
+
+
+def _read(client: Client) -> Listing:
+    answer = client.tenants()
+    return Listing(
+        answer,
+        _COLUMNS,
+        lambda times: [(str(one.tenant_id), one.name, times.brief(one.created_at)) for one in answer.tenants],
+        nothing="no tenants",
+    )

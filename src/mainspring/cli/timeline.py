@@ -4,46 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.table import Column
 from mainspring.cli.which_run import RunOrJob, call_for_run
-from mainspring.cli.wording import local, span
+from mainspring.cli.wording import span
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import TimelineEntry
 
-EXAMPLES = ("mainspring timeline 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+EXAMPLES = ("mainspring timeline 6f0a8b11", "mainspring timeline daily_report --utc")
 _COLUMNS = (
-    Column("AT", whole=True),
-    Column("AFTER", right=True),
-    Column("STATE", whole=True),
-    Column("TRY", right=True),
-    Column("WHERE"),
-    Column("TOOK", right=True),
-    Column("NOTE"),
+    Column("AT", rank=1),
+    Column("AFTER", rank=4, right=True),
+    Column("STATE"),
+    Column("TRY", rank=5, right=True),
+    Column("WHERE", rank=3, least=10, ids=True),
+    Column("TOOK", rank=4, right=True),
+    Column("NOTE", rank=2, least=24, ids=True),
 )
 
 
+@with_list_options
 def command(
     run_or_job: RunOrJob,
-    as_json: JsonFlag = False,
+    options: ListOptions,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
     """Show the history of a run: each state with its time, attempt, worker or node, and reason."""
-    with connect(url, token_file, data) as client:
+
+    def read(client: Client) -> Listing:
         entries = call_for_run(client, run_or_job, client.timeline)
-    if as_json:
-        show_json(entries)
-    else:
-        show_rows(_COLUMNS, [_row(entry, entries[0]) for entry in entries], nothing="no entries")
+        return Listing(
+            entries,
+            _COLUMNS,
+            lambda times: [_row(entry, entries[0], times) for entry in entries],
+            nothing="no entries",
+        )
+
+    show_list(connect(url, token_file, data), options, read)
 
 
-def _row(entry: TimelineEntry, first: TimelineEntry) -> tuple[str, ...]:
-    notes = [entry.reason, (entry.error or "").strip().partition("\n")[0]]
+def _row(entry: TimelineEntry, first: TimelineEntry, times: Times) -> tuple[str, ...]:
+    notes = [entry.reason, error_line(entry.error or "")]
     return (
-        local(entry.at),
+        times.brief(entry.at),
         f"+{span(max(0.0, (entry.at - first.at).total_seconds()))}",
         entry.state,
         "" if entry.attempt is None else str(entry.attempt),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import choose
 from mainspring.cli.screen import show_json, show_line
 
-EXAMPLES = ("mainspring token-revoke 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
+
+EXAMPLES = ("mainspring token-revoke 6f0a8b11",)
 
 
 def command(
@@ -21,8 +25,16 @@ def command(
 ) -> None:
     """Revoke a token. It is rejected from now on. The last admin token of a tenant cannot be revoked."""
     with connect(url, token_file, data) as client:
-        view = client.revoke_token(token)
+        view = client.revoke_token(_token_id(client, token))
     if as_json:
         show_json(view)
     else:
         show_line(f"token {view.name} ({view.token_id}) is revoked")
+
+
+def _token_id(client: Client, token: str) -> str:
+    from mainspring.kernel.ids import parse_uuid
+
+    if parse_uuid(token) is not None:
+        return token
+    return choose(token, (one.token_id for one in client.tokens().tokens), "token")

@@ -2,55 +2,56 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import Column, show_json, show_rows
-from mainspring.cli.wording import relative
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
     from mainspring.wire.access import TokenView
 
-EXAMPLES = ("mainspring tokens",)
+EXAMPLES = ("mainspring tokens", "mainspring tokens --full-ids")
 _COLUMNS = (
-    Column("TOKEN", whole=True),
-    Column("NAME"),
-    Column("ROLE", whole=True),
-    Column("TENANTS", whole=True),
-    Column("CREATED", whole=True),
-    Column("VALID", whole=True),
+    Column("TOKEN", ids=True),
+    Column("NAME", least=12),
+    Column("ROLE", rank=1),
+    Column("TENANTS", rank=3, least=8),
+    Column("CREATED", rank=4),
+    Column("VALID", rank=2),
 )
 
 
+@with_list_options
 def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
     """List the tenant's tokens: what they are for and whether they are valid. The secrets themselves are not stored."""
-    with connect(url, token_file, data) as client:
-        answer = client.tokens()
-    if as_json:
-        show_json(answer)
-        return
-    now = datetime.now(UTC)
-    rows = [
-        (
-            token.token_id,
-            token.name,
-            token.role,
-            token.tenants,
-            relative(token.created_at, now),
-            _valid(token, now),
-        )
-        for token in answer.tokens
-    ]
-    show_rows(_COLUMNS, rows, nothing="no tokens")
+    show_list(connect(url, token_file, data), options, _read)
 
 
-def _valid(token: TokenView, now: datetime) -> str:
+def _read(client: Client) -> Listing:
+    answer = client.tokens()
+    return Listing(answer, _COLUMNS, lambda times: [_row(token, times) for token in answer.tokens], nothing="no tokens")
+
+
+def _row(token: TokenView, times: Times) -> tuple[str, ...]:
+    return (
+        token.token_id,
+        token.name,
+        token.role,
+        token.tenants,
+        times.brief(token.created_at),
+        _valid(token, times),
+    )
+
+
+def _valid(token: TokenView, times: Times) -> str:
     if token.revoked_at is not None:
-        return f"revoked {relative(token.revoked_at, now)}"
+        return f"revoked {times.brief(token.revoked_at)}"
     if token.expires_at is None:
         return "until revoked"
-    words = "expired" if token.expires_at <= now else "expires"
-    return f"{words} {relative(token.expires_at, now)}"
+    words = "expired" if token.expires_at <= times.now else "expires"
+    return f"{words} {times.brief(token.expires_at)}"

@@ -11,12 +11,14 @@ from mainspring.cli.connect import (
     DatabaseUrlOption,
     HttpAllowOption,
     InsecureListenFlag,
+    LogFormatOption,
     LogLevelOption,
     LogStoreOption,
     ReloadFlag,
     TlsCertOption,
     TlsKeyOption,
     check_reload,
+    checked_log_format,
     checked_log_level,
 )
 from mainspring.cli.shared_options import CaOption
@@ -54,6 +56,7 @@ def command(
     run_as: RunAsOption = None,
     process_isolation: IsolationOption = "auto",
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
 
@@ -80,8 +83,8 @@ def command(
         from mainspring.worker.processes.accounts import command_accounts
 
         command_accounts(run_as)
-    level = checked_log_level(log_level)
-    configure_logs(role="up", level=level)
+    level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
+    configure_logs(role="up", log_format=wanted_format, level=level)
     options = UpOptions(
         data=data,
         host=host,
@@ -92,6 +95,7 @@ def command(
         slots=slots,
         queues=queues,
         log_level=level,
+        log_format=wanted_format,
         http_allow=http_allow,
         run_as=run_as,
         process_isolation=process_isolation,

@@ -1,26 +1,34 @@
-"""`--wait`: show the state of a run until it ends, then its result or its error."""
+"""`--wait`: show the output of a run as it comes and its state until it ends, then its result or its error."""
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import cell, say, show_json, show_output, stderr
 from mainspring.cli.wording import span
+from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console, RenderableType
     from rich.spinner import Spinner
     from rich.table import Table
 
     from mainspring.sdk.client.client import Client
     from mainspring.sdk.client.handle import Handle
-    from mainspring.wire.runs import JobStatus, RunView
+    from mainspring.wire.runs import JobStatus, RunView, TimelineEntry
 
 _BAR_WIDTH = 30
 _ERROR_LINES = 20
 _NO_TRIES_LEFT = "no tries left"  # "failed 4 time(s), no tries left": the line above contains the same information
 _PATIENCE = 60.0  # waiting survives a restart of the server
+_REST_OF_LOG = 30.0
+_ENDS_OF_ATTEMPTS = ("FAILED", "LOST", "RETURNED")
 
 
 def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
@@ -38,34 +46,95 @@ def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
 def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_json: bool) -> int:
     """Wait until the run ends and show its outcome. Returns the exit code: 0 for SUCCESS, 1 otherwise."""
     client.patience = _PATIENCE
+    output = OutputFollower(client)
     try:
-        run = _watched(handle, timeout, quiet=as_json)
+        run = _watched(handle, timeout, None if as_json else output)
     except TimeoutError as error:
+        output.stop()
         say(f"error: {error}\nhint: the job continues; to see it: mainspring job {handle.job_id}")
         return FAILURE
     except KeyboardInterrupt:
+        output.stop()
         say(f"\nstopped waiting; the job continues. To stop it: mainspring cancel {handle.run_id or handle.job_id}")
         return INTERRUPTED
     if as_json:
         show_json(run)
     else:
-        show_end(run)
+        show_end(run, client.timeline(run.run_id) if run.attempt_number > 1 else [], shown=output.shown)
     return 0 if run.status == "SUCCESS" else FAILURE
 
 
-def show_end(run: RunView) -> None:
-    """Print the result on stdout and the outcome on stderr."""
-    took = f" after {span(run.duration)}" if run.duration is not None else ""
-    tries = f", attempt {run.attempt_number} of {run.max_attempts}" if run.attempt_number > 1 else ""
-    say(f"{run.status}{took}{tries} (run {run.run_id})")
+class OutputFollower:
+    """Prints the output of a run in a thread, from its start through all attempts."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self.shown = False
+
+    def see(self, status: JobStatus) -> None:
+        """Start to print as soon as there is a run. Its first attempt may be over when it is seen again."""
+        run = status.latest_run
+        if self._thread is None and run is not None:
+            self._thread = threading.Thread(target=self._follow, args=(run.run_id,), daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the rest of the output."""
+        if self._thread is not None:
+            self._thread.join(_REST_OF_LOG)
+
+    def stop(self) -> None:
+        """Print nothing any more. The thread ends when the client is closed."""
+        self._stopped = True
+
+    def _follow(self, run_id: str) -> None:
+        try:
+            for event in self._client.log_events(run_id):
+                if event.kind in ("output", "truncated"):
+                    self.shown = True
+                    show_output(event.text)
+                elif event.kind == "attempt":
+                    say(f"--- attempt {event.attempt} ---")
+                if self._stopped:
+                    return
+        except Exception as error:  # noqa: BLE001 - also what a closed client raises; the verdict does not need the log
+            if not self._stopped:
+                say(f"the output cannot be shown: {error}")
+
+
+def show_end(run: RunView, steps: Sequence[TimelineEntry] = (), *, shown: bool = False) -> None:
+    """Print the result on stdout and the verdict over all attempts on stderr. `shown`: the output is there already."""
+    say(verdict(run, steps))
     if run.status == "SUCCESS":
-        show_result(run)
+        if not (shown and run.task == "shell"):
+            show_result(run)
         return
-    error = brief(run.error_message or "")
+    error = (
+        brief(run.error_message or "") if not (shown and run.task == "shell") else error_line(run.error_message or "")
+    )
     if run.reason and not run.reason.endswith(_NO_TRIES_LEFT):
         error = f"{error}\n{run.reason}".strip()
     if error:
         say(f"error: {error}")
+
+
+def verdict(run: RunView, steps: Sequence[TimelineEntry]) -> str:
+    """ "SUCCESS on attempt 3 of 4 after 8.2s; the others: FAILED: exit code 3 (2 times) (run ...)"."""
+    if run.attempt_number <= 1:
+        took = f" after {span(run.duration)}" if run.duration is not None else ""
+        return f"{run.status}{took} (run {run.run_id})"
+    begun = min((step.at for step in steps if step.state == "RUNNING"), default=run.start_time)
+    took = "" if begun is None or run.end_time is None else f" after {span((run.end_time - begun).total_seconds())}"
+    ends = Counter(
+        f"{step.state}: {error_line(step.error)}" if step.error else step.state
+        for step in steps
+        if step.state in _ENDS_OF_ATTEMPTS and step.attempt is not None and step.attempt < run.attempt_number
+    )
+    others = ", ".join(f"{end} ({number} times)" if number > 1 else end for end, number in ends.items())
+    before = f"; before that {others}" if others else ""
+    return f"{run.status} on attempt {run.attempt_number} of {run.max_attempts}{took}{before} (run {run.run_id})"
 
 
 def brief(error: str) -> str:
@@ -88,12 +157,23 @@ def show_result(run: RunView) -> None:
         show_json(result)
 
 
-def _watched(handle: Handle, seconds: float | None, *, quiet: bool) -> RunView:
+def _watched(handle: Handle, seconds: float | None, output: OutputFollower | None) -> RunView:
     console = stderr()
-    if quiet or not console.is_terminal:
+    if output is None:
         return handle.wait(seconds)
+    if not console.is_terminal:
+        run = handle.wait(seconds, seen=output.see)
+        output.finish()
+        return run
     with LiveStatus(console) as live_status:
-        return handle.wait(seconds, seen=live_status.show)
+
+        def see(status: JobStatus) -> None:
+            live_status.show(status)
+            output.see(status)
+
+        run = handle.wait(seconds, seen=see)
+        output.finish()
+        return run
 
 
 class LiveStatus:
@@ -104,7 +184,14 @@ class LiveStatus:
         from rich.spinner import Spinner
 
         self._spinner = Spinner("dots", cell("submitted"))
-        self._live = Live(self._spinner, console=console, refresh_per_second=12.5, transient=True)
+        # On a terminal the output of the run is printed above the spinner. A pipe gets it as it is.
+        self._live = Live(
+            self._spinner,
+            console=console,
+            refresh_per_second=12.5,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
 
     def __enter__(self) -> LiveStatus:
         self._live.start()

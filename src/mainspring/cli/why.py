@@ -6,7 +6,7 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.which_run import RunOrJob, call_for_run
 
-EXAMPLES = ("mainspring why 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",)
+EXAMPLES = ("mainspring why 6f0a8b11",)
 
 
 def command(

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 _STEPS = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "m"))
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 86400 * 365
+# A unit is used up to twice the next one: "100 s" says more than "1 min".
+_UNITS = ((2 * _MINUTE, 1, "s"), (2 * _HOUR, _MINUTE, "min"), (2 * _DAY, _HOUR, "h"), (2 * _YEAR, _DAY, "d"))
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How a command shows moments: relative to `now`, or with `utc` as absolute times in UTC."""
+
+    now: datetime
+    utc: bool = False
+
+    def brief(self, moment: datetime | None) -> str:
+        """For a cell of a table: "in 3 min", or "2026-11-15T09:00:00Z"."""
+        if not self.utc:
+            return relative(moment, self.now)
+        return "-" if moment is None else in_utc(moment)
+
+    def full(self, moment: datetime) -> str:
+        """For a line of its own: "2026-11-15 09:00:00 CET (in 3 min)"."""
+        return f"{in_utc(moment) if self.utc else local(moment)} ({relative(moment, self.now)})"
 
 
 def span(seconds: float) -> str:
@@ -23,13 +45,21 @@ def span(seconds: float) -> str:
 
 
 def relative(moment: datetime | None, now: datetime) -> str:
-    """ "in 3m20s", "2h ago", "now", or "-" for None."""
+    """ "in 3 min", "2 h ago", "now", or "-" for None."""
     if moment is None:
         return "-"
     seconds = (moment - now).total_seconds()
     if abs(seconds) < 1:
         return "now"
-    return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
+    return f"in {rough(seconds)}" if seconds > 0 else f"{rough(-seconds)} ago"
+
+
+def rough(seconds: float) -> str:
+    """A duration in one unit, rounded down: "100 s", "3 min", "26 h", "40 d", "3 y"."""
+    for bound, size, unit in _UNITS:
+        if seconds < bound:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds // _YEAR)} y"
 
 
 def local(moment: datetime | None) -> str:
@@ -37,6 +67,6 @@ def local(moment: datetime | None) -> str:
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def local_and_relative(moment: datetime | None, now: datetime) -> str:
-    """ "2026-11-15 09:00:00 CET (in 3m20s)"."""
-    return "-" if moment is None else f"{local(moment)} ({relative(moment, now)})"
+def in_utc(moment: datetime) -> str:
+    """ "2026-11-15T09:00:00Z": --since and --until accept it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

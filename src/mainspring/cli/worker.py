@@ -11,11 +11,13 @@ import typer
 from mainspring.cli.connect import (
     DataOption,
     HttpAllowOption,
+    LogFormatOption,
     LogLevelOption,
     ReloadFlag,
     TokenFileOption,
     UrlOption,
     check_reload,
+    checked_log_format,
     checked_log_level,
 )
 
@@ -135,6 +137,7 @@ def command(
         ),
     ] = None,
     log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "auto",
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
@@ -166,7 +169,7 @@ def command(
     from mainspring.worker.processes.launch import launch
 
     AddressGuard.from_text(http_allow)
-    level = checked_log_level(log_level)
+    level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
     accounts = command_accounts(run_as, [name.strip() for name in (run_as_allow or "").split(",") if name.strip()])
     isolation = find_isolation(wanted=process_isolation == "auto")
     found = find_sandbox(readable, accounts.usual, needed=confine_all)
@@ -186,6 +189,7 @@ def command(
         name=name,
         app=app,
         log_level=level,
+        log_format=wanted_format,
         http_allow=http_allow,
         sandbox=found,
         confine_all=confine_all,

@@ -2,52 +2,61 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import TOO_LARGE, Column, say, show_json, show_rows
-from mainspring.cli.wording import relative
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.screen import TOO_LARGE
+from mainspring.cli.table import Column
 
-EXAMPLES = ("mainspring workers",)
+if TYPE_CHECKING:
+    from mainspring.cli.wording import Times
+    from mainspring.sdk.client.client import Client
+    from mainspring.wire.runs import WorkerView
+
+EXAMPLES = ("mainspring workers", "mainspring workers --watch", "mainspring workers --full-ids --utc")
 _COLUMNS = (
-    Column("WORKER", whole=True),
-    Column("NAME"),
-    Column("FOR", whole=True),
-    Column("STATE", whole=True),
-    Column("RUNNING", right=True),
-    Column("QUEUES"),
-    Column("TASKS"),
-    Column("LABELS"),
-    Column("LAST BEAT", whole=True),
+    Column("WORKER", ids=True),
+    Column("NAME", least=12),
+    Column("FOR", rank=6),
+    Column("STATE"),
+    Column("RUNNING", rank=1, right=True),
+    Column("QUEUES", rank=3, least=8),
+    Column("TASKS", rank=4, least=10),
+    Column("LABELS", rank=5, least=8),
+    Column("LAST BEAT", rank=2),
 )
 
 
+@with_list_options
 def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
 ) -> None:
     """List workers: their state, how many slots are busy, and what they can run."""
-    with connect(url, token_file, data) as client:
-        answer = client.workers()
-    if as_json:
-        show_json(answer)
-        return
-    now = datetime.now(UTC)
-    rows = [
-        (
-            worker.worker_id,
-            worker.name,
-            "all tenants" if worker.shared else "own",
-            worker.state,
-            f"{worker.running}/{worker.slots}",
-            TOO_LARGE if "queues" in worker.left_out else ", ".join(worker.queues),
-            TOO_LARGE if "tasks" in worker.left_out else ", ".join(worker.tasks),
-            TOO_LARGE
-            if "labels" in worker.left_out
-            else ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items())),
-            relative(worker.last_beat_at, now),
-        )
-        for worker in answer.workers
-    ]
-    show_rows(_COLUMNS, rows, nothing="no workers; start one with: mainspring worker")
-    if answer.more:
-        say("there are more workers than a list shows; the live ones come first")
+    show_list(connect(url, token_file, data), options, _read)
+
+
+def _read(client: Client) -> Listing:
+    answer = client.workers()
+    return Listing(
+        answer,
+        _COLUMNS,
+        lambda times: [_row(worker, times) for worker in answer.workers],
+        nothing="no workers; start one with: mainspring worker",
+        notes=["there are more workers than a list shows; the live ones come first"] if answer.more else [],
+    )
+
+
+def _row(worker: WorkerView, times: Times) -> tuple[str, ...]:
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items()))
+    return (
+        worker.worker_id,
+        worker.name,
+        "all tenants" if worker.shared else "own",
+        worker.state,
+        f"{worker.running}/{worker.slots}",
+        TOO_LARGE if "queues" in worker.left_out else ", ".join(worker.queues),
+        TOO_LARGE if "tasks" in worker.left_out else ", ".join(worker.tasks),
+        TOO_LARGE if "labels" in worker.left_out else labels,
+        times.brief(worker.last_beat_at),
+    )

@@ -14,6 +14,24 @@ from mainspring.kernel.logs import get_logger
 
 log = get_logger("lifecycle")
 
+_EXPLAINED_FAILURES = 10
+
+
+class Outage:
+    """Whether something is away on which everything in this process depends. Its errors are then expected. Whoever
+    notices that it is away says so in one line every few seconds, and the others say nothing."""
+
+    def __init__(self, *errors: type[Exception]) -> None:
+        self._errors = errors
+        self.away = False
+
+    def explains(self, error: Exception, failures: int) -> bool:
+        """Whether it is the reason for the nth consecutive failure. It may be a moment before `away` is known."""
+        return isinstance(error, self._errors) and (self.away or failures < _EXPLAINED_FAILURES)
+
+
+NO_OUTAGE = Outage()
+
 
 class PeriodicTask(Protocol):
     """A task that a process repeats every `interval` seconds."""
@@ -26,9 +44,11 @@ class PeriodicTask(Protocol):
 
 
 class Loops:
-    """Runs periodic tasks concurrently. An error is logged and the task is repeated after a backoff."""
+    """Runs periodic tasks concurrently. An error is logged and the task is repeated after a backoff. The errors of an
+    outage are logged as details."""
 
-    def __init__(self) -> None:
+    def __init__(self, outage: Outage = NO_OUTAGE) -> None:
+        self._outage = outage
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -49,7 +69,7 @@ class Loops:
                     raise
                 except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                     failures += 1
-                    log.warning("task failed", task=name, error=repr(error), failures=failures)
+                    self._log_failure("task failed", name, error, failures)
                     await self._pause(backoff(failures))
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
@@ -73,8 +93,12 @@ class Loops:
                 raise
             except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                 failures += 1
-                log.warning("periodic task failed", task=task.name, error=repr(error), failures=failures)
+                self._log_failure("periodic task failed", task.name, error, failures)
             await self._pause(task.interval if failures == 0 else backoff(failures, floor=task.interval))
+
+    def _log_failure(self, event: str, task: str, error: Exception, failures: int) -> None:
+        say = log.debug if self._outage.explains(error, failures) else log.warning
+        say(event, task=task, error=repr(error), failures=failures)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -1,17 +1,13 @@
-"""Structured logs: one JSON object per line, or coloured key=value pairs on a terminal.
-
-The format is that of structlog. structlog itself is only loaded on a terminal, because it imports rich and pygments,
-which takes 60 ms of CPU at every start.
-"""
+"""Structured logs: one JSON object per line, or on a terminal one readable line (log_text.py)."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
+import os
 import sys
 import threading
-import traceback
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -19,9 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from mainspring.kernel.terminal import visible, visible_line
+from mainspring.kernel.log_text import TextLine, traceback_text
+from mainspring.kernel.terminal import visible
 
 Fields = dict[str, Any]
+LOG_FORMATS = ("auto", "text", "json")
 
 _bound: ContextVar[Fields | None] = ContextVar("bound", default=None)
 _writing = threading.Lock()
@@ -38,6 +36,10 @@ class Logger:
 
     def info(self, event: str, **fields: Any) -> None:
         self._write_line(logging.INFO, "info", event, fields)
+
+    def detail(self, event: str, **fields: Any) -> None:
+        """For those who look into a log later. A person at a terminal sees it only with the level debug."""
+        (self.debug if _sink.as_text else self.info)(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
         self._write_line(logging.WARNING, "warning", event, fields)
@@ -57,12 +59,34 @@ class Logger:
             _sink.write(_render(line))
 
 
-def configure_logs(*, role: str, json: bool | None = None, level: str = "info") -> None:
-    """Set up logging for a process. The default of `json` is True unless stderr is a terminal."""
+class PacedLog:
+    """For a line that many can have at once: one every few seconds, with the number of those that were left out."""
+
+    def __init__(self, log: Logger, every: float = 5.0, now: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._every = every
+        self._now = now
+        self._said_at = -every
+        self._left_out = 0
+
+    def warning(self, event: str, **fields: Any) -> None:
+        now = self._now()
+        if now - self._said_at < self._every:
+            self._left_out += 1
+            return
+        more = {"more_before": self._left_out} if self._left_out else {}
+        self._said_at, self._left_out = now, 0
+        self._log.warning(event, **fields, **more)
+
+
+def configure_logs(*, role: str, log_format: str = "auto", level: str = "info") -> None:
+    """Set up logging for a process. The format `auto` is text if stderr is a terminal, and otherwise JSON."""
     global _sink
-    as_json = (not sys.stderr.isatty()) if json is None else json
+    terminal = sys.stderr.isatty()
+    as_text = log_format == "text" or (log_format == "auto" and terminal)
     number = logging.getLevelNamesMapping()[level.upper()]
-    _sink = _Sink(sys.stderr, _as_json if as_json else _console(), number)
+    render = TextLine(coloured=terminal and not os.environ.get("NO_COLOR")) if as_text else _as_json
+    _sink = _Sink(sys.stderr, render, number, as_text)
     bind_log_context(role=role)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Visible("%(message)s"))
@@ -72,6 +96,11 @@ def configure_logs(*, role: str, json: bool | None = None, level: str = "info") 
 def bind_log_context(**fields: str) -> None:
     """Add these fields to every line that this asyncio task and the tasks it starts will log."""
     _bound.set({**(_bound.get() or {}), **fields})
+
+
+def logs_are_text() -> bool:
+    """Whether a person reads the log of this process."""
+    return _sink.as_text
 
 
 def get_logger(name: str) -> Logger:
@@ -97,25 +126,8 @@ def _plain(field: str, value: Any) -> Any:
 def _as_json(line: Fields) -> str:
     error = line.pop("exc_info", None)
     if isinstance(error, BaseException):
-        line["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
+        line["exception"] = traceback_text(error)
     return json.dumps(line, default=repr)
-
-
-def _console() -> Callable[[Fields], str]:
-    from structlog.dev import ConsoleRenderer, plain_traceback  # only on a terminal: see above
-
-    def write_traceback(stream: TextIO, error: Any) -> None:
-        # Plain tracebacks: the pretty ones print local variables, which can contain tokens.
-        plain_traceback(text := io.StringIO(), error)
-        stream.write(visible(text.getvalue()))
-
-    renderer = ConsoleRenderer(exception_formatter=write_traceback)
-    return lambda line: renderer(None, "", {field: _shown(value) for field, value in line.items()})
-
-
-def _shown(value: Any) -> Any:
-    """Names and messages of others must not control the terminal. The renderer quotes other values itself."""
-    return visible_line(value) if isinstance(value, str) else value
 
 
 class _Visible(logging.Formatter):
@@ -133,6 +145,7 @@ class _Sink:
     stream: TextIO | None
     render: Callable[[Fields], str]
     threshold: int
+    as_text: bool = False
 
     def write(self, line: str) -> None:
         stream = sys.__stderr__ if self.stream is None or self.stream.closed else self.stream

@@ -31,7 +31,9 @@ from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -120,7 +122,7 @@ async def assemble(
     signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database_url)
+    pulse = Pulse(database_url, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
@@ -136,7 +138,9 @@ async def assemble(
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
-        standing_reader=StandingReader(store, queue_reader),
+        standing_reader=(standing_reader := StandingReader(store, queue_reader)),
+        overview_reader=OverviewReader(store, standing_reader, timing),
+        id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),

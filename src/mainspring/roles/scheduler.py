@@ -27,10 +27,11 @@ log = get_logger("scheduler")
 class SchedulerOptions:
     database_url: str
     log_level: str = "info"
+    log_format: str = "auto"
 
 
 async def run_scheduler(options: SchedulerOptions) -> int:
-    configure_logs(role="scheduler", level=options.log_level)
+    configure_logs(role="scheduler", log_format=options.log_format, level=options.log_level)
     with full_database_in_words():
         await migrate_at_start(options.database_url)
     clock, timing = SystemClock(), DEFAULT_TIMING
@@ -39,7 +40,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     connection_budget = ConnectionBudget(store)
     with full_database_in_words():
         await connection_budget.run_once(starting=True)
-    loops = Loops()
+    loops = Loops(store.outage)
     signals = Signals(store)
     clock_sync = ClockSync(store, clock, database_clock)
     await clock_sync.run_once()
@@ -47,7 +48,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    pulse = Pulse(options.database_url)
+    pulse = Pulse(options.database_url, store.outage)
     pulse.on_away(store.cut)
     monitor = LoopMonitor()
     monitor.start()

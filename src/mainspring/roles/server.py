@@ -45,6 +45,7 @@ class ServerOptions:
     scheduler: bool
     data: Path
     log_level: str = "info"
+    log_format: str = "auto"
     allow_hosts: tuple[str, ...] = ()
     log_store: str | None = None
     tls: TlsFiles | None = None
@@ -53,7 +54,7 @@ class ServerOptions:
 
 
 async def run_server(options: ServerOptions) -> int:
-    configure_logs(role="server", level=options.log_level)
+    configure_logs(role="server", log_format=options.log_format, level=options.log_level)
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     _require_own(options.data)
     connections = Connections(edge_limits(options))
@@ -62,9 +63,9 @@ async def run_server(options: ServerOptions) -> int:
     with full_database_in_words():
         applied = await migrate_at_start(options.database_url)
         if applied:
-            log.info("schema migrated", applied=applied)
+            log.detail("schema migrated", applied=applied)
         if await ensure_admin_token(options.database_url, options.data, only_first=True):
-            log.info("admin token", file=str(options.data / TOKEN_FILE_NAME))
+            log.detail("admin token", file=str(options.data / TOKEN_FILE_NAME))
 
         assembly = await assemble(
             options.database_url,
@@ -76,7 +77,7 @@ async def run_server(options: ServerOptions) -> int:
         )
     if assembly.node is not None:
         bind_log_context(node=str(assembly.node.node_id))
-    loops = Loops()
+    loops = Loops(assembly.store.outage)
     with full_database_in_words():
         await assembly.start(loops)
     if certificate is not None:
@@ -117,7 +118,7 @@ def edge_limits(options: ServerOptions) -> EdgeLimits:
     """Raise the limit of descriptors, and allow as many connections as fit."""
     descriptors = raise_limit()
     most = min(options.max_connections, descriptors.for_connections)
-    log.info("connections of clients", most=most, descriptors=descriptors.now, descriptors_before=descriptors.before)
+    log.detail("connections of clients", most=most, descriptors=descriptors.now, descriptors_before=descriptors.before)
     return EdgeLimits(connections=most, per_address=options.max_unauthenticated_per_address)
 
 

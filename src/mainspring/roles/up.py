@@ -29,6 +29,7 @@ from mainspring.kernel.config import (
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
+from mainspring.roles.application_check import check_application
 from mainspring.roles.listening import local_url
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token
@@ -63,6 +64,7 @@ class UpOptions:
     slots: int | None
     queues: str | None
     log_level: str
+    log_format: str = "auto"
     log_store: str | None = None
     reload: bool = False
     http_allow: str | None = None
@@ -95,6 +97,8 @@ async def run_up(options: UpOptions) -> int:
     # These report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
     local_url(options.host, options.port, options.tls, options.ca)
+    if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
+        await check_application(options.app, worker_environment())
     _require_own(options.data)
     postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
@@ -159,7 +163,7 @@ async def _start(
             console.print(f"Note: {notice}.")
     # On a database of our own no older process can be left.
     for name in await (migrate_at_start if postgres is None else migrate)(database_url):
-        log.info("migration applied", migration=name)
+        log.detail("migration applied", migration=name)
     await ensure_admin_token(database_url, options.folder)
     await ensure_worker_token(database_url, options.folder)
     write_server_file(options)
@@ -175,6 +179,7 @@ def server_program(options: UpOptions, database_url: str) -> Program:
     password, to every user."""
     argv = [*MAINSPRING, "server", "--host", options.host, "--port", str(options.port)]
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
+    argv += ["--log-format", options.log_format]
     if options.log_store is not None:
         argv += ["--log-store", options.log_store]
     if options.tls is not None:
@@ -189,6 +194,7 @@ def worker_program(options: UpOptions) -> Program:
     the database. Only the tasks of your own application get a token that may submit jobs."""
     argv = [*MAINSPRING, "worker", "--server", options.url]
     argv += ["--token-file", str(options.worker_token_file), "--log-level", options.log_level]
+    argv += ["--log-format", options.log_format]
     if options.app is not None:
         argv += ["--app-token-file", str(options.token_file)]
     if options.insecure_http:
@@ -207,8 +213,11 @@ def worker_program(options: UpOptions) -> Program:
             argv += [flag, str(value)]
     if options.reload:
         argv.append("--reload")
-    environment = {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
-    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_exit=True)
+    return Program("worker", tuple(argv), worker_environment(), grace=_WORKER_GRACE, may_exit=True)
+
+
+def worker_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
 
 
 def require_free_port(host: str, port: int) -> None:

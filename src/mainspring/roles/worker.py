@@ -20,7 +20,7 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import backoff
-from mainspring.kernel.logs import configure_logs, get_logger
+from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
 from mainspring.worker.exchange.server_client import ServerClient
@@ -31,6 +31,7 @@ from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoS
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.output.run_lines import RunLines
 from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.isolation import Isolation, log_how_commands_run
 from mainspring.worker.processes.launch import LaunchedWorker
@@ -59,6 +60,7 @@ class WorkerOptions:
     name: str | None
     app: str | None
     log_level: str
+    log_format: str = "auto"
     weights: dict[str, int] | None = None
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
@@ -94,9 +96,9 @@ def serve_worker(options: WorkerOptions) -> int:
 
 async def run_worker(options: WorkerOptions) -> int:
     """Run until SIGTERM or SIGINT and the drain that follows; returns the exit code."""
-    configure_logs(role="worker", level=options.log_level)
+    configure_logs(role="worker", log_format=options.log_format, level=options.log_level)
     descriptors = raise_limit(_MOST_DESCRIPTORS)
-    log.info("descriptors", limit=descriptors.now, commands=descriptors.before)
+    log.detail("descriptors", limit=descriptors.now, commands=descriptors.before)
     app = load_app(options.app) if options.app else Mainspring()
     app_token = options.app_token or options.token
     app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
@@ -140,6 +142,7 @@ async def run_worker(options: WorkerOptions) -> int:
         labels=offered_labels(options),
         task_limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
         progress=progress,
+        run_lines=RunLines() if logs_are_text() else None,
         version=__version__,
         signatures=declared(app.tasks.values()),
         death_record=None if launched is None else launched.record,

@@ -21,8 +21,9 @@ import msgspec
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import SHARD_COUNT, Timing
-from mainspring.kernel.lifecycle import backoff
+from mainspring.kernel.lifecycle import NO_OUTAGE, Outage, backoff
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.texts import as_ranges
 from mainspring.store import leases
 from mainspring.store.pool import connect
 
@@ -77,7 +78,7 @@ class ShardLeaser:
         kept = await leases.renew(connection, self.node_id, mine, ttl) if mine else {}
         lost = mine.keys() - kept.keys()
         if lost:
-            log.warning("leases lost", shards=sorted(lost))
+            log.warning("leases lost", shards=as_ranges(lost))
         self._leases = {shard: self._trusted(epoch, sent) for shard, epoch in kept.items()}
 
         nodes = await leases.live_nodes(connection, ttl)
@@ -86,7 +87,7 @@ class ShardLeaser:
         if surplus:
             self._leases = {shard: lease for shard, lease in self._leases.items() if shard in wanted}
             await leases.release(connection, self.node_id, surplus)
-            log.info("shards handed over", shards=len(surplus))
+            log.detail("shards handed over", shards=len(surplus))
         missing = sorted(wanted - kept.keys())
         if missing:
             sent = self._clock.monotonic()
@@ -94,7 +95,7 @@ class ShardLeaser:
             if taken:
                 granted = {shard: self._trusted(epoch, sent) for shard, epoch in taken.items()}
                 self._leases = {**self._leases, **granted}
-                log.info("shards taken", shards=len(taken))
+                log.detail("shards taken", shards=len(taken))
         # This comes last, so that a node whose rounds take longer than its leases does not count as live. Otherwise the
         # others would leave its shards to it (6 s late with 0.6 s each way to the database).
         await leases.node_seen(connection, self.node_id, socket.gethostname())
@@ -117,9 +118,10 @@ class ShardLeaser:
 class LeaseThread:
     """Runs a ShardLeaser in its own thread, on its own connection."""
 
-    def __init__(self, leaser: ShardLeaser, database_url: str, timing: Timing) -> None:
+    def __init__(self, leaser: ShardLeaser, database_url: str, timing: Timing, outage: Outage = NO_OUTAGE) -> None:
         self._leaser = leaser
         self._url = database_url
+        self._outage = outage
         self._timing = timing
         self._stopping = threading.Event()
         self._first_round = threading.Event()
@@ -162,7 +164,8 @@ class LeaseThread:
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 # Without a renewal the leases expire, and `held` does not return them any more.
                 failures += 1
-                log.warning("lease renewal failed", error=repr(error), failures=failures)
+                say = log.debug if self._outage.explains(error, failures) else log.warning
+                say("lease renewal failed", error=repr(error), failures=failures)
                 await asyncio.to_thread(self._stopping.wait, backoff(failures, cap=1.0))
             finally:
                 if connection is not None:

@@ -75,7 +75,7 @@ class ConnectionBudget:
         sizes = share(self._wanted, usable, processes)
         if sizes != self._sizes:
             told = {"may_open": sizes.connections, "hot": sizes.hot, "reads": sizes.reads}
-            log.info("connections to PostgreSQL", **told, usable=usable, processes=processes)
+            log.detail("connections to PostgreSQL", **told, usable=usable, processes=processes)
             if sizes.connections * processes > usable:
                 log.warning(
                     "PostgreSQL has too few connections for all servers and schedulers",

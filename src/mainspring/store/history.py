@@ -87,6 +87,15 @@ class LaneDepth(msgspec.Struct, frozen=True):
     oldest: float | None
 
 
+class LaneEnds(msgspec.Struct, frozen=True):
+    """How many runs of a lane ended, and how."""
+
+    lane_id: int
+    ended: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class AttemptRow(msgspec.Struct, frozen=True):
     """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt. `earlier`:
     how many attempts of the run were not read."""
@@ -109,6 +118,7 @@ _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
 _ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
 _ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
 _queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
+_ended_last_minute = RowQuery(LaneEnds, _SQL["ended_last_minute"])
 _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
 
 
@@ -199,9 +209,9 @@ async def queue_depths(connection: Connection, tenant: TenantId) -> list[LaneDep
     return await _queue_depths.fetch(connection, tenant)
 
 
-async def ended_last_minute(connection: Connection, tenant: TenantId) -> dict[int, int]:
+async def ended_last_minute(connection: Connection, tenant: TenantId) -> list[LaneEnds]:
     """How many runs of each lane ended within the last minute."""
-    return dict(await connection.fetch(_SQL["ended_last_minute"], tenant))
+    return await _ended_last_minute.fetch(connection, tenant)
 
 
 async def attempts_of(connection: Connection, run_id: UUID) -> list[AttemptRow]:

@@ -24,6 +24,15 @@ class LeaseRow(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
+class LeaseStanding(msgspec.Struct, frozen=True):
+    """How many nodes are live, and how many shards they hold. `at`: the time of the database."""
+
+    nodes: int
+    held: int
+    at: datetime
+
+
+_standing = RowQuery(LeaseStanding, _SQL["standing"])
 _list_leases = RowQuery(LeaseRow, _SQL["list_leases"])
 
 
@@ -33,6 +42,11 @@ async def node_seen(connection: Connection, node_id: UUID, host: str) -> None:
 
 async def live_nodes(connection: Connection, within: float) -> list[UUID]:
     return [row["node_id"] for row in await connection.fetch(_SQL["live_nodes"], within)]
+
+
+async def standing(connection: Connection, within: float) -> LeaseStanding:
+    [found] = await _standing.fetch(connection, within)
+    return found
 
 
 async def forget_node(connection: Connection, node_id: UUID) -> None:

@@ -49,7 +49,7 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
     rows: list[Row] = []
     grown = last = 0
     wanted = _FIRST
-    async with _planned(connection, straight=straight):
+    async with planned(connection, straight=straight):
         cursor = await connection.cursor(query.sql, *arguments)
         while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(wanted)))):
             rows += some
@@ -60,7 +60,7 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
 
 
 @asynccontextmanager
-async def _planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
+async def planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
     """Plan statements like that until the end of the block, in a new transaction or the current one."""
     settings = _STRAIGHT if straight else _PLANNED
     if not connection.is_in_transaction():

@@ -14,6 +14,7 @@ from weakref import WeakSet
 import asyncpg
 
 from mainspring.kernel.ids import TenantId
+from mainspring.kernel.lifecycle import Outage
 from mainspring.store.fair_queue import make_fair, queue_of
 from mainspring.store.searches import Searches
 
@@ -101,6 +102,7 @@ class Store:
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
+    outage: Outage = field(default_factory=lambda: Outage(*AWAY))
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import asyncpg
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, Clock
+from mainspring.kernel.lifecycle import Outage
 from mainspring.kernel.logs import get_logger
 from mainspring.store.pool import AWAY, connect
 
@@ -18,17 +20,24 @@ log = get_logger("pulse")
 
 _PATIENCE = 1.5  # together with the interval less than the two seconds that are documented
 _SLICES = 6  # see `_answered`
+_SAY_AGAIN = 5.0
 
 
 class Pulse:
     name = "pulse"
     interval = 0.25
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._url = url
+        self._outage = outage or Outage()
+        self._clock = clock
+        self._away_since = self._said_at = 0.0
         self._connection: asyncpg.Connection | None = None
         self._listeners: list[Callable[[], None]] = []
-        self.away = False
+
+    @property
+    def away(self) -> bool:
+        return self._outage.away
 
     def on_away(self, listener: Callable[[], None]) -> None:
         """Register a callback. It is called after each check without an answer."""
@@ -40,16 +49,25 @@ class Pulse:
             await _answered(self._ask())
         except (*AWAY, asyncpg.PostgresError) as error:
             self._drop()
-            if not self.away:
-                log.warning("PostgreSQL is away", error=repr(error))
-            self.away = True
+            self._say_away(error)
             for listener in self._listeners:
                 listener()
             return False
         if self.away:
-            log.info("PostgreSQL is back")
-        self.away = False
+            log.info("PostgreSQL is back", away_for=round(self._clock.monotonic() - self._away_since, 1))
+        self._outage.away = False
         return True
+
+    def _say_away(self, error: Exception) -> None:
+        """One line at once, and then one every few seconds."""
+        now = self._clock.monotonic()
+        if not self.away:
+            self._outage.away = True
+            self._away_since = self._said_at = now
+            log.warning("PostgreSQL is away; trying again", error=repr(error))
+        elif now - self._said_at >= _SAY_AGAIN:
+            self._said_at = now
+            log.warning("PostgreSQL is still away", away_for=round(now - self._away_since, 1), error=repr(error))
 
     async def _ask(self) -> None:
         if self._connection is None or self._connection.is_closed():

@@ -26,7 +26,7 @@ class PartitionMaintainer:
         async with self._store.reads.acquire() as connection:
             made = await partitions.ensure_ahead(connection)
         if made:
-            log.info("partitions created", names=made)
+            log.detail("partitions created", names=made)
         return made
 
 

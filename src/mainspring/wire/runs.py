@@ -96,8 +96,8 @@ class TimelineEntry(msgspec.Struct):
 
 
 class QueueView(msgspec.Struct):
-    """A queue: waiting and running runs, the age of the oldest waiting run, and the runs that ended per second over the
-    last minute."""
+    """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
+    last minute, and how many of these succeeded and failed."""
 
     name: str
     depth: int
@@ -106,6 +106,8 @@ class QueueView(msgspec.Struct):
     oldest_seconds: float | None
     rate: float
     workers: int
+    succeeded: int = 0
+    failed: int = 0
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):

@@ -83,7 +83,7 @@ class LeaseEnforcer:
     def grant(self, grant: LeaseGrant) -> None:
         """A server has stored this lease for the incarnation."""
         if grant != self._lease.grant:
-            log.info("lease granted", kill=grant.kill, exclusive_kill=grant.exclusive_kill)
+            log.detail("lease granted", kill=grant.kill, exclusive_kill=grant.exclusive_kill)
             self._lease.extend(grant)
 
     def hear_store_down(self, sent: float, now: float) -> None:

@@ -39,6 +39,7 @@ from mainspring.worker.execution.runner import Runner
 from mainspring.worker.incarnation import Incarnation, new_secret
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
 from mainspring.worker.output.progress import ProgressReports
+from mainspring.worker.output.run_lines import RunLines
 from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
@@ -67,6 +68,7 @@ class Worker:
         labels: Mapping[str, str] | None = None,
         task_limits: Mapping[str, int] | None = None,
         progress: ProgressReports | None = None,
+        run_lines: RunLines | None = None,
         version: str = "",
         signatures: Mapping[str, msgspec.Raw] | None = None,
         death_record: DeathRecord | None = None,
@@ -78,7 +80,8 @@ class Worker:
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
         time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
-        lease than that of the timing. `takes_all_tenants`: a token that belongs to no tenant is welcome."""
+        lease than that of the timing. `run_lines`: for a person who watches. `takes_all_tenants`: a token that belongs
+        to no tenant is welcome."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
@@ -89,10 +92,12 @@ class Worker:
         self._task_limits = dict(task_limits or {})
         self._queue_weights = None if weights is None else QueueWeights(slots, weights)
         self._progress = progress or ProgressReports()
+        self._run_lines = run_lines
         self._starts = StartReports()
         self._runner = Runner(
             slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
             tell_start=None if death_record is None else self._tell_start, task_limits=self._task_limits, clock=clock,
+            say_start=None if run_lines is None else run_lines.started,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
@@ -336,7 +341,7 @@ class Worker:
             self._lease.store_answers(flight.sent, now)
         elif not self._held_runs.known or self._exchange_timing.failures:
             failures, server = self._exchange_timing.failures, self._server_client.server
-            log.info("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
+            log.detail("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
         landing = self._held_runs.landed(flight, reply, now)
         if reply.lease is not None:
             self._lease.grant(reply.lease)
@@ -405,7 +410,9 @@ class Worker:
         if attempt.fenced:
             return
         self._held_runs.record(attempt, ending, self._now())
-        if ending.status == "FAILED":
+        if self._run_lines is not None:
+            self._run_lines.ended(attempt, ending)
+        elif ending.status == "FAILED":
             # Without the error: it contains the output of a command or data of a task.
             order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(

@@ -102,6 +102,8 @@ def _by_type(name: str, info: Any) -> Any:
             return [_value(name.removesuffix("s"), info.item_type)]
         case inspect.DictType():
             return {}
+        case inspect.LiteralType():
+            return info.values[-1]
         case inspect.DateTimeType():
             return _TIME
         case inspect.UUIDType():

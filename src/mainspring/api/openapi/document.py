@@ -44,6 +44,8 @@ _TAGS = {
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
     "worker": ("worker protocol", "What worker programs call."),
+    "ids": ("ids", "Ids by a part of them."),
+    "insights": ("insights", "How the whole is doing."),
     "health": ("health", "How the server is."),
     "metrics": ("health", "How the server is."),
     "schema": ("health", "How the server is."),

@@ -28,6 +28,8 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,
     ),
+    "part": ("The beginning or the end of an id.", "0a8b11"),
+    "kind": ("Only ids of these kinds.", ["run"]),
     "n": ("How many.", 20),
     "attempt": ("The number of the attempt, from 1. Without it, the last one.", 1),
     "follow": ("Stay connected, and get the output as it comes, as server-sent events.", False),

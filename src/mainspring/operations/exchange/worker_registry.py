@@ -156,7 +156,7 @@ class WorkerRegistry:
         binding = Binding(caller.secret_hash, caller.credential)
         worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol, binding)
         self._workers[request.worker_id] = worker
-        log.info("worker registered", worker=str(request.worker_id), name=hello.name)
+        log.detail("worker registered", worker=str(request.worker_id), name=hello.name)
         return worker
 
     async def check(self, caller: Caller, worker_id: UUID) -> None:

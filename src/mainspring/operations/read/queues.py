@@ -11,7 +11,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.search import search_in_words
 from mainspring.store import history, workers
-from mainspring.store.history import LaneDepth
+from mainspring.store.history import LaneDepth, LaneEnds
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.runs import QueueList, QueueView
@@ -48,7 +48,7 @@ class QueueReader:
         await self._lanes.refresh()
         async with opened as connection:
             depths = {depth.lane_id: depth for depth in await history.queue_depths(connection, tenant)}
-            ended = await history.ended_last_minute(connection, tenant)
+            ended = {each.lane_id: each for each in await history.ended_last_minute(connection, tenant)}
             offers = await workers.offers_by_queue(connection, tenant)
         grouped = self._lanes.queues(tenant)
         for queue in offers:
@@ -59,9 +59,10 @@ class QueueReader:
 
 
 def _view(
-    name: str, lane_ids: Sequence[int], depths: Mapping[int, LaneDepth], ended: Mapping[int, int], offering: int
+    name: str, lane_ids: Sequence[int], depths: Mapping[int, LaneDepth], ended: Mapping[int, LaneEnds], offering: int
 ) -> QueueView:
     found = [depths[lane_id] for lane_id in lane_ids if lane_id in depths]
+    ends = [ended[lane_id] for lane_id in lane_ids if lane_id in ended]
     ages = [depth.oldest for depth in found if depth.oldest is not None]
     return QueueView(
         name=name,
@@ -69,6 +70,8 @@ def _view(
         scheduled=sum(depth.scheduled for depth in found),
         running=sum(depth.running for depth in found),
         oldest_seconds=max(ages) if ages else None,
-        rate=round(sum(ended.get(lane_id, 0) for lane_id in lane_ids) / 60, 3),
+        rate=round(sum(each.ended for each in ends) / 60, 3),
         workers=offering,
+        succeeded=sum(each.succeeded for each in ends),
+        failed=sum(each.failed for each in ends),
     )

@@ -12,6 +12,8 @@ from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
+from mainspring.wire.ids import IdList
+from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -78,7 +80,9 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_id_list = json_of(IdList)
 _queue = json_of(QueueView)
+_overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
@@ -209,6 +213,17 @@ def why(run_id: str) -> Call[Why]:
 def logs(run_id: str, attempt: int | None = None) -> Call[str]:
     """The output of the run's latest attempt, or of the given one. `attempt` counts from 1."""
     return Call("GET", _run_path(run_id, "/logs"), _printed, params=_params({"attempt": attempt}))
+
+
+def overview() -> Call[Overview]:
+    """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
+    return Call("GET", "/v1/insights/overview", _overview)
+
+
+def find_ids(part: str, *kinds: str) -> Call[IdList]:
+    """The ids that begin or end with `part`. Kinds: run, job, dead_letter, worker; all if none is given. The newest
+    100,000 of each are searched."""
+    return Call("GET", "/v1/ids", _id_list, params=_params({"part": part, "kind": ",".join(kinds) or None}))
 
 
 def queues() -> Call[QueueList]:

@@ -311,3 +311,38 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- ------------------------------------------------------------------------------------------------- ids by a part
+
+-- fragment: runs_by_part(table)
+-- $5 and $6: all ids that begin with the part lie between them. Null: the part is the end of an id.
+with newest as materialized (
+    select run_id, tenant_id, lane_id, name
+    from mainspring.{{table}}
+    where $5::uuid is null or run_id between $5 and $6::uuid
+    order by run_id desc
+    limit $3
+)
+select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+from (select) as one
+left join (
+    select run_id::text as id, lane_id, name
+    from newest
+    where tenant_id = $1 and ($5::uuid is not null or right(run_id::text, length($2)) = $2)
+    limit $4
+) as found on true
+
+-- fragment: jobs_by_part(table)
+-- The jobs of the newest runs. A one-time job that has fired has no row of its own. A job whose id was generated has the
+-- id of its run.
+with newest as materialized (
+    select tenant_id, coalesce(job_id, run_id::text) as job_id from mainspring.{{table}} order by run_id desc limit $3
+)
+select (select count(*) from newest)::int as scanned, found.id, null::int as lane_id, null::text as name
+from (select) as one
+left join (
+    select distinct job_id as id
+    from newest
+    where tenant_id = $1 and (starts_with(job_id, $2) or right(job_id, length($2)) = $2)
+    limit $4
+) as found on true

@@ -73,7 +73,8 @@ from (select r.lane_id, r.ready_at, {{shown_state}} as state from mainspring.run
 group by lane_id
 
 -- name: ended_last_minute
-select lane_id, count(*) as ended
+select lane_id, count(*) as ended, count(*) filter (where state = {{SUCCESS}}) as succeeded,
+       count(*) filter (where state = {{FAILED}}) as failed
 from mainspring.run_history
 where tenant_id = $1 and ended_at > (select clock_timestamp()) - interval '1 minute' and state <> {{SKIPPED}}
 group by lane_id

@@ -10,6 +10,14 @@ select node_id from mainspring.nodes
 where seen_at > (select clock_timestamp()) - $1 * interval '1 second'
 order by node_id
 
+-- name: standing
+-- How many nodes are live, and how many shards have an owner.
+select (select count(*) from mainspring.nodes
+        where seen_at > (select clock_timestamp()) - $1 * interval '1 second')::int as nodes,
+       (select count(*) from mainspring.shard_leases
+        where owner is not null and expires_at > (select clock_timestamp()))::int as held,
+       (select clock_timestamp()) as at
+
 -- name: forget_node
 -- unguarded: a node's own row, or one that has been silent for an hour.
 delete from mainspring.nodes

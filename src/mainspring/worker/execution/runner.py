@@ -50,7 +50,7 @@ log = get_logger("runner")
 
 class Runner:
     """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
-    `tell_start` is called before an exclusive run starts.
+    `tell_start` is called before an exclusive run starts, `say_start` when a run has not ended at once.
     `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
     others."""
 
@@ -63,6 +63,7 @@ class Runner:
         report: Report,
         tell: Callable[[], None],
         tell_start: Callable[[Attempt], None] | None = None,
+        say_start: Callable[[Attempt], None] | None = None,
         task_limits: Mapping[str, int] = _NO_LIMITS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
@@ -86,6 +87,7 @@ class Runner:
         self._report = report
         self._tell = tell
         self._tell_start = tell_start
+        self._say_start = say_start
         self._carrying = False
         self._context = contextvars.copy_context()
         self._stopping = Stopping(
@@ -324,6 +326,8 @@ class Runner:
         if self._limited:
             self._limits.started(attempt.order.task)
         self._quiet.clear()
+        if self._say_start is not None:
+            self._say_start(attempt)
         self._carrying = False
         self._carry_on()
         now = self._now()

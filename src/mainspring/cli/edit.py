@@ -1,0 +1,132 @@
+"""`mainspring edit`"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import say, show_json, show_line
+from mainspring.cli.submit import command as submit
+from mainspring.cli.submit import job_fields
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
+    from mainspring.wire.jobs import JobView
+
+EXAMPLES = (
+    "mainspring edit daily_report --cron '0 8 * * *' --timezone Europe/Berlin",
+    'mainspring edit daily_report --payload \'{"region": "us"}\' --retries 5',
+    "mainspring edit daily_report --clear description --clear labels",
+    "EDITOR=nano mainspring edit daily_report",
+)
+# Options of `submit` that do not describe a job, or say which one it is. --task changes the task.
+_NOT_OF_THE_JOB = (
+    *("task", "params", "job_id", "idempotency_key", "wait", "timeout_wait"),
+    *("as_json", "url", "token_file", "data"),
+)
+
+
+def command(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
+    task: Annotated[str | None, typer.Option("--task", help="Name of the task.")] = None,
+    clear: Annotated[
+        list[str] | None,
+        typer.Option("--clear", metavar="FIELD", help="Set a field back to its default; can be repeated."),
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+    **options: Any,
+) -> None:
+    """Change a job. What no option names stays as it is. Without options the job is opened in $EDITOR.
+
+    Live runs go on as they are; the next fire is by the new definition.
+    """
+    fields = job_fields(task=task, params=None, **_as_fields(options))
+    changes = {name: value for name, value in fields.items() if value is not None} | dict.fromkeys(clear or ())
+    with connect(url, token_file, data) as client:
+        job = client.update_job(job_id, **changes) if changes else _edited(client, job_id)
+    if job is None:
+        say("nothing was changed")
+    elif as_json:
+        show_json(job)
+    else:
+        show_line(f"job {job.job_id} is changed, version {job.version}")
+
+
+def _as_fields(options: dict[str, Any]) -> dict[str, Any]:
+    named = dict(options)
+    named["command"] = named.pop("command_line")
+    return named
+
+
+def _edited(client: Client, job_id: str) -> JobView | None:
+    """Let the user edit the job until the server takes it. None if nothing is changed."""
+    from mainspring.cli.editor import changed_fields, edit_text
+    from mainspring.domain.errors import InvalidInput
+
+    job = client.job(job_id)
+    text = before = editable_text(job)
+    while True:
+        text = edit_text(text, f"{job.job_id}.json")
+        try:
+            changes = changed_fields(before, text)
+            # With the version: a change that somebody else made meanwhile is not overwritten.
+            return client.update_job(job_id, if_version=job.version, **changes) if changes else None
+        except InvalidInput as error:
+            if not sys.stdin.isatty():
+                raise
+            say(f"error: {error}")
+            if not typer.confirm("Edit it again?", default=True, err=True):
+                return None
+
+
+def editable_text(job: JobView) -> str:
+    """What can be changed of the job, in the form of a request."""
+    import msgspec
+
+    from mainspring.wire.fields import Place, fields_in
+
+    shown = msgspec.to_builtins(job)
+    fields = {
+        field.name: shown[field.name]
+        for field in fields_in(Place.PATCH)
+        if field.means is None and not field.later and field.name in shown and field.name not in ("schedule", "retry")
+    }
+    if job.command is not None or job.http is not None:
+        del fields["task"]
+    fields = {name: value for name, value in fields.items() if value is not None and value != {}}
+    fields["retry"] = {name: value for name, value in shown["retry"].items() if value not in (None, [])}
+    fields["schedule"] = _schedule(job)
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
+
+
+def _schedule(job: JobView) -> Any:
+    from mainspring.domain.durations import format_duration
+    from mainspring.sdk.app.context import rfc3339
+
+    if job.cron_expression is not None:
+        return {"cron": job.cron_expression, "timezone": job.timezone}
+    if job.every is not None:
+        return {"every": format_duration(job.every)}
+    if job.schedule_time is not None:
+        return {"at": rfc3339(job.schedule_time)}
+    return "manual"
+
+
+def _with_options_of_submit() -> None:
+    """Give the command the options of `submit` that describe a job."""
+    own = inspect.signature(command, eval_str=True)
+    described = inspect.signature(submit, eval_str=True).parameters.values()
+    parameters = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters += [each for each in described if each.name not in _NOT_OF_THE_JOB]
+    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = own.replace(parameters=keyword_only)  # type: ignore[attr-defined]
+
+
+_with_options_of_submit()

@@ -1,0 +1,38 @@
+"""`mainspring status`"""
+
+from __future__ import annotations
+
+import typer
+
+from mainspring.cli import figures
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.exit_codes import FAILURE
+from mainspring.cli.screen import say, show_fields, show_json
+
+EXAMPLES = ("mainspring status", "mainspring status --json | jq .problems")
+
+
+def command(
+    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
+) -> None:
+    """Show on one screen whether all is well: schedulers, workers, queues and failures. Exit 0 only if it is."""
+    with connect(url, token_file, data) as client:
+        seen = client.overview()
+        address = client.connection.url
+    if as_json:
+        show_json(seen)
+    else:
+        show_fields(
+            [
+                ("status", seen.status),
+                ("server", f"{address}, version {seen.version}"),
+                ("scheduling", figures.scheduling(seen)),
+                ("workers", figures.workers(seen)),
+                ("runs", figures.runs(seen)),
+                ("last minute", figures.last_minute(seen)),
+                ("dead letters", figures.dead_letters(seen)),
+            ]
+        )
+        for problem in seen.problems:
+            say(f"problem: {problem}")
+    raise typer.Exit(0 if seen.status == "ok" else FAILURE)

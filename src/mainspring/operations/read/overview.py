@@ -1,0 +1,85 @@
+"""One look at the whole: what waits and runs, who works, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nlargest
+
+from mainspring.domain.durations import format_duration
+from mainspring.domain.worker_state import WorkerState
+from mainspring.kernel.config import SHARD_COUNT, Timing
+from mainspring.kernel.version import VERSION
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.standing import Standing, StandingReader
+from mainspring.store import fires, leases
+from mainspring.store.leases import LeaseStanding
+from mainspring.store.pool import Store
+from mainspring.wire.insights import Overview
+from mainspring.wire.runs import QueueView
+
+_QUEUES = 20
+_LATE = 10.0
+
+
+class OverviewReader:
+    def __init__(self, store: Store, standing: StandingReader, timing: Timing) -> None:
+        self._store = store
+        self._standing = standing
+        self._timing = timing
+
+    async def overview(self, caller: Caller) -> Overview:
+        standing = await self._standing.standing(caller)
+        async with self._store.reads.acquire() as connection:
+            scheduling = await leases.standing(connection, 2 * self._timing.lease_ttl)
+            late = await fires.oldest_due(connection, list(range(SHARD_COUNT)))
+        queues = standing.queues
+        ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
+        lag = max(0.0, late or 0.0)
+        problems = list(problems_of(standing, scheduling, lag))
+        return Overview(
+            status="degraded" if problems else "ok",
+            problems=problems,
+            at=scheduling.at,
+            version=VERSION,
+            rate=round(sum(queue.rate for queue in queues), 3),
+            succeeded=sum(queue.succeeded for queue in queues),
+            failed=sum(queue.failed for queue in queues),
+            waiting=sum(queue.depth for queue in queues),
+            scheduled=sum(queue.scheduled for queue in queues),
+            oldest_seconds=max(ages) if ages else None,
+            fire_lag=round(lag, 3),
+            busy=sum(queue.running for queue in queues),
+            slots=standing.slots,
+            workers=standing.workers,
+            dead_letters=standing.dead_letters,
+            schedulers=scheduling.nodes,
+            shards_held=scheduling.held,
+            shards=SHARD_COUNT,
+            queues=nlargest(_QUEUES, queues, key=_activity),
+        )
+
+
+def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float) -> Iterator[str]:
+    """What an operator should look at, the most urgent first."""
+    if not scheduling.nodes:
+        yield "no scheduler is live, so nothing fires; start a server or a scheduler"
+    elif scheduling.held < SHARD_COUNT:
+        yield f"{SHARD_COUNT - scheduling.held} of {SHARD_COUNT} shards have no scheduler; their jobs do not fire"
+    if lag > _LATE:
+        yield f"a job is due since {format_duration(round(lag))} and has not fired"
+    waiting = sum(queue.depth for queue in standing.queues)
+    if waiting and not standing.workers.get(WorkerState.LIVE.name):
+        yield f"{_runs(waiting)} and no worker is live; start one with: mainspring worker"
+    for queue in standing.queues:
+        if queue.depth and not queue.workers and standing.workers.get(WorkerState.LIVE.name):
+            yield f"{_runs(queue.depth)} in the queue {queue.name}, and no worker takes runs from it"
+    if lost := standing.workers.get(WorkerState.LOST.name):
+        yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
+
+
+def _runs(number: int) -> str:
+    return "1 run waits" if number == 1 else f"{number} runs wait"
+
+
+def _activity(queue: QueueView) -> tuple[int, float]:
+    return queue.depth + queue.running, queue.rate

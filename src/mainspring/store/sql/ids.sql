@@ -1,0 +1,58 @@
+-- Finds ids by a part of them. No index has the ends of ids: it would cost time for every run. So each statement reads a
+-- bounded number of the newest rows, whoever they belong to, and says how many it has read.
+
+-- name: live_runs
+{{runs_by_part(runs)}}
+
+-- name: ended_runs
+{{runs_by_part(run_history)}}
+
+-- name: dead_letters
+with newest as materialized (
+    select run_id, lane_id, name from mainspring.dead_letters where tenant_id = $1 order by run_id desc limit $3
+)
+select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+from (select) as one
+left join (
+    select run_id::text as id, lane_id, name
+    from newest
+    where starts_with(run_id::text, $2) or right(run_id::text, length($2)) = $2
+    limit $4
+) as found on true
+
+-- name: jobs
+-- jobs_newest has the ids, so that only the rows that are found are read.
+with newest as materialized (
+    select job_id from mainspring.jobs where tenant_id = $1 order by created_at desc, job_id desc limit $3
+)
+select (select count(*) from newest)::int as scanned, found.job_id as id, j.lane_id, j.name
+from (select) as one
+left join (
+    select job_id from newest where starts_with(job_id, $2) or right(job_id, length($2)) = $2 limit $4
+) as found on true
+left join mainspring.jobs j on j.tenant_id = $1 and j.job_id = found.job_id
+
+-- name: fired_live
+{{jobs_by_part(runs)}}
+
+-- name: fired_ended
+{{jobs_by_part(run_history)}}
+
+-- name: workers
+-- Those that a list of workers shows.
+with listed as materialized (
+    select w.worker_id, w.name
+    from mainspring.workers w
+    where w.tenant_id in ($1, {{EVERY_TENANT}})
+      and (w.state in ({{WORKERS_ALIVE}}) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
+    order by w.worker_id desc
+    limit $3
+)
+select (select count(*) from listed)::int as scanned, found.id, null::int as lane_id, found.name
+from (select) as one
+left join (
+    select worker_id::text as id, name
+    from listed
+    where starts_with(worker_id::text, $2) or right(worker_id::text, length($2)) = $2
+    limit $4
+) as found on true

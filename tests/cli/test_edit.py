@@ -1,0 +1,94 @@
+"""`mainspring edit`: by options, or in an editor."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.wire_samples import job, problem
+
+from .conftest import CannedServer
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def kept(server: CannedServer) -> CannedServer:
+    server.says("GET /v1/jobs/report", job(owner="bi", payload={"region": "eu"}, version=7))
+    server.says("PATCH /v1/jobs/report", job(version=8))
+    return server
+
+
+@pytest.fixture
+def editing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets an editor: a Python program that changes `job`, or the `text` itself."""
+
+    def use(program: str) -> None:
+        script = tmp_path / "editor.py"
+        script.write_text(
+            "import json, pathlib, sys\nfile = pathlib.Path(sys.argv[1])\ntext = file.read_text()\n"
+            f"job = json.loads(text)\n{program}\nfile.write_text(text or json.dumps(job))\n"
+        )
+        monkeypatch.setenv("VISUAL", shlex.join([sys.executable, str(script)]))
+
+    return use
+
+
+def test_options_change_only_what_they_name(kept: CannedServer, call: Call) -> None:
+    args = ("--cron", "0 8 * * *", "--timezone", "Europe/Berlin", "--retries", "0", "--payload", "{}")
+    assert call("edit", "report", *args, "--clear", "owner") == (0, "job report is changed, version 8\n", "")
+    assert kept.asked[-1][2] == {
+        "schedule": {"cron": "0 8 * * *", "timezone": "Europe/Berlin"},
+        "retries": 0,
+        "payload": {},
+        "owner": None,
+    }
+
+
+def test_an_editor_shows_the_job_as_a_request_and_sends_the_difference(
+    kept: CannedServer, call: Call, editing: Callable[[str], None]
+) -> None:
+    editing("assert job['schedule'] == {'cron': '0 0 * * *', 'timezone': 'UTC'}\ntext = None\n"
+            "job['schedule']['cron'] = '@hourly'\njob['payload']['region'] = 'us'\ndel job['owner']")  # fmt: skip
+    code, out, err = call("edit", "report", "--json")
+    assert (code, err) == (0, "") and json.loads(out)["version"] == 8
+    assert kept.asked[-1][2] == {
+        "schedule": {"cron": "@hourly", "timezone": "UTC"},
+        "payload": {"region": "us"},
+        "owner": None,
+    }
+
+
+def test_what_is_not_changed_is_not_sent(kept: CannedServer, call: Call, editing: Callable[[str], None]) -> None:
+    editing("")
+    assert call("edit", "report") == (0, "", "nothing was changed\n")
+    assert [asked[0] for asked in kept.asked] == ["GET /v1/jobs/report"]
+
+
+def test_a_text_that_is_no_json_or_an_editor_that_fails_changes_nothing(
+    kept: CannedServer, call: Call, editing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editing("text = '{'")
+    code, out, err = call("edit", "report")
+    assert code != 0 and out == "" and "this is not a JSON object" in err
+    monkeypatch.setenv("VISUAL", "false")
+    code, _, err = call("edit", "report")
+    assert code == 2 and "the editor ended with exit code 1; nothing was changed" in err
+    monkeypatch.setenv("VISUAL", "/no/such/editor")
+    code, _, err = call("edit", "report")
+    assert code == 2 and "could not be started" in err
+    assert all(asked[0].startswith("GET") for asked in kept.asked)
+
+
+def test_a_change_that_somebody_else_made_meanwhile_is_not_overwritten(
+    kept: CannedServer, call: Call, editing: Callable[[str], None]
+) -> None:
+    editing("text = None\njob['owner'] = 'ops'")
+    kept.says("PATCH /v1/jobs/report", problem(412, "version_mismatch", "the job has version 8"), status=412)
+    code, _, err = call("edit", "report")
+    assert code != 0 and "the job has version 8" in err
