@@ -8,7 +8,7 @@ that of `data`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 ANSWERS = "answers"
@@ -20,12 +20,13 @@ BODY = "body"
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A success. body: the type of its body; None means that of the handler. content: instead of that, an example for
-    each media type of an answer that is not JSON."""
+    each media type of an answer that is not JSON. events: of a stream of events, the type of the data of each."""
 
     description: str
     headers: tuple[str, ...] = ()
     body: Any = None
     content: dict[str, str] | None = None
+    events: dict[str, Any] = field(default_factory=dict)
 
 
 # Codes of refusals that several operations share.

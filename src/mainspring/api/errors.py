@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import asyncpg
@@ -41,6 +42,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
 }
 _LONGEST_TEXT = 200  # of a path or a value in a response
 _STATUS_BY_CODE = {"invalid_json": 400}
+_MISSING = re.compile(r"Missing required \w+ parameter '([^']*)'")  # in a message of the framework
 _encode = msgspec.json.Encoder().encode
 
 
@@ -100,6 +102,9 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
             return on_mainspring_error(request, _no_body())
         if problems:
             field, detail = problems[0].field, f"{problems[0].field}: {problems[0].detail}"
+    elif isinstance(error, ValidationException) and (missing := _MISSING.match(error.detail)):
+        status, code, field = 422, "invalid_parameter", missing[1]
+        detail, hint = f"{field} is missing", f"give {field}"
     return respond(
         Problem(
             type=f"urn:mainspring:problem:{code}",

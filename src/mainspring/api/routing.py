@@ -8,7 +8,7 @@ HEAD is answered wherever GET is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -33,24 +33,24 @@ def public_path(route: HTTPRoute, handler: Any) -> str:
 
 def complete_routing(app: Litestar) -> None:
     """Let the app's router find verbs and answer HEAD."""
-    verbs: dict[str, list[str]] = defaultdict(list)  # "/v1/jobs" -> ["pause", "resume", ...]
+    verbs: dict[str, dict[str, str]] = defaultdict(dict)  # "/v1/jobs" -> {"pause": "pause", "run-now": "runNow", ...}
     for route, handler in routed_handlers(app):
         if "GET" in handler.http_methods:
             route.route_handler_map["HEAD"] = route.route_handler_map["GET"]
             route.methods.add("HEAD")
         if VERB in handler.opt:
             noun, _, verb = route.path_format.rsplit("/", 2)
-            verbs[noun].append(verb)
+            verbs[noun][verb] = handler.opt[VERB]
     for route, _ in routed_handlers(app):
         route.route_handler_map["OPTIONS"][0].opt[ALLOW] = ", ".join(sorted(route.methods))
     route_plainly = app.asgi_router.handle_routing
 
     def handle_routing(*, path: str, method: Any) -> Any:
         noun, _, last = path.rpartition("/")
-        known = verbs.get(noun, ())
+        known = verbs.get(noun, {})
         subject, _, verb = last.rpartition(":")
         if subject and verb in known:
-            path, known = f"{noun}/{subject}/{verb}", ()
+            path, known = f"{noun}/{subject}/{verb}", {}
         elif known and ":" in last and method == "POST":
             raise _no_such_verb(verb, known)
         try:
@@ -72,12 +72,12 @@ def complete_routing(app: Litestar) -> None:
     app.asgi_router.handle_routing = lru_cache(1024)(handle_routing)
 
 
-def _no_such_verb(verb: str, known: Sequence[str]) -> NotFound:
+def _no_such_verb(verb: str, known: Mapping[str, str]) -> NotFound:
     return NotFound(f"there is no verb {shown(verb)} here", code="no_such_route", hint=_use(known))
 
 
-def _use(verbs: Sequence[str]) -> str:
-    *most, last = (f":{verb}" for verb in verbs)
+def _use(verbs: Mapping[str, str]) -> str:
+    *most, last = (f":{verb}" for verb in dict.fromkeys(verbs.values()))
     return f"use {', '.join(most)} or {last}" if most else f"use {last}"
 
 

@@ -81,8 +81,8 @@ class Why(msgspec.Struct):
 
 class TimelineEntry(msgspec.Struct):
     """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
-    (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are not shown,
-    because there were too many. `duration` is that of the ended attempt."""
+    (ends of attempts that another attempt followed), CANCEL_REQUESTED, REPLAYED, and LEFT_OUT for attempts that are not
+    shown, because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
     state: TimelineStateWord

@@ -42,6 +42,7 @@ class TimelineState(StrEnum):
     RETURNED = "RETURNED"
     LOST = "LOST"
     CANCEL_REQUESTED = "CANCEL_REQUESTED"
+    REPLAYED = "REPLAYED"
     LEFT_OUT = "LEFT_OUT"
 
 

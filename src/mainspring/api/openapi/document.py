@@ -25,6 +25,7 @@ from mainspring.wire.protocol import SECRET_HEADER
 
 _SHORT = "/jobs"  # the same as /v1/jobs
 CODES_OF = "x-problem-codes"
+EVENT_STREAM = "text/event-stream"  # OpenAPI 3.1 cannot describe the items of a stream
 _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no acknowledged job is lost.
 
 - Every refusal is a problem document (RFC 9457) with a stable `code`, the field and a hint. Nothing is stored then.
@@ -165,6 +166,11 @@ class _Operation:
                     media: {"schema": {"type": "string"}, "example": example}
                     for media, example in answer.content.items()
                 }
+                if answer.events:
+                    content[EVENT_STREAM]["schema"] = {"description": "Server-sent events; their data is JSON."}
+                    content[EVENT_STREAM]["x-events"] = {
+                        name: self._schemas.of(kind) for name, kind in answer.events.items()
+                    }
             else:
                 schema = self._schemas.of(answer.body or self._returned)
                 content = {"application/json": {"schema": schema, "example": example_of(answer.body or self._returned)}}

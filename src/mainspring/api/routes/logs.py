@@ -19,7 +19,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.store.logs import NOTHING_PRINTED
-from mainspring.wire.logs import LogReceipt, LogShipment
+from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput, LogReceipt, LogShipment
 
 Http = Request[Any, Any, Any]
 _encode = msgspec.json.Encoder().encode
@@ -45,6 +45,7 @@ data: {"status":"SUCCESS"}
             "The output as text. With follow=true, server-sent events.",
             headers=("Mainspring-Log-Attempt", "Mainspring-Log-Truncated"),
             content={"text/plain": "resized 3 images\n", "text/event-stream": _STREAM},
+            events={"output": LogOutput, "truncated": LogOutput, "attempt": LogAttempt, "end": LogEnd},
         )
     },
     problems=("log_store_down",),
