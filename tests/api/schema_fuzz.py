@@ -35,7 +35,7 @@ from mainspring.domain.schedules.schedule import ALIASES
 from mainspring.wire.exchange import Outcome
 from tests.operations.hand_worker import HandWorker, outcome
 
-EXAMPLES = int(os.environ.get("MAINSPRING_SCHEMA_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("MAINSPRING_SCHEMA_EXAMPLES", "6"))
 BASE = "http://127.0.0.1:8700"
 CHECKS = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
@@ -132,6 +132,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
             "worker_id": [str(worker.worker_id)],
             "token_id": [token],
             "name": ["default"],
+            "application": ["billing"],
         }
     )
 
@@ -219,3 +220,11 @@ def examples_of(operation: Any) -> Iterator[Any]:
     for content in body["content"].values():
         for example in content["examples"].values():
             yield example["value"]
+
+
+def path_of(operation: Any, scene: Scene) -> str:
+    """The path of an operation about the first thing that exists."""
+    path: str = operation.path
+    for name, known in scene.ids.items():
+        path = path.replace(f"{{{name}}}", known[0])
+    return path

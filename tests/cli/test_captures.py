@@ -61,8 +61,10 @@ def jobs() -> dict[str, Any]:
             job_id="daily_report", name="Daily report", task="report.generate", next_fire_at=away(hours=5.5),
             schedule="0 9 * * MON-FRI (Europe/Berlin)",
         ),
-        job(job_id=IDS[5], name="invoice.send", task="invoice.send", schedule="once at 2026-12-31T23:59:59Z",
-            next_fire_at=away(days=45.5), queue="heavy"),
+        job(
+            job_id=IDS[5], name="invoice.send", task="invoice.send", schedule="at ...", queue="heavy",
+            schedule_time="2026-12-31T23:59:59.123456Z", next_fire_at=away(days=45.5),
+        ),
         job(
             job_id="sync-customers-from-the-warehouse", name="Customers of all regions", task="sync.customers",
             schedule="every 15m", status="PAUSED", next_fire_at=None, queue="heavy",

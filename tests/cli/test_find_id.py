@@ -52,6 +52,7 @@ def test_a_job_by_a_part_of_its_id_stands_for_its_latest_run(server: CannedServe
         ("pause", "POST /v1/jobs/{}:pause"),
         ("resume", "POST /v1/jobs/{}:resume"),
         ("cancel", "DELETE /v1/jobs/{}"),
+        ("edit --name x", "PATCH /v1/jobs/{}"),
     ],
 )
 def test_a_job_is_steered_by_a_part_of_its_id(server: CannedServer, call: Call, verb: str, asked: str) -> None:
@@ -60,7 +61,7 @@ def test_a_job_is_steered_by_a_part_of_its_id(server: CannedServer, call: Call, 
     server.says(
         "GET /v1/jobs/daily_report/status", {"job_id": "daily_report", "status": "SCHEDULED", "latest_run": None}
     )
-    code, out, _ = call(verb, "daily_re")
+    code, out, _ = call(verb.split()[0], "daily_re", *verb.split()[1:])
     assert code == 0 and "daily_report" in out
     assert paths(server)[:3] == [asked.format("daily_re"), "GET /v1/ids", asked.format("daily_report")]
 

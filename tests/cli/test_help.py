@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
@@ -12,6 +13,7 @@ VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
     "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
+    "completion",
 )  # fmt: skip
 BENCHES = (
     "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",
@@ -26,8 +28,20 @@ def test_every_verb_explains_itself_with_an_example(verb: list[str], call: Calla
     assert f"mainspring {' '.join(verb)}" in out.split("Example", 1)[1]
 
 
+@pytest.mark.parametrize("verb", [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES], ids=" ".join)
+def test_help_fits_80_columns_and_its_examples_can_be_copied(
+    verb: list[str], call: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call(*verb, "--help")
+    lines = [line.strip() for line in out.splitlines()]
+    assert max(map(len, out.splitlines())) <= 80
+    if verb[0] != "bench":
+        assert set(import_module(f"mainspring.cli.{verb[0].replace('-', '_')}").EXAMPLES) <= set(lines)
+
+
 def test_every_verb_that_shows_data_speaks_json(call: Callable[..., tuple[int, str, str]]) -> None:
-    for verb in set(VERBS) - {"up", "server", "scheduler", "worker"}:
+    for verb in set(VERBS) - {"up", "server", "scheduler", "worker", "completion"}:
         assert "--json" in call(verb, "--help")[1], verb
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,26 @@ def test_run_shows_the_run(server: CannedServer, call: Call) -> None:
 def test_run_watch_follows_to_the_end(server: CannedServer, call: Call) -> None:
     server.says(f"GET /v1/runs/{RUN_ID}", run(status="RUNNING"), run(status="RUNNING"), run(result=[1, 2]))
     assert call("run", RUN_ID, "--watch")[:2] == (0, "[1,2]\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"pause_reason": "no longer declared", "declared_by": "billing"},
+         "no longer declared by the code of billing; declare it again, or keep it with: mainspring resume report"),
+        ({}, "the job is paused; go on with: mainspring resume report"),
+    ],
+)  # fmt: skip
+def test_why_of_a_paused_job_is_why_it_is_paused(
+    server: CannedServer, call: Call, fields: dict[str, Any], said: str
+) -> None:
+    server.says("GET /v1/jobs/report", job(status="PAUSED", **fields))
+    server.says("GET /v1/jobs/report/status", {"job_id": "report", "status": "PAUSED", "latest_run": None})
+    assert call("why", "report")[:2] == (0, f"PAUSED: {said}\n")
+    code, shown, _ = call("job", "report", "--upcoming", "0")
+    assert code == 0
+    for value in fields.values():
+        assert value in shown
 
 
 def test_why_is_one_sentence(server: CannedServer, call: Call) -> None:

@@ -34,7 +34,7 @@ from mainspring.wire.tasks import DeclaredOptions
 from .requests_as_sent import amended, defined
 
 # Fields of the view of a job that its owner does not set.
-FATE = {"status", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at"}
+FATE = {"status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at"}
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
 OF_THE_COMMAND = {

@@ -39,7 +39,7 @@ def an_app() -> Mainspring:
 async def declare(assembly: Assembly) -> dict[str, str]:
     transport = httpx.ASGITransport(app=assembly.app)  # type: ignore[arg-type]
     async with AsyncClient(URL, TOKEN, transport=transport) as client:
-        return dict(await ensure_schedules(client, an_app()))
+        return dict((await ensure_schedules(client, an_app())).done)
 
 
 async def a_week_ahead(connection: asyncpg.Connection) -> None:

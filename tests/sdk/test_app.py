@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mainspring import InvalidInput, Mainspring
+from mainspring import InvalidInput, Mainspring, MainspringError
+from mainspring.domain.intake.request import define
+from mainspring.wire.jobs import JobRequest
 
 
 def test_tasks_are_registered_under_their_names() -> None:
@@ -135,8 +144,121 @@ def test_a_scheduled_task_must_be_callable_without_parameters() -> None:
     assert app.schedules == []
 
 
+# fmt: off
+BAD_SCHEDULES = [
+    (lambda app: app.cron("61 * * * *"), "@app.cron('61 * * * *')", "is not a cron expression: Bad minute"),
+    (lambda app: app.cron("0 9 * *"), "@app.cron('0 9 * *')", "has 4 field(s)"),
+    (lambda app: app.cron("0 0 30 2 *"), "@app.cron('0 0 30 2 *')", "never fires"),
+    (lambda app: app.cron(""), "@app.cron('')", "cron"),
+    (lambda app: app.cron(None), "@app.cron(None)", "does not say when"),
+    (lambda app: app.cron(5), "@app.cron(5)", "Expected `str"),
+    (lambda app: app.cron("@daily", timezone="Mars/Base"), "@app.cron('@daily', timezone='Mars/Base')",
+     "timezone: 'Mars/Base' is not a known time zone"),
+    (lambda app: app.cron("@daily", overlap="never"), "@app.cron('@daily')", "'never' is not an overlap rule"),
+    (lambda app: app.cron("@daily", misfire={"policy": "x"}), "@app.cron('@daily')", "misfire.policy: 'x'"),
+    (lambda app: app.cron("@daily", misfire={"polic": "all"}), "@app.cron('@daily')", "unknown field `polic`"),
+    (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "unknown field `timezon`"),
+    (lambda app: app.cron("@daily", at="2030-01-01T00:00:00Z"), "@app.cron('@daily')", "both say when"),
+    (lambda app: app.cron("@daily", job_id="a b"), "@app.cron('@daily')", "is not a valid job id"),
+    (lambda app: app.every("soon"), "@app.every('soon')", "every: 'soon' is not a duration"),
+    (lambda app: app.every(0), "@app.every(0)", "every: 0 is out of range"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("decorate", "line", "wrong"), BAD_SCHEDULES, ids=[wrong for *_, wrong in BAD_SCHEDULES])
+def test_a_bad_schedule_fails_at_import_with_its_line_and_the_functions_name(
+    decorate: Any, line: str, wrong: str
+) -> None:
+    app = Mainspring()
+
+    def report() -> None: ...
+
+    with pytest.raises(ValueError) as caught:
+        decorate(app)(report)
+    text = str(caught.value)
+    assert text.startswith(f"{line} over {__name__}.{report.__qualname__}: "), text
+    assert wrong in text
+    assert app.schedules == []
+
+
+def test_an_error_of_a_schedule_shows_no_environment() -> None:
+    app = Mainspring()
+    with pytest.raises(ValueError) as caught:
+        app.cron("61 * * * *", env={"TOKEN": "secret"})(app.task("x", executor="process")(lambda: None))
+    assert "secret" not in str(caught.value)
+
+
+@settings(max_examples=200)
+@given(st.text(alphabet="0123456789*/,-@ LW#?MONdaily", max_size=20))
+def test_a_line_is_accepted_at_import_if_and_only_if_a_server_accepts_it(line: str) -> None:
+    def accepted_by_server() -> bool:
+        request = msgspec.convert({"task": "t", "schedule": {"cron": line}}, JobRequest)
+        try:
+            define(request, datetime.now(UTC))
+        except MainspringError:
+            return False
+        return True
+
+    def accepted_at_import() -> bool:
+        app = Mainspring()
+        try:
+            app.cron(line)(app.task("t")(lambda: None))
+        except ValueError:
+            return False
+        return True
+
+    assert accepted_at_import() == accepted_by_server()
+
+
+@pytest.mark.parametrize("how", ["bare", "named"])
+def test_task_above_a_schedule_says_to_swap_them(how: str) -> None:
+    app = Mainspring()
+
+    @app.cron("@daily")
+    def report() -> None: ...
+
+    with pytest.raises(TypeError, match=r"report: @app.task stands above its schedule. Swap them"):
+        app.task(report) if how == "bare" else app.task("reports.daily", timeout="5m")(report)  # type: ignore[arg-type]
+    other = app.task("other")(lambda: None)
+    with pytest.raises(TypeError, match="is a task already"):
+        app.task(other)
+
+
+def test_an_application_is_named_after_its_module_unless_it_has_a_name() -> None:
+    class Derived(Mainspring):
+        def __init__(self) -> None:
+            super().__init__()
+
+    assert (Mainspring().name, Mainspring().named) == (__name__, False)
+    assert Derived().name == __name__
+    assert (Mainspring("billing").name, Mainspring("billing").named) == ("billing", True)
+    with pytest.raises(ValueError, match=r"Write Mainspring\(url=...\)"):
+        Mainspring("http://127.0.0.1:8700")
+    for wrong in ("", "a b", "a/b", "x" * 201, 5):
+        with pytest.raises(ValueError, match="is not the name of an application"):
+            Mainspring(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(["jobs/nightly tasks.py"], "nightly-tasks"), (["-m", "jobs.run"], "jobs.run"), (["-m", "jobs"], "jobs"),
+     (["-c", "from mainspring import Mainspring; print(Mainspring().name)"], "__main__")],
+)  # fmt: skip
+def test_the_application_of_a_script_is_named_after_the_file_or_the_package(
+    tmp_path: Path, start: list[str], name: str
+) -> None:
+    package = tmp_path / "jobs"
+    package.mkdir()
+    for file in ("__init__.py", "__main__.py", "run.py", "nightly tasks.py"):
+        code = "" if file == "__init__.py" else "from mainspring import Mainspring; print(Mainspring().name)"
+        (package / file).write_text(code)
+    done = subprocess.run([sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == name
+
+
 def test_an_application_without_a_server_adopts_its_workers() -> None:
-    app, fixed = Mainspring(), Mainspring("http://127.0.0.1:1", "own")
+    app, fixed = Mainspring(), Mainspring(url="http://127.0.0.1:1", token="own")
     for one in (app, fixed):
         one.adopt("http://127.0.0.1:2", "lent")
     assert (app.client.connection.url, app.client.connection.token) == ("http://127.0.0.1:2", "lent")

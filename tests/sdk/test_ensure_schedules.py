@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import httpx
+import pytest
 
-from mainspring import AsyncClient, Mainspring
-from mainspring.sdk.app.ensure_schedules import ensure_schedules
+from mainspring import AsyncClient, Mainspring, roles
+from mainspring.roles.schedules import Schedules
+from mainspring.sdk.app.ensure_schedules import ScheduleKeeper, ensure_schedules
 from tests.sdk.wire_samples import job, problem
+
+NAME = "billing"
 
 
 class JobShelf:
@@ -21,12 +27,22 @@ class JobShelf:
         self.created: list[dict[str, Any]] = []
         self.changes: list[dict[str, Any]] = []
         self.outdated = 0
+        self.old = False
+        self.mixed = False
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT" and self.old:
+            return httpx.Response(404, json=problem(404, "no_such_route"))
+        if request.method == "PUT":
+            present = [] if self.present is None else [self.present | {"declared_by": NAME}]
+            return httpx.Response(200, json={"application": NAME, "number": 1, "current": True, "jobs": present})
         if request.method == "POST":
             if self.present is not None:
                 return httpx.Response(409, json=problem(409, "job_exists"))
-            self.created.append(json.loads(request.content))
+            body = json.loads(request.content)
+            if self.mixed and "declared_by" in body:
+                return httpx.Response(422, json=problem(422, "unknown_field", field="declared_by"))
+            self.created.append(body)
             return httpx.Response(201, json={"job_id": self.created[-1]["job_id"]})
         if request.method == "PATCH":
             if self.outdated:
@@ -39,13 +55,15 @@ class JobShelf:
 def ensure(app: Mainspring, shelf: JobShelf) -> dict[str, str]:
     async def scenario() -> dict[str, str]:
         async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(shelf)) as client:
-            return dict(await ensure_schedules(client, app))
+            ensured = await ensure_schedules(client, app)
+            assert not ensured.refused
+            return dict(ensured.done)
 
     return asyncio.run(scenario())
 
 
 def app_with(expression: str = "@daily", **options: Any) -> Mainspring:
-    app = Mainspring()
+    app = Mainspring(NAME)
 
     @app.cron(expression, **options)
     @app.task
@@ -58,7 +76,7 @@ def test_a_missing_job_is_created_under_the_tasks_name() -> None:
     shelf = JobShelf()
     assert ensure(app_with(timezone="Europe/Berlin"), shelf) == {"report": "created"}
     (body,) = shelf.created
-    assert body["job_id"] == "report"
+    assert (body["job_id"], body["declared_by"]) == ("report", NAME)
     assert body["schedule"] == {"cron": "@daily", "timezone": "Europe/Berlin"}
 
 
@@ -111,7 +129,7 @@ def test_a_change_of_zone_is_a_change_of_schedule() -> None:
 
 
 def test_an_interval_is_compared_in_seconds() -> None:
-    app = Mainspring()
+    app = Mainspring(NAME)
 
     def report() -> None: ...
 
@@ -131,3 +149,70 @@ def test_two_workers_that_start_at_once_do_not_disturb_each_other() -> None:
     shelf = JobShelf(job())
     shelf.outdated = 2
     assert ensure(app_with("0 6 * * *"), shelf) == {"report": "updated"}
+
+
+@pytest.mark.parametrize("which", ["old", "mixed"])
+def test_a_server_that_does_not_know_applications_gets_the_schedules_as_before(which: str) -> None:
+    shelf = JobShelf()
+    setattr(shelf, which, True)
+    assert ensure(app_with(), shelf) == {"report": "created"}
+    assert "declared_by" not in shelf.created[0]
+    shelf = JobShelf(job())
+    shelf.old = True
+    assert ensure(app_with("0 6 * * *"), shelf) == {"report": "updated"}
+    assert shelf.changes == [{"schedule": {"cron": "0 6 * * *"}}]
+
+
+def test_a_version_is_the_same_in_every_worker_and_differs_with_its_schedules() -> None:
+    def fingerprint(app: Mainspring) -> str:
+        return ScheduleKeeper(None, app)._fingerprint  # type: ignore[arg-type]
+
+    assert fingerprint(app_with(env={"A": "1", "B": "2"})) == fingerprint(app_with(env={"B": "2", "A": "1"}))
+    assert len({fingerprint(app) for app in (app_with(), app_with("0 6 * * *"), app_with(queue="q"))}) == 3
+
+
+def test_each_refused_schedule_is_one_line_and_the_others_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Mainspring(NAME)
+    for name in ("good", "bad", "worse"):
+        app.cron("@daily", job_id=name)(app.task(f"task.{name}")(lambda: None))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            return httpx.Response(200, json={"application": NAME, "number": 1, "current": True})
+        body = json.loads(request.content)
+        if body["job_id"] == "good":
+            return httpx.Response(201, json={"job_id": "good"})
+        return httpx.Response(422, json=problem(422, "invalid_input", detail=f"no {body['job_id']}", field="queue"))
+
+    async def scenario() -> tuple[float | None, float | None]:
+        async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(answer)) as client:
+            schedules = Schedules(app, ScheduleKeeper(client, app), uuid4)
+            return await schedules.step(), await schedules.step()
+
+    lines: list[dict[str, Any]] = []
+
+    def note(event: str, **fields: Any) -> None:
+        lines.append({"event": event, **fields})
+
+    monkeypatch.setattr(roles.schedules, "log", SimpleNamespace(info=note, warning=note, error=note))
+    assert asyncio.run(scenario()) == (10, 10)
+    refused = [line for line in lines if line["event"] == "schedule refused"]
+    assert [(line["schedule"], line["reason"]) for line in refused] == [
+        ("bad", "queue: no bad."), ("worse", "queue: no worse."),
+    ]  # fmt: skip
+    assert all(line["function"].startswith(__name__) for line in refused)
+    assert [line["created"] for line in lines if "created" in line] == [["good"]]
+
+
+def test_a_server_that_is_away_is_asked_again_and_a_worker_that_leaves_asks_no_more() -> None:
+    app = app_with()
+
+    async def scenario() -> None:
+        refusing = httpx.MockTransport(lambda _: httpx.Response(503, json=problem(503, "unavailable")))
+        async with AsyncClient("http://127.0.0.1:1", "t", transport=refusing, patience=0) as client:
+            schedules = Schedules(app, ScheduleKeeper(client, app), uuid4)
+            pauses = [await schedules.step() for _ in range(8)]
+            assert pauses == sorted(pauses) and pauses[-1] == 2.0  # type: ignore[type-var]
+            assert await Schedules(app, ScheduleKeeper(client, app), lambda: None).step() is None
+
+    asyncio.run(scenario())

@@ -49,6 +49,8 @@ def job(**changes: Any) -> dict[str, Any]:
         "sandbox": None,
         "run_as": None,
         "required_labels": {},
+        "declared_by": None,
+        "pause_reason": None,
         **changes,
     }
 

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store import dead_letters, history, jobs
+from mainspring.store import dead_letters, history, ids, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
 from mainspring.store.pool import READ_SETTINGS, Connection
@@ -107,6 +107,21 @@ async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: in
     return len(found)
 
 
+async def runs_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    found = await ids.runs_and_jobs(connection, DEFAULT_TENANT, "ffffffff", limit, 20, runs=True, jobs=False)
+    return min(rows[0].scanned for rows in found[:2])
+
+
+async def jobs_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    found = await ids.runs_and_jobs(connection, DEFAULT_TENANT, "nothing", limit, 20, runs=False, jobs=True)
+    return min(rows[0].scanned for rows in found)
+
+
+async def letters_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
+    [rows] = await ids.dead_letters(connection, DEFAULT_TENANT, "ffffffff", limit, 20)
+    return rows[0].scanned
+
+
 # The number is how many rows the list may read in addition to those that it shows. No index has the live runs of a job
 # in order, because it would cost time for every submission. Either all of them are read, or the newest runs of all
 # jobs.
@@ -119,6 +134,9 @@ LISTS: dict[str, tuple[Read, int]] = {
     "dead letters": (letters, 0),
     "dead letters to replay": (letters_to_replay, 0),
     "jobs": (jobs_yet_to_fire, 0),
+    "runs by a part of the id": (runs_by_a_part, 0),
+    "jobs by a part": (jobs_by_a_part, 200),
+    "dead letters by a part of the id": (letters_by_a_part, 0),
 }
 
 
@@ -191,7 +209,7 @@ async def test_a_page_reads_what_it_shows_whenever_statistics_were_taken(
                     already = await rows_read(reading)
                     came = await read(reading, before, limit)
                     total = await rows_read(reading) - already
-                shown = min(limit, MANY // 100) if "job" in name and name != "jobs" else limit
+                shown = min(limit, MANY // 100) if name.endswith("of a job") else limit
                 if came < min(shown, 50) or total > 2 * limit + besides + 50:
                     found.append(f"{name}, {limit} before {before}: {came} rows came, {total} were read")
     assert not found, "\n".join(sorted(set(found)))

@@ -18,6 +18,7 @@ from mainspring.api.auth import Admission, Gate, TokenRegistry
 from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
+    applications,
     dead_letters,
     exchange,
     health,
@@ -70,6 +71,7 @@ def app_without_a_server() -> Litestar:
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
+            applications.declare_schedules,
             *runs.HANDLERS,
             *dead_letters.HANDLERS,
             *queues.HANDLERS,

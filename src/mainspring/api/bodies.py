@@ -15,6 +15,7 @@ from mainspring.api.wording import in_words
 from mainspring.domain.errors import PayloadTooLarge
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
+from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing
@@ -36,6 +37,7 @@ _decode_replay = msgspec.json.Decoder(ReplayRequest).decode
 _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
+_decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
@@ -81,6 +83,10 @@ def decode_tenant(body: bytes) -> TenantRequest:
 
 def decode_notice(body: bytes) -> DeathNotice:
     return _decoded(_decode_notice, body, DeathNotice)
+
+
+def decode_declaration(body: bytes) -> DeclarationRequest:
+    return _decoded(_decode_declaration, body, DeclarationRequest)
 
 
 def decode_token(body: bytes) -> TokenRequest:
@@ -191,6 +197,10 @@ class TenantBody(Body[TenantRequest]):
 
 class TokenBody(Body[TokenRequest]):
     decode = staticmethod(decode_token)
+
+
+class DeclarationBody(Body[DeclarationRequest]):
+    decode = staticmethod(decode_declaration)
 
 
 class DeathNoticeBody(Body[DeathNotice]):

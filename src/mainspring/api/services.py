@@ -12,6 +12,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.death_notices import DeathNotices
@@ -33,6 +34,7 @@ from mainspring.operations.submit.submitter import Submitter
 class Services:
     submitter: Submitter
     amender: Amender
+    declarer: Declarer
     job_reader: JobReader
     run_reader: RunReader
     queue_reader: QueueReader

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import find_id
 from mainspring.cli.screen import say, show_json, show_line
@@ -21,7 +22,12 @@ EXAMPLES = ("mainspring cancel daily_report", "mainspring cancel 6f0a8b11")
 
 def command(
     any_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of a run or of a job. Its end or its beginning is enough.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of a run or of a job. Its end or its beginning is enough.",
+            autocompletion=completing.runs_and_jobs,
+        ),
     ],
     as_json: JsonFlag = False,
     url: UrlOption = None,

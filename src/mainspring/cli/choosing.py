@@ -6,20 +6,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
+
 if TYPE_CHECKING:
     from mainspring.sdk.client.calls import DeadLetterFilters
 
 _PANEL = "Filters"
 
 JobOption = Annotated[
-    str | None, typer.Option("--job", metavar="ID", help="Only this job.", rich_help_panel=_PANEL, show_default=False)
+    str | None,
+    typer.Option(
+        "--job",
+        metavar="ID",
+        help="Only this job.",
+        autocompletion=completing.jobs,
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
 ]
 TaskOption = Annotated[
-    str | None, typer.Option("--task", help="Only this task.", rich_help_panel=_PANEL, show_default=False)
+    str | None,
+    typer.Option(
+        "--task", help="Only this task.", autocompletion=completing.tasks, rich_help_panel=_PANEL, show_default=False
+    ),
 ]
 QueueOption = Annotated[
     str | None,
-    typer.Option("--queue", metavar="Q", help="Only this queue.", rich_help_panel=_PANEL, show_default=False),
+    typer.Option(
+        "--queue",
+        metavar="Q",
+        help="Only this queue.",
+        autocompletion=completing.queues,
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
 ]
 ErrorOption = Annotated[
     str | None,
@@ -42,7 +62,12 @@ UntilOption = Annotated[
 AllFlag = Annotated[bool, typer.Option("--all", help="All dead letters.", rich_help_panel=_PANEL, show_default=False)]
 RunsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RUN", help="Ids of dead letters. Their ends or beginnings are enough.", show_default=False),
+    typer.Argument(
+        metavar="RUN",
+        help="Ids of dead letters. Their ends or beginnings are enough.",
+        autocompletion=completing.dead_letters,
+        show_default=False,
+    ),
 ]
 
 

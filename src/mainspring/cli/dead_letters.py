@@ -50,9 +50,9 @@ def command(
     error: ErrorOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 20,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
+        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
     ] = None,
     *,
     options: ListOptions,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import find_id
 from mainspring.cli.screen import show_json, show_line
@@ -19,7 +20,11 @@ EXAMPLES = ("mainspring drain web-1-4242", "mainspring drain 6f0a8b11")
 def command(
     worker: Annotated[
         str,
-        typer.Argument(metavar="WORKER", help="A worker's id or name. The end or the beginning of the id is enough."),
+        typer.Argument(
+            metavar="WORKER",
+            help="A worker's id or name. The end or the beginning of the id is enough.",
+            autocompletion=completing.workers,
+        ),
     ],
     as_json: JsonFlag = False,
     url: UrlOption = None,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import command as submit
 from mainspring.cli.submit import job_fields
@@ -31,8 +33,10 @@ _NOT_OF_THE_JOB = (
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
-    task: Annotated[str | None, typer.Option("--task", help="Name of the task.")] = None,
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
+    task: Annotated[
+        str | None, typer.Option("--task", help="Name of the task.", autocompletion=completing.tasks)
+    ] = None,
     clear: Annotated[
         list[str] | None,
         typer.Option("--clear", metavar="FIELD", help="Set a field back to its default; can be repeated."),
@@ -50,7 +54,11 @@ def command(
     fields = job_fields(task=task, params=None, **_as_fields(options))
     changes = {name: value for name, value in fields.items() if value is not None} | dict.fromkeys(clear or ())
     with connect(url, token_file, data) as client:
-        job = client.update_job(job_id, **changes) if changes else _edited(client, job_id)
+        job = (
+            call_for_job(client, job_id, lambda one: client.update_job(one, **changes))
+            if changes
+            else _edited(client, job_id)
+        )
     if job is None:
         say("nothing was changed")
     elif as_json:
@@ -70,14 +78,14 @@ def _edited(client: Client, job_id: str) -> JobView | None:
     from mainspring.cli.editor import changed_fields, edit_text
     from mainspring.domain.errors import InvalidInput
 
-    job = client.job(job_id)
+    job = call_for_job(client, job_id, client.job)
     text = before = editable_text(job)
     while True:
         text = edit_text(text, f"{job.job_id}.json")
         try:
             changes = changed_fields(before, text)
             # With the version: a change that somebody else made meanwhile is not overwritten.
-            return client.update_job(job_id, if_version=job.version, **changes) if changes else None
+            return client.update_job(job.job_id, if_version=job.version, **changes) if changes else None
         except InvalidInput as error:
             if not sys.stdin.isatty():
                 raise

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import msgspec
 
 from mainspring.cli.exit_codes import BAD_INPUT, CONFLICT, FAILURE, NOT_ALLOWED, NOT_FOUND, UNAVAILABLE
+from mainspring.cli.hints import TOKEN_HINT, in_commands
+from mainspring.cli.table import wrapped
 from mainspring.domain.errors import (
     Conflict,
     Forbidden,
@@ -33,7 +36,9 @@ _EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
     (Forbidden, NOT_ALLOWED),
     (Unavailable, UNAVAILABLE),
 )
-_TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or run the command in the folder of `mainspring up`"
+
+
+_INDENTATION = 2
 
 
 def exit_code_of(error: MainspringError) -> int:
@@ -51,10 +56,18 @@ def _as_lines(error: MainspringError) -> list[str]:
     lines = [f"error: {error.located_detail()}"]
     advice = error.advice()
     if isinstance(error, Unauthorized) and not error.hint:
-        advice.append(_TOKEN_HINT)
+        advice.append(TOKEN_HINT)
     if advice:
-        lines.append("hint: " + "; ".join(advice))
-    return [" ".join(visible(line).split("\n")) for line in lines]
+        lines.append("hint: " + in_commands("; ".join(advice)))
+    return [part for line in lines for part in _wrapped(" ".join(visible(line).split("\n")))]
+
+
+def _wrapped(line: str) -> list[str]:
+    """The line for a terminal. In a pipe or a file it stays whole, for grep."""
+    if not sys.stderr.isatty():
+        return [line]
+    first, *others = wrapped(line, max(40, shutil.get_terminal_size().columns) - _INDENTATION)
+    return [first, *(" " * _INDENTATION + other for other in others)]
 
 
 def _as_json(error: MainspringError) -> str:

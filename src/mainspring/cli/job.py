@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.listing import UtcFlag
@@ -21,7 +22,7 @@ EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcomi
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
     fires: Annotated[
         int, typer.Option("--upcoming", metavar="N", min=0, help="How many future fire times to show.")
     ] = 3,
@@ -56,7 +57,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
     return [
         ("job", job.job_id),
         ("name", job.name),
-        ("status", job.status),
+        ("status", job.status if job.pause_reason is None else f"{job.status}: {job.pause_reason}"),
         ("task", job.task),
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
@@ -68,6 +69,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
+        ("declared by", job.declared_by),
         ("description", job.description),
         ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]

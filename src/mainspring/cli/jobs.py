@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
+from mainspring.cli.wording import in_utc
 
 if TYPE_CHECKING:
     from mainspring.cli.wording import Times
@@ -24,7 +26,7 @@ _COLUMNS = (
     Column("JOB", least=12, ids=True),
     Column("NAME", rank=3, least=10),
     Column("TASK", rank=4, least=10),
-    Column("SCHEDULE", rank=2, least=14),
+    Column("SCHEDULE", rank=2, least=18),
     Column("STATUS"),
     Column("NEXT", rank=1),
     Column("QUEUE", rank=5, least=7),
@@ -34,17 +36,36 @@ _COLUMNS = (
 @with_list_options
 def command(
     status: Annotated[
-        str | None, typer.Option("--status", help="scheduled, paused, cancelled or completed.", show_default=False)
+        str | None,
+        typer.Option(
+            "--status",
+            help="scheduled, paused, cancelled or completed.",
+            autocompletion=completing.words("scheduled", "paused", "cancelled", "completed"),
+            show_default=False,
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="K=V", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
-    owner: Annotated[str | None, typer.Option("--owner", show_default=False)] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="K=V", help="Only jobs with this label.", show_default=False)
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", metavar="Q", help="Only this queue.", autocompletion=completing.queues, show_default=False
+        ),
+    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Only jobs of this owner.", show_default=False)] = None,
+    declared_by: Annotated[
+        str | None,
+        typer.Option(
+            "--declared-by", metavar="APP", help="Schedules in the code of an application.", show_default=False
+        ),
+    ] = None,
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
+        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
     ] = None,
     *,
     options: ListOptions,
@@ -56,7 +77,10 @@ def command(
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
 
     def read(client: Client) -> Listing:
-        page = client.jobs(status=status, label=wanted, queue=queue, owner=owner, q=search, limit=limit, cursor=cursor)
+        page = client.jobs(
+            status=status, label=wanted, queue=queue, owner=owner, declared_by=declared_by, q=search,
+            limit=limit, cursor=cursor,
+        )  # fmt: skip
         return Listing(
             page,
             _COLUMNS,
@@ -70,4 +94,5 @@ def command(
 
 def _row(job: JobView, times: Times) -> tuple[str, ...]:
     name = "" if job.name in (job.task, job.job_id) else job.name
-    return job.job_id, name, job.task, job.schedule, job.status, times.brief(job.next_fire_at), job.queue
+    schedule = job.schedule if job.schedule_time is None else f"at {in_utc(job.schedule_time)}"
+    return job.job_id, name, job.task, schedule, job.status, times.brief(job.next_fire_at), job.queue

@@ -42,7 +42,13 @@ WatchFlag = Annotated[
 ]
 IntervalOption = Annotated[
     str | None,
-    typer.Option("--interval", metavar="D", help="How often with --watch.", rich_help_panel=_PANEL, show_default="2s"),
+    typer.Option(
+        "--interval",
+        metavar="D",
+        help="How often with --watch. Default: 2s.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
 ]
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "utc": (UtcFlag, False),

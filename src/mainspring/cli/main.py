@@ -24,10 +24,11 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
-    "Operate": ("status", "top", "workers", "tasks", "queues", "drain"),
+    "Operate": ("status", "top", "workers", "tasks", "queues", "drain", "completion"),
     "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"
+_COMPLETE = "_MAINSPRING_COMPLETE"  # set by the completion of a shell
 # Newer versions of Typer contain a copy of Click. The base class of Typer's BadParameter is UsageError in all of them.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -77,6 +78,9 @@ def _load(verb: str) -> ModuleType:
 
 def _verb_of(args: Sequence[str]) -> str | None:
     """The command in the first argument. None for --help and for unknown commands: these need all commands."""
+    if _COMPLETE in os.environ:  # the shell passes the words in its own variables
+        typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
+        args = typed[1:2] or args
     known = {_BENCH}.union(*_PANELS.values())
     return args[0] if args[0] in known else None
 

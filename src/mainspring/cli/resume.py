@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import show_json, show_line
@@ -16,7 +17,7 @@ EXAMPLES = ("mainspring resume daily_report",)
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,

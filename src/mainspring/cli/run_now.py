@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.screen import say, show_json, show_line
@@ -15,7 +16,7 @@ EXAMPLES = ("mainspring run-now daily_report --wait",)
 
 
 def command(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run ends. Exit with 0 only on SUCCESS.")] = False,
     timeout_wait: Annotated[
         str | None, typer.Option("--timeout-wait", metavar="D", help="Longest time to wait, such as 30s.")

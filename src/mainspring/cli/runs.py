@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import job_filter
 from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
@@ -38,19 +39,50 @@ _COLUMNS = (
 @with_list_options
 def command(
     status: Annotated[
-        str | None, typer.Option("--status", help="pending, running, success, failed, ...", show_default=False)
+        str | None,
+        typer.Option(
+            "--status",
+            help="pending, running, success, failed, ...",
+            autocompletion=completing.words(
+                "pending", "scheduled", "queued", "running", "success", "failed", "cancelled", "skipped"
+            ),
+            show_default=False,
+        ),
     ] = None,
-    job: Annotated[str | None, typer.Option("--job", metavar="ID", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="Q", show_default=False)] = None,
-    task: Annotated[str | None, typer.Option("--task", show_default=False)] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="ID",
+            help="Only this job. The end or the beginning of its id is enough.",
+            autocompletion=completing.jobs,
+            show_default=False,
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", metavar="Q", help="Only this queue.", autocompletion=completing.queues, show_default=False
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Only this task.", autocompletion=completing.tasks, show_default=False)
+    ] = None,
     error: Annotated[
         str | None, typer.Option("--error", metavar="TEXT", help="Text that the error contains.", show_default=False)
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="T", show_default=False)] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="T", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 20,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="T", help="Only those due at or after T: 2026-11-01T00:00:00Z.", show_default=False
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Only those due before T.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 20,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue after the previous page.", show_default=False)
+        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
     ] = None,
     *,
     options: ListOptions,

@@ -139,9 +139,9 @@ def _value(text: str, indentation: int, room: int) -> Text:
     """The value of a field. Further lines are indented, so that none looks like another field."""
     from rich.text import Text
 
-    lines = [_encodable(line.expandtabs(8)) for line in visible(text).split("\n")]
+    lines = [_encodable(line) for line in visible(text).split("\n")]
     if has_width():
-        lines = [part for line in lines for part in wrapped(line, room)]
+        lines = [part for line in lines for part in wrapped(line.expandtabs(8), room)]
     return Text(("\n" + " " * indentation).join(lines), style=_STYLES.get(text, ""))
 
 

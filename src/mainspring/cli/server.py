@@ -29,7 +29,7 @@ from mainspring.kernel.config import (
 
 EXAMPLES = (
     "mainspring server --database-url-file database-url",
-    "mainspring server --database-url-file database-url --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
+    "mainspring server --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
 )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.field_options import with_plain_options
 from mainspring.cli.screen import say, show_json, show_line
@@ -15,7 +16,7 @@ EXAMPLES = (
     "mainspring submit hello name=you --wait",
     "mainspring submit --command 'date' --cron '* * * * *' --name clock",
     "mainspring submit --http https://example.com/hook --body '{\"id\": 7}' --wait",
-    'mainspring submit report.generate --payload \'{"region": "eu"}\' --at 2026-12-31T23:59:59Z',
+    'mainspring submit report.generate --payload \'{"region": "eu"}\' --in 5m',
 )
 _WHEN = "Schedule"
 _HOW = "Job options"
@@ -36,7 +37,12 @@ _PAIRS = {
 def command(
     task: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="Name of the task; not with --command or --http.", show_default=False),
+        typer.Argument(
+            metavar="TASK",
+            help="Name of the task; not with --command or --http.",
+            autocompletion=completing.tasks,
+            show_default=False,
+        ),
     ] = None,
     params: Annotated[
         list[str] | None,
@@ -100,7 +106,10 @@ def command(
     ] = False,
     name: Annotated[str | None, typer.Option("--name", help="Name of the job.", rich_help_panel=_HOW)] = None,
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="Q", help="Name of the queue.", rich_help_panel=_HOW)
+        str | None,
+        typer.Option(
+            "--queue", metavar="Q", help="Name of the queue.", autocompletion=completing.queues, rich_help_panel=_HOW
+        ),
     ] = None,
     priority: Annotated[
         str | None, typer.Option("--priority", metavar="P", help="low, normal, high or critical.", rich_help_panel=_HOW)

@@ -13,8 +13,8 @@ from mainspring.cli.wording import local
 EXAMPLES = (
     "mainspring token-add ci --role admin --expires-in 30d",
     "(umask 077; mainspring token-add web --role worker > worker-token)",
-    "(umask 077; mainspring token-add pool --role worker --all-tenants > pool-token)",
-    "(umask 077; mainspring token-add 'second admin' --role admin --tenant acme > acme-token)",
+    "(umask 077; mainspring token-add pool --role worker --all-tenants > token)",
+    "(umask 077; mainspring token-add ops --role admin --tenant acme > acme-token)",
 )
 
 

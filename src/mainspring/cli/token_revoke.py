@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import choose
 from mainspring.cli.screen import show_json, show_line
@@ -17,7 +18,14 @@ EXAMPLES = ("mainspring token-revoke 6f0a8b11",)
 
 
 def command(
-    token: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="The token's id, as shown by `mainspring tokens`.")],
+    token: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOKEN_ID",
+            help="The token's id, as shown by `mainspring tokens`.",
+            autocompletion=completing.tokens,
+        ),
+    ],
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,

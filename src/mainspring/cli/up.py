@@ -22,7 +22,7 @@ from mainspring.cli.connect import (
     checked_log_level,
 )
 from mainspring.cli.shared_options import CaOption
-from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, QueuesOption, RunAsOption, check_isolation
+from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
@@ -55,6 +55,7 @@ def command(
     http_allow: HttpAllowOption = None,
     run_as: RunAsOption = None,
     process_isolation: IsolationOption = "auto",
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
 ) -> None:
@@ -104,5 +105,6 @@ def command(
         tls=tls,
         ca=trusted,
         insecure_http=insecure_http,
+        prune_schedules=prune,
     )
     raise typer.Exit(uvloop.run(run_up(options)))

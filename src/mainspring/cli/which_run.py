@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.find_id import find_id, is_missing
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ T = TypeVar("T")
 RunOrJob = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="The id of a run, or of a job: its latest run is used. The end or the beginning is enough."
+        metavar="RUN",
+        help="The id of a run, or of a job: its latest run is used. The end or the beginning is enough.",
+        autocompletion=completing.runs_and_jobs,
     ),
 ]
 

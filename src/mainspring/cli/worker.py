@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "mainspring worker --app examples.hello:app",
-    "mainspring worker --server https://first:8700 --token-file /etc/mainspring/token --queues heavy=1,light=8",
+    "mainspring worker --token-file /etc/mainspring/token --queues heavy=1,light=8",
     "mainspring worker --label gpu=a100 --label zone=eu",
-    "mainspring worker --token-file /etc/mainspring/pool-token --sandbox bubblewrap --sandbox-read /opt/tools",
+    "mainspring worker --sandbox bubblewrap --sandbox-read /opt/tools",
     "mainspring worker --run-as deploy --run-as-allow reports,backup",
     "mainspring worker --lease 1m",
-    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem --token-file /etc/mainspring/token",
+    "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem",
 )
 DEFAULT_SLOTS = 16
 ISOLATIONS = ("auto", "off")
@@ -63,6 +63,12 @@ IsolationOption = Annotated[
         help="auto: each command has a pid namespace of its own where the machine allows it, so that none of its "
         "processes outlives it. Without root, sudo and other setuid programs then have no effect in commands. off: "
         "none.",
+    ),
+]
+PruneFlag = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Pause schedules that the code of --app no longer declares. Declared again, they are resumed."
     ),
 ]
 
@@ -136,6 +142,7 @@ def command(
             show_default="the worker's own token",
         ),
     ] = None,
+    prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
     url: UrlOption = None,
@@ -199,6 +206,7 @@ def command(
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,
+        prune_schedules=prune,
     )
     raise typer.Exit(serve_worker(options))
 

@@ -21,9 +21,9 @@ _COLUMNS = (
     Column("FOR", rank=6),
     Column("STATE"),
     Column("RUNNING", rank=1, right=True),
-    Column("QUEUES", rank=3, least=8),
-    Column("TASKS", rank=4, least=10),
-    Column("LABELS", rank=5, least=8),
+    Column("QUEUES", rank=3, least=12),
+    Column("TASKS", rank=4, least=14),
+    Column("LABELS", rank=5, least=14),
     Column("LAST BEAT", rank=2),
 )
 

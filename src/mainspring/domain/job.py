@@ -16,6 +16,7 @@ from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
 
 DEFAULT_TIMEOUT = 3600.0
+NO_LONGER_DECLARED = "no longer declared"  # why a job is paused
 SHELL_TASK = "shell"
 HTTP_TASK = "http"
 
@@ -105,3 +106,4 @@ class JobDefinition(msgspec.Struct, frozen=True):
     job_id: str | None = None
     idempotency_key: str | None = None
     required_labels: dict[str, str] | None = None
+    declared_by: str | None = None

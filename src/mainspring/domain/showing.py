@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority, plain_values
+from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, plain_values
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
@@ -25,8 +25,9 @@ def show_job(
     version: int,
     created_at: datetime,
     updated_at: datetime,
+    pruned: bool = False,
 ) -> JobView:
-    """The view of a job: its definition and its current status."""
+    """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
     spec, schedule = definition.spec, definition.schedule
     setup = spec.setup or RunSetup()
     return JobView(
@@ -67,6 +68,8 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        declared_by=definition.declared_by,
+        pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),
     )
 

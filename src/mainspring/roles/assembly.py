@@ -20,6 +20,7 @@ from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.exchange.beats import Beats
@@ -132,7 +133,8 @@ async def assemble(
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
         submitter=Submitter(store, lanes, signals, database_clock, signatures),
-        amender=Amender(store, lanes, signals, signatures),
+        amender=(amender := Amender(store, lanes, signals, signatures)),
+        declarer=Declarer(store, lanes, amender),
         job_reader=JobReader(store, lanes, run_reader),
         run_reader=run_reader,
         queue_reader=queue_reader,

@@ -73,6 +73,7 @@ class UpOptions:
     insecure_http: bool = False
     run_as: str | None = None
     process_isolation: str | None = None
+    prune_schedules: bool = False
 
     @property
     def folder(self) -> Path:
@@ -213,6 +214,8 @@ def worker_program(options: UpOptions) -> Program:
             argv += [flag, str(value)]
     if options.reload:
         argv.append("--reload")
+    if options.prune_schedules:
+        argv.append("--prune")
     return Program("worker", tuple(argv), worker_environment(), grace=_WORKER_GRACE, may_exit=True)
 
 

@@ -1,4 +1,8 @@
-"""Finds ids of runs, jobs, dead letters and workers by their beginning or their end."""
+"""Finds ids of runs, jobs, dead letters and workers by their beginning or their end.
+
+Each function returns the results of one or more searches. Each search reads `scanned` rows at most and returns `limit`
+ids at most.
+"""
 
 from __future__ import annotations
 
@@ -17,50 +21,52 @@ _UUID_FORM = "00000000-0000-0000-0000-000000000000"
 
 class IdRow(PageRow, frozen=True):
     """An id that was found, or None in the only row of a search that found nothing. `scanned`: how many rows were
-    read."""
+    read. `job`: it is the id of a job."""
 
     scanned: int
+    job: bool | None
     id: str | None
     lane_id: int | None
     name: str | None
 
 
-_live_runs = RowQuery(IdRow, _SQL["live_runs"])
-_ended_runs = RowQuery(IdRow, _SQL["ended_runs"])
+_newest_live = RowQuery(IdRow, _SQL["newest_live"])
+_newest_ended = RowQuery(IdRow, _SQL["newest_ended"])
+_live_between = RowQuery(IdRow, _SQL["live_between"])
+_ended_between = RowQuery(IdRow, _SQL["ended_between"])
 _dead_letters = RowQuery(IdRow, _SQL["dead_letters"])
 _jobs = RowQuery(IdRow, _SQL["jobs"])
-_fired_live = RowQuery(IdRow, _SQL["fired_live"])
-_fired_ended = RowQuery(IdRow, _SQL["fired_ended"])
 _workers = RowQuery(IdRow, _SQL["workers"])
 
 
-async def runs(connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int) -> list[list[IdRow]]:
-    """The results of several searches, each of which reads at most `scanned` rows."""
-    found = []
-    for query in (_live_runs, _ended_runs):
-        for first, last in ((None, None), *_range_of(part)):
-            arguments = (tenant, part, scanned, limit, first, last)
-            found.append(await _read(connection, query, *arguments))
-    return [*found, *await dead_letters(connection, tenant, part, scanned, limit)]
-
-
-async def jobs(connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int) -> list[list[IdRow]]:
-    """As `runs`."""
-    return [
-        await _read(connection, query, tenant, part, scanned, limit) for query in (_jobs, _fired_live, _fired_ended)
-    ]
+async def runs_and_jobs(
+    connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int, *, runs: bool, jobs: bool
+) -> list[list[IdRow]]:
+    """Runs and jobs, or only one of the two. Beginnings of run ids are found among all runs, by an index."""
+    results: list[list[IdRow]] = []
+    uuid_part = part.lower()
+    ending = runs and _is_end_of_uuid(uuid_part)
+    if ending or jobs:
+        text = uuid_part if ending else part
+        newest = (_newest_live, _newest_ended)
+        results += [await _read(connection, one, tenant, text, scanned, limit, ending, jobs) for one in newest]
+    if runs:
+        between = (_live_between, _ended_between)
+        for first, last in _range_of(uuid_part):
+            results += [await _read(connection, one, tenant, first, last, scanned, limit) for one in between]
+    if jobs:
+        results.append(await _read(connection, _jobs, tenant, part, scanned, limit))
+    return results
 
 
 async def dead_letters(
     connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int
 ) -> list[list[IdRow]]:
-    """As `runs`."""
-    return [await _read(connection, _dead_letters, tenant, part, scanned, limit)]
+    return [await _read(connection, _dead_letters, tenant, part.lower(), scanned, limit)]
 
 
 async def workers(connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int) -> list[list[IdRow]]:
-    """As `runs`."""
-    return [await _read(connection, _workers, tenant, part, scanned, limit)]
+    return [await _read(connection, _workers, tenant, part.lower(), scanned, limit)]
 
 
 async def _read(connection: Connection, query: RowQuery[IdRow], *arguments: object) -> list[IdRow]:
@@ -69,9 +75,17 @@ async def _read(connection: Connection, query: RowQuery[IdRow], *arguments: obje
 
 
 def _range_of(part: str) -> list[tuple[UUID, UUID]]:
-    """The first and the last UUID that begin with `part`. Empty if no UUID does."""
-    form = "".join("-" if char == "-" else "0" for char in part)
-    if not re.fullmatch(r"[0-9a-f-]+", part) or not _UUID_FORM.startswith(form):
+    """The first and the last UUID that begin with `part`. Empty if none can."""
+    if not _UUID_FORM.startswith(_form(part)):
         return []
     rest = _UUID_FORM[len(part) :]
     return [(UUID(part + rest), UUID(part + rest.replace("0", "f")))]
+
+
+def _is_end_of_uuid(part: str) -> bool:
+    return _UUID_FORM.endswith(_form(part))
+
+
+def _form(part: str) -> str:
+    """The text with zeros for its hexadecimal digits."""
+    return re.sub(r"[0-9a-f]", "0", part) if re.fullmatch(r"[0-9a-f-]+", part) else part

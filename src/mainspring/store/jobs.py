@@ -12,6 +12,7 @@ import msgspec
 from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, spec_to_text
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
@@ -56,6 +57,14 @@ class JobRow(PageRow, frozen=True):
     schedule_text: str
     payload_text: str | None
     spec_text: str | None
+    declared_by: str | None
+    pruned_version: int | None
+
+    @property
+    def pruned(self) -> bool:
+        """Whether the job is paused because its application no longer declares it. Any change by a server that does not
+        know the column, such as a person's pause, raises only the version and so ends this."""
+        return self.status == StoredJobStatus.PAUSED and self.pruned_version == self.version
 
     @property
     def weight(self) -> int:
@@ -108,6 +117,7 @@ def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
         job_id=row.job_id,
         idempotency_key=spec.idempotency_key,
         required_labels=lane.required_labels,
+        declared_by=row.declared_by,
     )
 
 
@@ -127,6 +137,7 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
         [_encode(job.definition.schedule).decode() for job in new],
         [job.definition.payload for job in new],
         [spec_to_text(job.definition.spec) for job in new],
+        [job.definition.declared_by for job in new],
     )
 
 
@@ -178,6 +189,7 @@ async def change(
     lane_id: int,
     definition: JobDefinition,
     now: datetime,
+    pruned: bool = False,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
     changed = await connection.fetchval(
@@ -197,6 +209,8 @@ async def change(
         spec_to_text(definition.spec),
         definition.schedule.one_time,
         now,
+        definition.declared_by,
+        pruned,
     )
     return changed is not None
 
@@ -222,6 +236,7 @@ async def list_jobs(
     label: tuple[str, str] | None,
     text: str | None,
     limit: int,
+    declared_by: str | None = None,
 ) -> list[JobRow]:
     return await pages.read(
         connection,
@@ -235,8 +250,9 @@ async def list_jobs(
         label[0] if label else None,
         label[1] if label else None,
         contains(text),
+        declared_by,
         limit,
-        straight=lane_ids is None and owner is None and label is None and text is None,
+        straight=lane_ids is None and owner is None and label is None and text is None and declared_by is None,
     )
 
 

@@ -172,6 +172,7 @@ FIELDS = (
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner"),
     Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description"),
     Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label"),
+    Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
     _later("depends_on", NAMES),
     _later("dependencies", NAMES),
     _later("notify", ANYTHING),

@@ -119,6 +119,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
+    declared_by: ChosenJobId | None = None
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
@@ -164,6 +165,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
+    declared_by: ChosenJobId | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
@@ -212,7 +214,8 @@ class MisfireView(msgspec.Struct):
 
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
-    """A job as clients see it. Durations are in seconds."""
+    """A job as clients see it. Durations are in seconds. declared_by: the application whose code declares the schedule.
+    pause_reason: why the job is PAUSED, unless a person paused it."""
 
     job_id: str
     name: str
@@ -251,6 +254,8 @@ class JobView(PlainValues, msgspec.Struct):
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
+    declared_by: str | None = None
+    pause_reason: str | None = None
 
 
 class JobList(msgspec.Struct):

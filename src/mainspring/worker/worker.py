@@ -123,6 +123,10 @@ class Worker:
         return self._held_runs.worker_id
 
     @property
+    def draining(self) -> bool:
+        return self._draining is not None
+
+    @property
     def incarnation(self) -> Incarnation:
         return Incarnation(self._held_runs.worker_id, self._secret)
 

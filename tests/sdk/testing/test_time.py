@@ -59,6 +59,23 @@ def test_an_interval_begins_with_the_box() -> None:
     assert moments == [BEGIN + timedelta(seconds=90 * n) for n in (1, 2, 3)]
 
 
+def test_schedules_of_the_application_belong_to_it_as_at_a_server() -> None:
+    app = Mainspring("billing")
+
+    @app.cron("@daily")
+    @app.task
+    def report() -> None: ...
+
+    with mainspring.testing.run(app, start=START) as box:
+        box.client.submit(task="report", cron="@daily", job_id="by-hand")
+        assert [job.job_id for job in box.client.jobs(declared_by="billing").jobs] == ["report"]
+        box.client.update_job("report", priority="high")
+        assert box.client.job("report").declared_by == "billing"
+        assert box.client.job("by-hand").declared_by is None
+        with pytest.raises(InvalidInput, match="only a recurring job"):
+            box.client.submit(task="report", declared_by="billing")
+
+
 def test_two_schedules_take_turns_in_the_order_of_time() -> None:
     app = Mainspring()
     told: list[str] = []

@@ -45,6 +45,7 @@ _TAGS = {
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
     "worker": ("worker protocol", "What worker programs call."),
+    "applications": ("applications", "What the code of applications declares."),
     "ids": ("ids", "Ids by a part of them."),
     "insights": ("insights", "How the whole is doing."),
     "health": ("health", "How the server is."),

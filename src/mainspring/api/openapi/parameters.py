@@ -28,6 +28,8 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,
     ),
+    "application": ("The name of the application.", "billing"),
+    "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),
     "kind": ("Only ids of these kinds.", ["run"]),
     "n": ("How many.", 20),
@@ -38,7 +40,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
 }  # fmt: skip
 # Path parameters are texts to the router.
-PATH_TYPES: dict[str, Any] = {"job_id": ChosenJobId, "name": Name}
+PATH_TYPES: dict[str, Any] = {"job_id": ChosenJobId, "name": Name, "application": ChosenJobId}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "If-Match": {"type": "string", "pattern": r'^(\*|(W/)?"?[0-9]{1,18}"?)$'},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},

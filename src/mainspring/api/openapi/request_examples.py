@@ -26,6 +26,9 @@ CHOICES: Examples = {
     "of a job": {"job": "nightly-report", "since": "2026-07-01T00:00:00Z"},
     "by error": {"error": "connection refused", "limit": 1000},
 }
+DECLARATIONS: Examples = {
+    "two schedules": {"job_ids": ["nightly-report", "cleanup"], "fingerprint": "9f86d081", "source": "2c26b46b"}
+}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {

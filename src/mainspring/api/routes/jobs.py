@@ -87,11 +87,12 @@ async def list_jobs(
     queue: str | None = None,
     owner: str | None = None,
     q: str | None = None,
+    declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
     """Page by page. One-time jobs that have fired are runs: see `GET /v1/runs`."""
-    query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit)
+    query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit, declared_by)
     page = await services_of(request).job_reader.jobs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 

@@ -61,18 +61,20 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         or request.timezone is not None
         or request.delay is not None
     )
+    schedule = read_schedule(request, now) if says_when else NOW
     return JobDefinition(
         task=task,
         name=job_id if name is None else name,
         payload=payload,
         queue=DEFAULT_QUEUE if queue is None else queue,
         priority=_NORMAL if priority is None else parse_priority(priority),
-        schedule=read_schedule(request, now) if says_when else NOW,
+        schedule=schedule,
         overlap=_SKIP if overlap is None else _overlap(overlap),
         spec=read_spec(request, command, http),
         job_id=job_id,
         idempotency_key=request.idempotency_key,
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
+        declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
 
 
@@ -102,6 +104,16 @@ def _check_job_id(job_id: str) -> None:
         )
 
 
+def _check_declared_by(application: str, schedule: Schedule) -> str:
+    check_line(application, "declared_by")
+    if not schedule.recurring:
+        raise InvalidInput(
+            "only a recurring job is declared by an application", field="declared_by",
+            hint="leave it out, or give the job a cron expression or an interval",
+        )  # fmt: skip
+    return application
+
+
 def amend(
     stored: JobDefinition, patch: JobPatch, now: datetime, options: DeclaredOptions | None = None
 ) -> JobDefinition:
@@ -120,6 +132,7 @@ def amend(
         given["retry"] = given.pop("retry_policy")
     if not given:
         raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
+    declared_by = given.pop("declared_by", UNSET)  # it depends on the schedule that the job has in the end
     base = _long_form(stored)
     if given.keys() & {"task", "job_type", "command", "http"}:
         named = given.get("task", given.get("job_type"))
@@ -148,6 +161,11 @@ def amend(
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     else:
         changed = msgspec.structs.replace(changed, schedule=_changed_schedule(changed.schedule, given, now))
+    if declared_by is UNSET:
+        declared_by = stored.declared_by if changed.schedule.recurring else None
+    elif declared_by is not None:
+        declared_by = _check_declared_by(declared_by, changed.schedule)
+    changed = msgspec.structs.replace(changed, declared_by=declared_by)
     return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
 
 

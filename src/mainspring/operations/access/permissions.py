@@ -36,6 +36,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "jobs.pause": _ADMINS,
     "jobs.resume": _ADMINS,
     "jobs.run_now": _ADMINS,
+    "applications.declare": _ADMINS,
     "runs.list": _ADMINS,
     "runs.read": _ADMINS,
     "runs.why": _ADMINS,

@@ -8,6 +8,7 @@ record it as missed.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -37,6 +38,7 @@ from mainspring.wire.jobs import JobPatch
 PAUSED = "paused"
 DELETED = "deleted"
 _SOON = timedelta(seconds=5)
+Check = Callable[[Connection], Awaitable[bool]]
 
 
 class RanNow(msgspec.Struct, frozen=True):
@@ -85,30 +87,50 @@ class Amender:
             if status is StoredJobStatus.COMPLETED:
                 status = StoredJobStatus.SCHEDULED
         lanes = await self._lanes.intern(connection, [key := lane_key(row.tenant_id, changed)])
-        await self._write(connection, row, status, next_at, paused_from, lanes[key], changed)
+        await self._write(connection, row, status, next_at, paused_from, lanes[key], changed, pruned=row.pruned)
 
     def _tell(self, fired: FiredLocked) -> None:
         metrics.fired.inc(sum(fired.created.values()))
         self._signals.ready(fired.created)
 
     async def pause(self, caller: Caller, job_id: str) -> None:
-        """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire."""
+        """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire. A job that is
+        paused since its application no longer declares it becomes paused by a person."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "paused")
             status = StoredJobStatus(row.status)
-            if status is StoredJobStatus.PAUSED:
+            if status is StoredJobStatus.PAUSED and not row.pruned:
                 return
-            self._check_transition(job_id, status, StoredJobStatus.PAUSED)
-            definition = await self._definition(connection, row)
-            paused_from = row.next_fire_at
-            if definition.schedule.recurring and paused_from is not None and paused_from <= row.now:
-                await miss_due(connection, row, definition, PAUSED)
-                paused_from = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
-            await self._write(connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition)
+            if status is not StoredJobStatus.PAUSED:
+                self._check_transition(job_id, status, StoredJobStatus.PAUSED)
+            await self._pause(connection, row)
+
+    async def prune(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
+        """Pause a job that its application no longer declares, if `still` holds. Return whether it was paused."""
+        async with self._store.change() as connection:
+            if not await still(connection):
+                return False
+            row = await jobs.lock(connection, caller.tenant, job_id)
+            if row is None or row.declared_by != application or row.status != StoredJobStatus.SCHEDULED:
+                return False
+            await self._pause(connection, row, pruned=True)
+        return True
+
+    async def _pause(self, connection: Connection, row: LockedJob, *, pruned: bool = False) -> None:
+        definition = await self._definition(connection, row)
+        paused_from = row.paused_from if row.status == StoredJobStatus.PAUSED else row.next_fire_at
+        if row.next_fire_at is not None and definition.schedule.recurring and row.next_fire_at <= row.now:
+            await miss_due(connection, row, definition, PAUSED)
+            paused_from = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
+        await self._write(
+            connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition, pruned=pruned
+        )
 
     async def resume(self, caller: Caller, job_id: str) -> None:
-        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires."""
+        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires. If an
+        application no longer declares the job, it does not belong to that application any more, so that it is not
+        paused again."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "resumed")
@@ -117,13 +139,29 @@ class Amender:
                 return
             if status is not StoredJobStatus.PAUSED:
                 raise Conflict(f"job {job_id!r} is {status.name}, not PAUSED", code="not_paused")
-            definition = await self._definition(connection, row)
-            next_at = row.paused_from
-            if definition.schedule.recurring and next_at is not None and next_at <= row.now:
-                await miss_due(connection, row, definition, PAUSED)
-                next_at = next_fire(definition.schedule, row.now)
-            await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
+            await self._resume(connection, row, None if row.pruned else row.declared_by)
         self._signals.due()
+
+    async def resume_declared(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
+        """Resume a job that its application declares again, if `still` holds. Return whether it was resumed."""
+        async with self._store.change() as connection:
+            if not await still(connection):
+                return False
+            row = await jobs.lock(connection, caller.tenant, job_id)
+            if row is None or row.declared_by != application or not row.pruned:
+                return False
+            await self._resume(connection, row, application)
+        self._signals.due()
+        return True
+
+    async def _resume(self, connection: Connection, row: LockedJob, declared_by: str | None) -> None:
+        definition = await self._definition(connection, row)
+        next_at = row.paused_from
+        if definition.schedule.recurring and next_at is not None and next_at <= row.now:
+            await miss_due(connection, row, definition, PAUSED)
+            next_at = next_fire(definition.schedule, row.now)
+        definition = msgspec.structs.replace(definition, declared_by=declared_by)
+        await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
@@ -227,6 +265,8 @@ class Amender:
         paused_from: datetime | None,
         lane_id: int,
         definition: JobDefinition,
+        *,
+        pruned: bool = False,
     ) -> None:
         changed = await jobs.change(
             connection,
@@ -239,6 +279,7 @@ class Amender:
             lane_id=lane_id,
             definition=definition,
             now=row.now,
+            pruned=pruned,
         )
         if not changed:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")

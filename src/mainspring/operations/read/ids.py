@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.read.search import searching
@@ -20,7 +21,7 @@ SHORTEST = 4
 LONGEST = 1000
 SCANNED = 100_000  # rows of each table
 _MOST = 20
-_FINDERS = {"run": ids.runs, "job": ids.jobs, "dead_letter": ids.dead_letters, "worker": ids.workers}
+KINDS = RUN, JOB, DEAD_LETTER, WORKER = "run", "job", "dead_letter", "worker"
 
 
 class IdQuery(msgspec.Struct, frozen=True):
@@ -37,8 +38,8 @@ class IdQuery(msgspec.Struct, frozen=True):
         if "\x00" in self.part:
             raise InvalidInput("part contains a NUL", field="part", hint="leave it out")
         for kind in self.kinds:
-            if kind not in _FINDERS:
-                raise InvalidInput(f"{kind!r} is not a kind of id", field="kind", expected=", ".join(_FINDERS))
+            if kind not in KINDS:
+                raise InvalidInput(f"{kind!r} is not a kind of id", field="kind", expected=", ".join(KINDS))
 
 
 class IdReader:
@@ -51,21 +52,33 @@ class IdReader:
         found: dict[tuple[str, str], IdMatch] = {}
         complete = True
         async with searching(self._store, caller.tenant, "ids") as connection:
-            for kind in query.kinds or _FINDERS:
-                part = query.part if kind == "job" else query.part.lower()
-                results = await _FINDERS[kind](connection, caller.tenant, part, SCANNED, _MOST + 1)
-                complete = complete and all(rows[0].scanned < SCANNED for rows in results)
-                for match in await self._matches(connection, kind, results):
-                    known = found.setdefault((kind, match.id), match)
-                    known.name = known.name or match.name
+            for kind, rows in await _results(connection, caller.tenant, query):
+                complete = complete and rows[0].scanned < SCANNED
+                for row in rows:
+                    if row.id is None:
+                        continue
+                    named = "job" if row.job else kind
+                    match = found.setdefault((named, row.id), IdMatch(named, row.id))
+                    match.name = match.name or await self._name(connection, row)
         matches = sorted(found.values(), key=lambda match: (match.kind, match.id), reverse=True)
         return IdList(matches[:_MOST], complete=complete, more=len(matches) > _MOST)
 
-    async def _matches(self, connection: Connection, kind: str, results: Iterable[list[IdRow]]) -> list[IdMatch]:
-        matches = []
-        for row in (row for rows in results for row in rows if row.id is not None):
-            name = row.name
-            if name is None and row.lane_id is not None:
-                name = (await load_lane(self._lanes, connection, row.lane_id)).task
-            matches.append(IdMatch(kind, row.id or "", name))
-        return matches
+    async def _name(self, connection: Connection, row: IdRow) -> str | None:
+        if row.name is not None or row.lane_id is None:
+            return row.name
+        return (await load_lane(self._lanes, connection, row.lane_id)).task
+
+
+async def _results(connection: Connection, tenant: TenantId, query: IdQuery) -> list[tuple[str, list[IdRow]]]:
+    wanted = set(query.kinds or KINDS)
+    where = (connection, tenant, query.part, SCANNED, _MOST + 1)
+    results: list[tuple[str, list[IdRow]]] = []
+    if wanted & {RUN, JOB}:
+        found = await ids.runs_and_jobs(*where, runs=RUN in wanted, jobs=JOB in wanted)
+        results += [(RUN, rows) for rows in found]
+    if wanted & {RUN, DEAD_LETTER}:  # a dead letter may be older than the newest runs
+        for rows in await ids.dead_letters(*where):
+            results += [(kind, rows) for kind in (RUN, DEAD_LETTER) if kind in wanted]
+    if WORKER in wanted:
+        results += [(WORKER, rows) for rows in await ids.workers(*where)]
+    return results

@@ -58,6 +58,7 @@ class JobReader:
                 owner=query.owner,
                 label=query.label,
                 text=query.text,
+                declared_by=query.declared_by,
                 limit=query.limit + 1,
             )
         page, more = cut(rows, query.limit)

@@ -53,6 +53,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     text: str | None = None
     cursor: str | None = None
     limit: int = 50
+    declared_by: str | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)

@@ -46,6 +46,7 @@ def job_view(row: JobRow, lane: Lane) -> JobView:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        pruned=row.pruned,
     )
 
 

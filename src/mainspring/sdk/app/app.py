@@ -1,6 +1,6 @@
 """The application: its tasks, its schedules, and the clients that submit its jobs.
 
-app = Mainspring()
+app = Mainspring("billing")
 
 @app.task("billing.charge", queue="heavy", timeout="5m")
 async def charge(account: str, cents: int, ctx: Context) -> dict: ...
@@ -21,19 +21,24 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from mainspring.kernel.config import DEFAULT_QUEUE
-from mainspring.sdk.app.task import ExecutorName, Submission, Task
-from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions
+from mainspring.sdk.app.declared_schedules import (
+    AppSchedule,
+    as_written,
+    check_application_name,
+    creator_of,
+    default_application_name,
+    full_name,
+    source_of,
+)
+from mainspring.sdk.app.task import ExecutorName, Task
+from mainspring.sdk.client.job_fields import Duration, JobOptions
 from mainspring.wire.fields import PlainKeywords
-from mainspring.wire.formats import ChosenJobId
 
 if TYPE_CHECKING:
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
@@ -67,22 +72,26 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     required_labels: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class AppSchedule:
-    """A recurring job of the application with the id `job_id`."""
-
-    job_id: str
-    task: Task[Any, Any]
-    options: JobOptions
-
-    def fields(self) -> JobFields:
-        return Submission(self.task, self.options).fields()
-
-
 class Mainspring:
-    """A Mainspring application. Without arguments it finds the server when it first needs one."""
+    """A Mainspring application. Without `url` it finds the server when it first needs one.
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, data: str | Path | None = None) -> None:
+    The schedules of an application belong to its `name` (default: the module that creates it). Schedules that it
+    declared earlier and no longer declares are reported when a worker starts. With `prune_schedules` they are paused.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        url: str | None = None,
+        token: str | None = None,
+        data: str | Path | None = None,
+        prune_schedules: bool = False,
+    ) -> None:
+        self._creator = creator_of(self)
+        self.named = name is not None
+        self.name = default_application_name(self._creator) if name is None else check_application_name(name)
+        self.prune_schedules = prune_schedules
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
         self._url = url
@@ -107,22 +116,29 @@ class Mainspring:
             return self._register(name_or_function, None, {})
         return lambda function: self._register(function, name_or_function, options)
 
+    @property
+    def source(self) -> str:
+        """Where the code of the application lies, as a digest of host and file. It tells two applications with the same
+        default name apart."""
+        return source_of(self._creator)
+
     def cron(
         self, expression: str, **options: Unpack[JobOptions]
     ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
         """Run the task at the times of a cron expression: 5 fields, 6 fields with seconds first, or an alias like
-        @daily.
+        @daily. It stands above @app.task. Raises ValueError for a schedule that no server would accept.
 
         The default `timezone` is UTC. The job's id is the task's name. A second schedule of the same task needs its own
         job_id.
         """
-        return self._scheduled({**options, "cron": expression})
+        return self._scheduled({**options, "cron": expression}, as_written("cron", expression, options))
 
     def every(
         self, interval: Duration, **options: Unpack[JobOptions]
     ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
-        """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds."""
-        return self._scheduled({**options, "every": interval})
+        """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds. It stands above @app.task. Raises
+        ValueError for a schedule that no server would accept."""
+        return self._scheduled({**options, "every": interval}, as_written("every", interval, options))
 
     @property
     def queues(self) -> list[str]:
@@ -172,6 +188,8 @@ class Mainspring:
         return client
 
     def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+        if isinstance(function, Task):
+            raise TypeError(_twice(function, scheduled=any(one.task is function for one in self.schedules)))
         unknown = options.keys() - TaskOptions.__annotations__.keys()
         if unknown:
             known = ", ".join(TaskOptions.__annotations__)
@@ -186,23 +204,26 @@ class Mainspring:
         self.tasks[task.name] = task
         return task
 
-    def _scheduled(self, options: Any) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+    def _scheduled(self, options: Any, decorator: str) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
         def add(below: Task[P, R] | Callable[P, R]) -> Task[P, R]:
             task = below if isinstance(below, Task) else self.task(below)
             job_id = options.get("job_id") or task.name
-            self._check_schedule(job_id, task)
-            self.schedules.append(AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id})))
+            schedule = AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id}))
+            if any(other.job_id == job_id for other in self.schedules):
+                raise ValueError(
+                    f"{decorator} over {full_name(task.function)}: the schedule {job_id!r} already exists. "
+                    "Give this one its own job_id='...'."
+                )
+            task.payload_of((), {})
+            schedule.check(decorator)
+            self.schedules.append(schedule)
             return task
 
         return add
 
-    def _check_schedule(self, job_id: str, task: Task[Any, Any]) -> None:
-        if any(schedule.job_id == job_id for schedule in self.schedules):
-            raise ValueError(f"the schedule {job_id!r} already exists. Give this one its own job_id='...'.")
-        try:
-            msgspec.convert(job_id, ChosenJobId)
-        except msgspec.ValidationError:
-            raise ValueError(
-                f"{job_id!r} is not a valid job id (letters, digits, '.', '_', '-'). Give the schedule a job_id='...'."
-            ) from None
-        task.payload_of((), {})
+
+def _twice(task: Task[Any, Any], *, scheduled: bool) -> str:
+    name = full_name(task.function)
+    if scheduled:
+        return f"{name}: @app.task stands above its schedule. Swap them: @app.cron or @app.every above @app.task."
+    return f"{name} is a task already ({task.name!r}). Leave the second @app.task out."

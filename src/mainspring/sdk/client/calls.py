@@ -12,6 +12,7 @@ from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
+from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
@@ -41,6 +42,7 @@ class JobFilters(TypedDict, total=False):
     queue: str | None
     owner: str | None
     q: str | None
+    declared_by: str | None
     limit: int | None
     cursor: str | None
 
@@ -97,6 +99,7 @@ _tenant_list = json_of(TenantList)
 _token = json_of(TokenView)
 _token_made = json_of(TokenMade)
 _token_list = json_of(TokenList)
+_declaration = json_of(DeclarationView)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -347,6 +350,12 @@ def health() -> Call[Health]:
 def readiness() -> Call[Readiness]:
     """Check whether the server makes progress. Otherwise it answers 503 with the failed checks."""
     return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))
+
+
+def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:
+    """Declare which schedules the code of an application has. Workers call it when they start."""
+    path = f"/v1/applications/{quote(application, safe='')}"
+    return Call("PUT", path, _declaration, body=encode(declaration))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:

@@ -47,7 +47,7 @@ class _Settings(PlainKeywords, total=False):
 
 
 class _TaskFields(TypedDict, total=False):
-    """The task and its payload, and the short forms of the HTTP request."""
+    """The task and its payload, the short forms of the HTTP request, and the application that declares the job."""
 
     task: str | None
     job_type: str | None
@@ -58,6 +58,7 @@ class _TaskFields(TypedDict, total=False):
     schedule_time: When | None
     cron_expression: str | None
     max_retries: int | None
+    declared_by: str | None
 
 
 class JobOptions(_Settings, total=False):

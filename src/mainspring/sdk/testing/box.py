@@ -64,7 +64,7 @@ class Box:
         self._async_client = BoxAsyncClient(local_server, self._driver)
         self._open = ExitStack()
         for schedule in app.schedules:
-            self._client.submit(**schedule.fields())
+            self._client.submit(**schedule.declared_by(app.name))
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.app.speaking_to(self._client, self._async_client))

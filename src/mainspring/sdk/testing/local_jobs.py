@@ -118,7 +118,7 @@ class LocalJobs:
             item, labels = job.definition, job.definition.spec.labels or {}
             if (
                 job.status in wanted
-                and matches(call, queue=item.queue, owner=item.spec.owner)
+                and matches(call, queue=item.queue, owner=item.spec.owner, declared_by=item.declared_by)
                 and text in (item.name or item.task).lower()
                 and (not label or label in [f"{name}:{value}" for name, value in labels.items()])
             ):

@@ -258,7 +258,8 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text
+       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
+       declared_by, pruned_version
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
@@ -314,35 +315,39 @@ tenant_id, name, created_at
 
 -- ------------------------------------------------------------------------------------------------- ids by a part
 
--- fragment: runs_by_part(table)
--- $5 and $6: all ids that begin with the part lie between them. Null: the part is the end of an id.
+-- fragment: newest_runs_by_part(table)
+-- $5: look for runs that end with the part. $6: look for jobs. A one-time job that has fired has no row of its own, and a
+-- job whose id was generated has the id of its run.
+with newest as materialized (
+    select run_id, tenant_id, job_id from mainspring.{{table}} order by run_id desc limit $3
+), found as (
+    (select false as job, run_id::text as id, run_id
+     from newest
+     where $5 and tenant_id = $1 and right(run_id::text, length($2)) = $2
+     limit $4)
+    union all
+    (select distinct true, coalesce(job_id, run_id::text), null::uuid
+     from newest
+     where $6 and tenant_id = $1
+       and (starts_with(coalesce(job_id, run_id::text), $2) or right(coalesce(job_id, run_id::text), length($2)) = $2)
+     limit $4)
+)
+select (select count(*) from newest)::int as scanned, found.job, found.id, r.lane_id, r.name
+from (select) as one
+left join found on true
+left join mainspring.{{table}} r on r.run_id = found.run_id
+
+-- fragment: runs_between(table)
+-- The runs whose ids begin with a part, which all lie between $2 and $3.
 with newest as materialized (
     select run_id, tenant_id, lane_id, name
     from mainspring.{{table}}
-    where $5::uuid is null or run_id between $5 and $6::uuid
+    where run_id between $2 and $3
     order by run_id desc
-    limit $3
+    limit $4
 )
-select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+select (select count(*) from newest)::int as scanned, false as job, found.id, found.lane_id, found.name
 from (select) as one
 left join (
-    select run_id::text as id, lane_id, name
-    from newest
-    where tenant_id = $1 and ($5::uuid is not null or right(run_id::text, length($2)) = $2)
-    limit $4
-) as found on true
-
--- fragment: jobs_by_part(table)
--- The jobs of the newest runs. A one-time job that has fired has no row of its own. A job whose id was generated has the
--- id of its run.
-with newest as materialized (
-    select tenant_id, coalesce(job_id, run_id::text) as job_id from mainspring.{{table}} order by run_id desc limit $3
-)
-select (select count(*) from newest)::int as scanned, found.id, null::int as lane_id, null::text as name
-from (select) as one
-left join (
-    select distinct job_id as id
-    from newest
-    where tenant_id = $1 and (starts_with(job_id, $2) or right(job_id, length($2)) = $2)
-    limit $4
+    select run_id::text as id, lane_id, name from newest where tenant_id = $1 limit $5
 ) as found on true

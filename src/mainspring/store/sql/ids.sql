@@ -1,17 +1,23 @@
 -- Finds ids by a part of them. No index has the ends of ids: it would cost time for every run. So each statement reads a
 -- bounded number of the newest rows, whoever they belong to, and says how many it has read.
 
--- name: live_runs
-{{runs_by_part(runs)}}
+-- name: newest_live
+{{newest_runs_by_part(runs)}}
 
--- name: ended_runs
-{{runs_by_part(run_history)}}
+-- name: newest_ended
+{{newest_runs_by_part(run_history)}}
+
+-- name: live_between
+{{runs_between(runs)}}
+
+-- name: ended_between
+{{runs_between(run_history)}}
 
 -- name: dead_letters
 with newest as materialized (
     select run_id, lane_id, name from mainspring.dead_letters where tenant_id = $1 order by run_id desc limit $3
 )
-select (select count(*) from newest)::int as scanned, found.id, found.lane_id, found.name
+select (select count(*) from newest)::int as scanned, false as job, found.id, found.lane_id, found.name
 from (select) as one
 left join (
     select run_id::text as id, lane_id, name
@@ -25,18 +31,12 @@ left join (
 with newest as materialized (
     select job_id from mainspring.jobs where tenant_id = $1 order by created_at desc, job_id desc limit $3
 )
-select (select count(*) from newest)::int as scanned, found.job_id as id, j.lane_id, j.name
+select (select count(*) from newest)::int as scanned, true as job, found.job_id as id, j.lane_id, j.name
 from (select) as one
 left join (
     select job_id from newest where starts_with(job_id, $2) or right(job_id, length($2)) = $2 limit $4
 ) as found on true
 left join mainspring.jobs j on j.tenant_id = $1 and j.job_id = found.job_id
-
--- name: fired_live
-{{jobs_by_part(runs)}}
-
--- name: fired_ended
-{{jobs_by_part(run_history)}}
 
 -- name: workers
 -- Those that a list of workers shows.
@@ -48,7 +48,7 @@ with listed as materialized (
     order by w.worker_id desc
     limit $3
 )
-select (select count(*) from listed)::int as scanned, found.id, null::int as lane_id, found.name
+select (select count(*) from listed)::int as scanned, false as job, found.id, null::int as lane_id, found.name
 from (select) as one
 left join (
     select worker_id::text as id, name

@@ -4,13 +4,13 @@
 -- unguarded: an insert; the primary key and taken_ids are the guard.
 insert into mainspring.jobs
     (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec)
+     created_at, updated_at, name, schedule, payload, spec, declared_by)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
-       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec
+       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.declared_by
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[])
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec),
+               payload, spec, declared_by),
      (select clock_timestamp() as now) as t
 
 -- name: take_ids
@@ -59,12 +59,13 @@ select l.*, (select clock_timestamp()) as now from locked l
 
 -- name: change_job
 -- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
--- $15 is the time from which the new definition holds.
+-- $15 is the time from which the new definition holds. $17: the job is paused since its application no longer declares
+-- it.
 -- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
-    updated_at = $15
+    updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
@@ -91,8 +92,9 @@ where j.tenant_id = $1
   and ($6::text is null or j.spec ->> 'owner' = $6)
   and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
   and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
+  and ($10::text is null or j.declared_by = $10)
 order by j.created_at desc, j.job_id desc
-limit $10
+limit $11
 
 -- name: prune_keys
 -- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while it has its row or a live

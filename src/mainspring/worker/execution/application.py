@@ -6,9 +6,13 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from pathlib import Path
 
+import mainspring
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.app.app import Mainspring
+
+_PACKAGE = str(Path(mainspring.__file__).parent) + os.sep
 
 
 def load_app(name: str) -> Mainspring:
@@ -26,7 +30,9 @@ def load_app(name: str) -> Mainspring:
         raise InvalidInput(
             f"app: cannot import {module_name}: {type(error).__name__}: {error}\n{''.join(frames)}".rstrip(),
             field="app",
-            hint=f"modules are searched in {here} and in the installed packages",
+            hint=f"modules are searched in {here} and in the installed packages"
+            if isinstance(error, ImportError)
+            else None,
         ) from error
     app = getattr(module, attribute, None)
     if not isinstance(app, Mainspring):
@@ -38,7 +44,7 @@ def load_app(name: str) -> Mainspring:
 
 
 def _own_frames(error: Exception) -> list[str]:
-    """The last frames in user code, without those of the import system."""
+    """The last frames in user code, without those of the import system and of this package."""
     steps = [step for step in traceback.extract_tb(error.__traceback__) if not step.filename.startswith("<frozen")]
-    own = [step for step in steps if step.filename != __file__ and "/importlib/" not in step.filename]
+    own = [step for step in steps if not step.filename.startswith(_PACKAGE) and "/importlib/" not in step.filename]
     return traceback.format_list(own[-3:])

@@ -1,0 +1,133 @@
+"""Hints of the server in the language of the command line: `POST /v1/jobs/x:resume` becomes `mainspring resume x`.
+
+One table says which command does what an operation of the API does. tests/cli/test_hints.py compares it with the table
+of permissions, and translates every text of the server that names an operation.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of an operation, with {} for an id, and the command that does the same. None: no command does."""
+
+    operation: str
+    method: str
+    path: str
+    command: str | None
+
+    def match(self, method: str, path: str) -> str | None:
+        """The id in `path`, "" if the route has none, or None if it is another route."""
+        if method != self.method:
+            return None
+        before, braces, after = self.path.partition("{}")
+        if not braces:
+            return "" if path == self.path else None
+        found = path[len(before) : len(path) - len(after)]
+        fits = path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after)
+        return found if fits and not re.search("[/:]", found) else None
+
+
+ROUTES = (
+    Route("jobs.create", "POST", "/v1/jobs", "submit"),
+    Route("jobs.create_batch", "POST", "/v1/jobs:batch", None),
+    Route("jobs.list", "GET", "/v1/jobs", "jobs"),
+    Route("jobs.read", "GET", "/v1/jobs/{}", "job {}"),
+    Route("jobs.status", "GET", "/v1/jobs/{}/status", "job {}"),
+    Route("jobs.runs", "GET", "/v1/jobs/{}/runs", "runs --job {}"),
+    Route("jobs.upcoming", "GET", "/v1/jobs/{}/upcoming", "job {}"),
+    Route("jobs.missed", "GET", "/v1/jobs/{}/missed", None),
+    Route("jobs.update", "PATCH", "/v1/jobs/{}", "edit {}"),
+    Route("jobs.update", "PUT", "/v1/jobs/{}", "edit {}"),
+    Route("jobs.cancel", "DELETE", "/v1/jobs/{}", "cancel {}"),
+    Route("jobs.pause", "POST", "/v1/jobs/{}:pause", "pause {}"),
+    Route("jobs.resume", "POST", "/v1/jobs/{}:resume", "resume {}"),
+    Route("jobs.run_now", "POST", "/v1/jobs/{}:runNow", "run-now {}"),
+    Route("applications.declare", "PUT", "/v1/applications/{}", None),
+    Route("runs.list", "GET", "/v1/runs", "runs"),
+    Route("runs.read", "GET", "/v1/runs/{}", "run {}"),
+    Route("runs.why", "GET", "/v1/runs/{}/why", "why {}"),
+    Route("runs.timeline", "GET", "/v1/runs/{}/timeline", "timeline {}"),
+    Route("runs.logs", "GET", "/v1/runs/{}/logs", "logs {}"),
+    Route("runs.cancel", "POST", "/v1/runs/{}:cancel", "cancel {}"),
+    Route("runs.retry", "POST", "/v1/runs/{}:retry", "retry {}"),
+    Route("dead_letters.list", "GET", "/v1/dead-letters", "dead-letters"),
+    Route("dead_letters.read", "GET", "/v1/dead-letters/{}", "dead-letter {}"),
+    Route("dead_letters.replay", "POST", "/v1/dead-letters/{}:replay", "replay {}"),
+    Route("dead_letters.replay", "POST", "/v1/dead-letters:replay", "replay"),
+    Route("dead_letters.discard", "POST", "/v1/dead-letters/{}:discard", "discard {}"),
+    Route("dead_letters.discard", "POST", "/v1/dead-letters:discard", "discard"),
+    Route("ids.find", "GET", "/v1/ids", None),
+    Route("insights.overview", "GET", "/v1/insights/overview", "status"),
+    Route("queues.list", "GET", "/v1/queues", "queues"),
+    Route("queues.read", "GET", "/v1/queues/{}", "queues"),
+    Route("tasks.list", "GET", "/v1/tasks", "tasks"),
+    Route("workers.list", "GET", "/v1/workers", "workers"),
+    Route("workers.read", "GET", "/v1/workers/{}", "workers"),
+    Route("workers.drain", "POST", "/v1/workers/{}:drain", "drain {}"),
+    Route("tenants.list", "GET", "/v1/tenants", "tenants"),
+    Route("tenants.create", "POST", "/v1/tenants", "tenant-add"),
+    Route("tokens.list", "GET", "/v1/tokens", "tokens"),
+    Route("tokens.create", "POST", "/v1/tokens", "token-add"),
+    Route("tokens.revoke", "POST", "/v1/tokens/{}:revoke", "token-revoke {}"),
+    Route("metrics.read", "GET", "/metrics", None),
+    Route("schema.read", "GET", "/schema/openapi.json", None),
+    Route("health.live", "GET", "/healthz", None),
+    Route("health.ready", "GET", "/readyz", None),
+    Route("worker.exchange", "POST", "/v1/exchange", None),
+    Route("worker.ship_logs", "POST", "/v1/runs/{}/logs", None),
+    Route("worker.gone", "POST", "/v1/workers/{}:gone", None),
+)
+TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or run the command in the folder of `mainspring up`"
+# What a request or a response calls differently than the command line.
+_PHRASES = {
+    "take it from `next` or the Link header": "take it from the last line of the list before",
+    'set "method": "POST"': "give --method POST",
+    "send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one": TOKEN_HINT,
+}
+_WORDS = (
+    (re.compile(r"`(job|task|queue|error|since|until|limit|cursor|status|label|owner)`"), r"--\1"),
+    (re.compile(r"\bPATCH\b(?! /)"), "`mainspring edit`"),
+    (re.compile(r"\banother job_id\b"), "another --job-id"),
+    (re.compile(r'\{"all": true\}'), "--all"),
+)
+_CALL = re.compile(r"`?\b(GET|POST|PUT|PATCH|DELETE) (/[^\s,;)`']*[^\s,;.)`'])`?")
+_VERB = re.compile(r"(?<![\w/}:]):([a-z]+[A-Za-z]*)\b")
+_VERBS = {
+    route.path.rpartition(":")[2]: route.command.partition(" ")[0]
+    for route in ROUTES
+    if ":" in route.path and route.command is not None
+}
+
+
+def in_commands(hint: str) -> str:
+    """The hint with commands and options instead of calls and parameters."""
+    text = _PHRASES.get(hint, hint)
+    text = _CALL.sub(lambda found: _command(found[1], found[2]) or found[0], text)
+    text = _VERB.sub(lambda found: f"`mainspring {_VERBS[found[1]]}`" if found[1] in _VERBS else found[0], text)
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text
+
+
+def _command(method: str, address: str) -> str | None:
+    """The command for a call, None if there is none."""
+    path, _, query = address.partition("?")
+    for route in ROUTES:
+        found = route.match(method, path)
+        if found is not None and route.command is not None:
+            options = "".join(f" --{name} {shlex.quote(value)}" for name, value in parse_qsl(query))
+            return f"`mainspring {route.command.format(_argument(found))}{options}`"
+    return None
+
+
+def _argument(text: str) -> str:
+    """The id for a shell. A placeholder such as {job_id} becomes JOB_ID."""
+    if re.fullmatch(r"[{<]\w+[}>]", text):
+        return text[1:-1].upper()
+    return shlex.quote(unquote(text))

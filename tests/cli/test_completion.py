@@ -1,0 +1,96 @@
+"""Completion in the shell: what is offered, quickly, safely, and silently if there is no server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainspring.cli import completing
+from tests.sdk.wire_samples import job, run
+
+from .conftest import CannedServer
+from .test_dead_letters import letter
+from .test_workers import worker
+
+Call = Callable[..., tuple[int, str, str]]
+RUN_ID = run()["run_id"]
+OTHER = "0197a6c0-5d1e-7c3a-9d50-2f1e6f0a8b12"
+
+
+def offered(complete: Callable[..., Any], incomplete: str = "", **params: Any) -> list[str]:
+    return [value for value, _ in complete(SimpleNamespace(params=params), incomplete)]
+
+
+@pytest.fixture
+def stocked(server: CannedServer) -> CannedServer:
+    server.says("GET /v1/runs", {"runs": [run(), run(run_id=OTHER)], "next": None})
+    server.says("GET /v1/jobs", {"jobs": [job(job_id="daily_report"), job(job_id=RUN_ID)], "next": None})
+    server.says("GET /v1/dead-letters", {"dead_letters": [letter()], "next": None})
+    server.says("GET /v1/workers", {"workers": [worker(RUN_ID, "web-1"), worker(OTHER, "web-2", "LOST")]})
+    server.says("GET /v1/tasks", {"tasks": [{"task": "invoice.send", "queues": ["heavy"]}]})
+    server.says("GET /v1/queues", {"queues": [{"name": "heavy", "depth": 3}, {"name": "light", "depth": 0}]})
+    return server
+
+
+def test_ids_tasks_and_queues_are_offered(stocked: CannedServer) -> None:
+    assert offered(completing.runs_and_jobs) == ["daily_report", "6f0a8b11", "6f0a8b11", "6f0a8b12"]
+    assert offered(completing.runs_and_jobs, "6f0a8b12") == ["6f0a8b12"]
+    assert offered(completing.runs_and_jobs, OTHER[:-3]) == [OTHER]  # a whole id was begun
+    assert offered(completing.jobs, "dai") == ["daily_report"]
+    assert stocked.asked[-1][1] == "q=dai&limit=50"
+    assert offered(completing.dead_letters) == ["6f0a8b11"]
+    assert offered(completing.workers) == ["web-1", "6f0a8b11"]
+    assert offered(completing.tasks, "inv") == ["invoice.send"]
+    assert offered(completing.queues, "l") == ["light"]
+
+
+def test_nothing_is_offered_without_a_server(monkeypatch: pytest.MonkeyPatch, server: CannedServer) -> None:
+    assert offered(completing.jobs, url="http://127.0.0.1:1") == []
+    assert offered(completing.jobs, url="nonsense") == []
+    assert offered(completing.jobs, token_file=Path("/nowhere")) == []
+    server.says("GET /v1/jobs", {"detail": "no"}, status=401)
+    assert offered(completing.jobs) == []
+
+
+@pytest.mark.parametrize(
+    "evil", ["x$(touch evil)", "x`id`", "x\\$(id)", 'x"', "x'", "x;y", "*", "x y", "x\n", "\x1b[31m"]
+)
+def test_what_a_shell_could_run_is_not_offered(server: CannedServer, evil: str) -> None:
+    server.says("GET /v1/jobs", {"jobs": [job(job_id=evil), job(job_id="good", name=evil)], "next": None})
+    [(value, words)] = completing.jobs(SimpleNamespace(params={}), "")  # type: ignore[arg-type]
+    assert value == "good"
+    assert not set(words) & set("$`\\\"';*()[\n\x1b")
+
+
+def test_the_shells_are_given_a_script(call: Call) -> None:
+    for shell, mark in (("bash", "complete -o default"), ("zsh", "compdef"), ("fish", "complete --command")):
+        code, out, _ = call("completion", shell)
+        assert code == 0 and mark in out
+    code, _, err = call("completion", "tcsh")
+    assert code == 2 and "bash, zsh, fish" in err
+
+
+def test_bash_completes(stocked: CannedServer, call: Call, tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    program = tmp_path / "mainspring"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mainspring "$@"\n')
+    program.chmod(0o755)
+    script = call("completion", "bash")[1]
+    asks = 'COMP_WORDS=(mainspring pause da); COMP_CWORD=2; _mainspring_completion mainspring; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        [bash, "--norc", "-c", f"{script}\n{asks}"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("daily_report\n", "")

@@ -1,0 +1,101 @@
+"""Hints of the server name commands, not calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import mainspring
+from mainspring.cli.hints import ROUTES, in_commands
+from mainspring.cli.main import build
+from mainspring.operations.access.permissions import PERMISSIONS
+from tests.sdk.wire_samples import problem
+
+from .conftest import CannedServer
+
+SOURCE = Path(mainspring.__file__).parent
+SERVER = ("api", "domain", "operations", "store", "wire", "scheduler", "upkeep", "kernel")
+CALL = re.compile(
+    r"\b(?:GET|POST|PUT|PATCH|DELETE) /|\b(?:PUT|PATCH)\b|/v1/|(?:^|[\s(]):[a-z]+[A-Za-z]*\b|\bLink header\b|\bBearer\b"
+)
+# Texts that name a call and that no command can cause, or that no command replaces.
+ALLOWED = {
+    "GET /schema/openapi.json lists every route": "for those who send requests themselves",
+    "POST /v1/jobs/x has no verb": "for those who send requests themselves",
+}
+
+
+def texts() -> Iterator[str]:
+    """The texts of the server that name a call, with x for what is filled in."""
+    for package in SERVER:
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            skipped = set()
+            for node in ast.walk(tree):
+                skipped |= {id(inner) for outer in _not_shown(node) for inner in ast.walk(outer)}
+            for node in ast.walk(tree):
+                if id(node) in skipped:
+                    continue
+                if isinstance(node, ast.JoinedStr):
+                    skipped |= {id(inner) for inner in ast.walk(node)}
+                    yield "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def _not_shown(node: ast.AST) -> list[ast.AST]:
+    """Docstrings and decorators."""
+    found: list[ast.AST] = list(getattr(node, "decorator_list", []))
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+        found.append(body[0])
+    return found
+
+
+def test_every_hint_of_the_server_names_commands() -> None:
+    named = {text for text in texts() if " " in text and "\r\n" not in text and CALL.search(text)}
+    assert len(named) > 10
+    left = {in_commands(text) for text in named if CALL.search(in_commands(text))}
+    assert left - set(ALLOWED) == set()
+    assert set(ALLOWED) - left == set()
+
+
+def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> None:
+    assert {route.operation for route in ROUTES} == set(PERMISSIONS)
+    verbs = {command.name for command in build().registered_commands}
+    named = {route.command.partition(" ")[0] for route in ROUTES if route.command is not None}
+    assert named <= verbs
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("see GET /v1/runs", "see `mainspring runs`"),
+        ("use POST /v1/jobs/x:resume", "use `mainspring resume x`"),
+        ("use `POST /v1/jobs/x:resume`.", "use `mainspring resume x`."),
+        ("(GET /v1/jobs/{job_id}), or not", "(`mainspring job JOB_ID`), or not"),
+        ("see GET /v1/jobs?status=paused", "see `mainspring jobs --status paused`"),
+        ("POST /v1/jobs/a%20b:runNow, or wait", "`mainspring run-now 'a b'`, or wait"),
+        ("run it with :runNow, or submit a new one", "run it with `mainspring run-now`, or submit a new one"),
+        ("PATCH /v1/jobs/x", "`mainspring edit x`"),
+        ("change it with PATCH, or wait", "change it with `mainspring edit`, or wait"),
+        ("GET /metrics", "GET /metrics"),
+        ("give `job`, or `since` with a recent time", "give --job, or --since with a recent time"),
+        ("12:30 or retry: later", "12:30 or retry: later"),
+    ],
+)
+def test_a_hint_in_commands(hint: str, words: str) -> None:
+    assert in_commands(hint) == words
+
+
+def test_an_error_shows_the_command_and_json_the_servers_words(
+    server: CannedServer, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    refusal = problem(409, "job_cancelled", "job 'x' is CANCELLED", hint="resume it with POST /v1/jobs/x:resume")
+    server.says("POST /v1/jobs/x:pause", refusal, status=409)
+    assert call("pause", "x")[2] == "error: job 'x' is CANCELLED\nhint: resume it with `mainspring resume x`\n"
+    assert "POST /v1/jobs/x:resume" in call("pause", "x", "--json")[2]
