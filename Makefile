@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox faults chaos check format bench lock audit clients wheel clean
+.PHONY: help setup run test sandbox pgbouncer faults chaos check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,14 +28,18 @@ run: $(STAMP) ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) sandbox ## run every test (real PostgreSQL, real processes)
+test: $(STAMP) sandbox pgbouncer ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
-# The sandbox tests need bubblewrap. If it is not installed and cannot be installed, these tests are skipped.
+# Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
+INSTALL = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+  { apt-get install -y -q $(1) || { apt-get update -q && apt-get install -y -q $(1); }; } >/dev/null 2>&1; }
 sandbox:
-	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  { apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; } >/dev/null 2>&1; } \
+	@command -v bwrap >/dev/null || $(call INSTALL,bubblewrap) \
 	  || echo "bubblewrap is not installed: the sandbox tests are skipped"
+pgbouncer: # its package starts a service, which the tests do not use
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || $(call INSTALL,pgbouncer) \
+	  || echo "pgbouncer is not installed: its tests are skipped"
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAINSPRING_FAULT_SEED repeats a run)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)

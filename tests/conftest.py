@@ -22,10 +22,12 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import tokens
+from mainspring.store.database import Database, Pooling
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.embedded.access import ROLE
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import SESSION_SETTINGS, Store, open_store
+from tests.pgbouncer import PgBouncer, a_pgbouncer, through
 
 # The same examples each time, so that a change fails for what it changed. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("mainspring", deadline=None, print_blob=True, derandomize=True)
@@ -47,6 +49,9 @@ FAST = {
 }
 SCRATCH_BYTES = 4 << 30
 
+# Another PostgreSQL than that of the wheel: the folder of its programs.
+BINARIES = os.environ.get("MAINSPRING_TEST_POSTGRES_BIN")
+THROUGH = Pooling(os.environ.get("MAINSPRING_TEST_PGBOUNCER", Pooling.NONE))
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"
 
@@ -60,7 +65,11 @@ def anyio_backend() -> str:
 def postgres() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL of this test process. Durability is off for speed; the benches and fault tests have it on."""
     folder = Path(tempfile.mkdtemp(prefix="ms-", dir=_scratch()))
-    server = EmbeddedPostgres(folder / "data", settings=FAST)
+    server = EmbeddedPostgres(folder / "data", settings=FAST, bin_folder=Path(BINARIES) if BINARIES else None)
+    if BINARIES:  # as root: initdb before 18 wants to pass through the folders above its data
+        server.lock.acquire()
+        for above in (folder, server.folder):
+            above.chmod(0o711)
     server.start()
     try:
         asyncio.run(_make_template(server))
@@ -164,17 +173,33 @@ async def connection(database_url: str) -> AsyncIterator[asyncpg.Connection]:
     await opened.close()
 
 
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: EmbeddedPostgres) -> Iterator[PgBouncer | None]:
+    """MAINSPRING_TEST_PGBOUNCER=transaction or =session: what uses `store`, `assembly` or `api` goes through one."""
+    if THROUGH is Pooling.NONE:
+        yield None
+        return
+    with a_pgbouncer(postgres, THROUGH) as bouncer:
+        yield bouncer
+
+
 @pytest.fixture
-async def store(database_url: str) -> AsyncIterator[Store]:
-    opened = await open_store(database_url)
+def where(database_url: str, pgbouncer: PgBouncer | None) -> Database:
+    """The database of the test, as servers reach it."""
+    return Database(database_url) if pgbouncer is None else through(pgbouncer, database_url, THROUGH)
+
+
+@pytest.fixture
+async def store(where: Database) -> AsyncIterator[Store]:
+    opened = await open_store(where)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def assembly(database_url: str) -> AsyncIterator[Assembly]:
+async def assembly(where: Database) -> AsyncIterator[Assembly]:
     """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
-    put_together = await assemble(database_url, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
+    put_together = await assemble(where, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
     yield put_together
     await put_together.close()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.app.task import Task
     from mainspring.sdk.client.client import AsyncClient, Client
     from mainspring.sdk.client.handle import AsyncHandle, Handle
-    from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed
+    from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed, Snooze
     from mainspring.sdk.exactly_once.once import exactly_once, exactly_once_table, forget_before
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "PayloadTooLarge",
     "Retry",
     "RunFailed",
+    "Snooze",
     "Task",
     "Unauthorized",
     "Unavailable",
@@ -83,6 +84,7 @@ _HOMES = {
     "Mainspring": "mainspring.sdk.app.app",
     "Retry": "mainspring.sdk.errors",
     "RunFailed": "mainspring.sdk.errors",
+    "Snooze": "mainspring.sdk.errors",
     "Task": "mainspring.sdk.app.task",
     "__version__": "mainspring.kernel.version",
     "exactly_once": "mainspring.sdk.exactly_once.once",

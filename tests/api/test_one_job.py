@@ -52,7 +52,7 @@ async def test_a_job_has_every_field_wherever_it_lies(
         kinds.append((job["schedule_type"], job["status"]))
     assert kinds == [
         ("CRON", "SCHEDULED"), ("INTERVAL", "SCHEDULED"), ("MANUAL", "SCHEDULED"), ("FUTURE", "SCHEDULED"),
-        ("IMMEDIATE", "SCHEDULED"), ("FUTURE", "COMPLETED"),
+        ("IMMEDIATE", "RUNNING"), ("FUTURE", "COMPLETED"),
     ]  # fmt: skip
     assert (await api.get(f"/v1/jobs/{due}")).json()["schedule_time"] == "2020-01-01T00:00:00Z"
 
@@ -206,7 +206,7 @@ async def test_a_one_time_job_that_has_fired_cannot_be_changed(
     async def refused_everywhere() -> None:
         for job_id in ids:
             answers = [await api.patch(f"/v1/jobs/{job_id}", json={"priority": "high"})]
-            answers += [await api.post(f"/v1/jobs/{job_id}:{verb}") for verb in ("pause", "resume", "runNow")]
+            answers += [await api.post(f"/v1/jobs/{job_id}:{verb}") for verb in ("pause", "resume")]
             for answer in answers:
                 assert (answer.status_code, problem(answer)["code"]) == (409, "already_fired")
             assert (await api.get(f"/v1/jobs/{job_id}/upcoming")).json() == {"job_id": job_id, "fires": []}

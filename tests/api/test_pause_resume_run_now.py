@@ -134,8 +134,11 @@ async def test_run_now_works_on_a_paused_and_on_a_manual_job_and_leaves_the_sche
         job_id = await make(api, schedule=schedule)
         await api.post(f"/v1/jobs/{job_id}:pause")
         before = (await api.get(f"/v1/jobs/{job_id}")).json()
-        assert (await api.post(f"/v1/jobs/{job_id}:runNow")).status_code == 202
-        assert (await api.get(f"/v1/jobs/{job_id}")).json() == before
+        ran = await api.post(f"/v1/jobs/{job_id}:runNow")
+        assert ran.status_code == 202
+        after = (await api.get(f"/v1/jobs/{job_id}")).json()
+        assert after == {**before, "latest_run": after["latest_run"]}
+        assert (before["latest_run"], after["latest_run"]["run_id"]) == (None, ran.json()["run_id"])
 
 
 async def test_run_now_on_a_cancelled_job_is_refused(api: httpx.AsyncClient) -> None:
@@ -178,7 +181,7 @@ async def test_status_shows_the_latest_run(
 ) -> None:
     job_id = await make(api, schedule="@daily")
     assert (await api.get(f"/v1/jobs/{job_id}/status")).json() == {
-        "job_id": job_id, "status": "SCHEDULED", "latest_run": None,
+        "job_id": job_id, "status": "SCHEDULED", "latest_run": None, "error_message": None,
     }  # fmt: skip
     worker = HandWorker(api)
     for _ in range(2):

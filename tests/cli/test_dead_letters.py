@@ -55,7 +55,7 @@ def test_a_dead_letter_is_shown_with_every_error(server: CannedServer, call: Cal
 
 
 def test_replay_by_id_prints_the_new_ids_and_the_count(server: CannedServer, call: Call) -> None:
-    server.says(f"POST /v1/dead-letters/{RUN_ID}:replay", run(run_id=NEW_ID, status="QUEUED"), status=202)
+    server.says(f"POST /v1/runs/{RUN_ID}:retry", run(run_id=NEW_ID, status="QUEUED"), status=202)
     assert call("replay", RUN_ID) == (0, f"{NEW_ID}\n", "1 replayed\n")
     assert server.asked[-1][2] == {}
     _, out, _ = call("replay", RUN_ID, "--payload", '{"b": 2}', "--json")

@@ -101,7 +101,7 @@ def test_dead_letters_are_all_found_before_one_is_touched(server: CannedServer, 
     server.says("GET /v1/ids", ids(("dead_letter", RUN_ID)))
     server.says(f"POST /v1/dead-letters/{RUN_ID}:discard", {"discarded": 1, "more": False})
     assert call("discard", PART) == (0, "1 discarded\n", "")
-    server.says(f"POST /v1/dead-letters/{RUN_ID}:replay", run(run_id=OTHER), status=202)
+    server.says(f"POST /v1/runs/{RUN_ID}:retry", run(run_id=OTHER), status=202)
     assert call("replay", PART)[:2] == (0, f"{OTHER}\n")
 
 

@@ -34,7 +34,7 @@ def test_a_worker_names_the_bad_entry(server: CannedServer, call: Call) -> None:
 
 def test_the_worker_of_up_gets_the_list_and_what_else_is_its_own(tmp_path: Path) -> None:
     options = UpOptions(
-        data=tmp_path, host="127.0.0.1", port=8700, database_url=None, app=None, postgres_bin=None, slots=None,
+        data=tmp_path, host="127.0.0.1", port=8700, database=None, app=None, postgres_bin=None, slots=None,
         queues=None, log_level="info", http_allow="10.0.0.0/8", prune_schedules=True,
     )  # fmt: skip
     argv = worker_program(options).argv

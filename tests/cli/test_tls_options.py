@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.roles.up import UpOptions, server_program, worker_program
+from mainspring.store.database import Database
 
 from .conftest import CannedServer
 
@@ -71,19 +72,21 @@ def test_the_database_url_can_come_from_a_file(call: Call, tmp_path: Path, monke
     assert code == 2 and "is empty" in err
     file.write_text("postgresql://a:secret@127.0.0.1:1/x\n")
     code, _, err = call("migrate", "--database-url-file", str(file))
-    assert "ConnectionRefusedError" in err and "`ps`" not in err
+    assert "nothing listens on 127.0.0.1:1 (database 'x', role 'a')" in err
+    assert "secret" not in err and "`ps`" not in err
     code, _, err = call("migrate", "--database-url-file", str(file), "--database-url", "postgresql://b@127.0.0.1:1/x")
     assert code == 2 and "given twice" in err
 
 
 def test_the_worker_of_up_does_not_get_the_way_to_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAINSPRING_DATABASE_URL", "MAINSPRING_DATABASE_URL_FILE", "PGPASSWORD", "PGPASSFILE"):
+    given = ("MAINSPRING_DATABASE_URL", "MAINSPRING_DATABASE_URL_FILE", "MAINSPRING_DIRECT_URL")
+    for name in (*given, "MAINSPRING_DIRECT_URL_FILE", "PGPASSWORD", "PGPASSFILE"):
         monkeypatch.setenv(name, "secret")
     options = UpOptions(
-        data=tmp_path, host="127.0.0.1", port=8700, database_url=None, app=None, postgres_bin=None, slots=None,
+        data=tmp_path, host="127.0.0.1", port=8700, database=None, app=None, postgres_bin=None, slots=None,
         queues=None, log_level="info", ca="/etc/ca.pem",
     )  # fmt: skip
     program = worker_program(options)
     assert "secret" not in program.env.values()
     assert program.argv[program.argv.index("--ca") + 1] == "/etc/ca.pem"
-    assert "password" not in " ".join(server_program(options, "postgresql://a:password@b/c").argv)
+    assert "password" not in " ".join(server_program(options, Database("postgresql://a:password@b/c")).argv)

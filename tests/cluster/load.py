@@ -134,7 +134,8 @@ class Load:
         choices: list[tuple[int, Callable[[int], Any]]] = [
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
-            (4, self._family), (5, self._process), (6, self._print), (1, self._poison),
+            (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
+            (5, self._again), (4, self._retry_one),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -199,6 +200,10 @@ class Load:
         payload = {"attempts": self._random.choice((1, 2, 9))}
         await self._submit(number, task="note.poison", payload=payload, env=env, retry=retry)
 
+    async def _snooze(self, number: int) -> None:
+        """A run that comes back later. It has one attempt, which no snooze uses."""
+        await self._submit(number, task="note.snooze", payload={"times": self._random.randint(1, 3)}, retries=0)
+
     async def _print(self, number: int) -> None:
         lines, cap = self._random.choice((1, 100, 2000)), self._random.choice((0, 0, 500))
         name = f"prints-{lines}" + (f"-cap-{cap}" if cap else "")
@@ -220,6 +225,19 @@ class Load:
         await self._submit(number, task="note", payload={"seconds": 1.5})
         if self._submitted:
             await self._clients.cancel(self._random.choice(self._submitted[-10:]))
+
+    async def _again(self, number: int) -> None:
+        """Run a job by hand under a key, a second time with another payload."""
+        job_id = self._random.choice([*RECURRING, *self._submitted[-10:]])
+        body = {"idempotency_key": f"again-{number}", "payload": {"seconds": self._random.choice((0, 0.3))}}
+        for more in ({}, {}, {"payload": {"seconds": 0.1}}):
+            await self._clients.insist("runNow", "POST", f"/v1/jobs/{job_id}:runNow", {**body, **more}, target=job_id)
+
+    async def _retry_one(self, number: int) -> None:
+        """Repeat a run that has probably ended with success."""
+        if self._submitted:
+            run_id = self._random.choice(self._submitted)
+            await self._clients.call("retry", "POST", f"/v1/runs/{run_id}:retry", target=run_id)
 
     async def _steer(self) -> None:
         """Pause and resume jobs, and change misfire policies, at intervals."""

@@ -11,8 +11,8 @@ from tests.cluster.history import History, Violation
 Rule = Callable[[History], Iterator[str]]
 
 
-def _both(one: Rule, other: Rule) -> Rule:
-    return lambda history: chain(one(history), other(history))
+def _all(*rules: Rule) -> Rule:
+    return lambda history: chain.from_iterable(rule(history) for rule in rules)
 
 
 RULES: dict[str, Rule] = {
@@ -21,10 +21,14 @@ RULES: dict[str, Rule] = {
     "S3": rules_fire.s3_epochs_rise_and_fence,
     "S4": rules_run.s4_legal_steps_and_one_end,
     "S5": rules_run.s5_outcomes_of_the_current_holder,
-    "S6": _both(rules_run.s6_no_two_at_once, rules_loss.s6_an_attempt_begins_once),
-    "S7": rules_client.s7_one_job_per_key,
+    "S6": _all(rules_run.s6_no_two_at_once, rules_loss.s6_an_attempt_begins_once),
+    "S7": _all(
+        rules_client.s7_one_job_per_key,
+        rules_client.s7_one_run_per_key_of_run_now,
+        rules_client.s7_a_run_is_retried_once,
+    ),
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
-    "S11": _both(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
+    "S11": _all(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,
     "S14": rules_loss.s14_losses_are_counted_and_allowed,
     "L1": rules_fire.l1_fires_on_time,

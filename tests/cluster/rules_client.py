@@ -35,6 +35,38 @@ def s7_one_job_per_key(history: History) -> Iterator[str]:
             yield f"submit {call.body} was refused with {call.status}: {call.answer}"
 
 
+def s7_one_run_per_key_of_run_now(history: History) -> Iterator[str]:
+    """The scope of such a key is its job."""
+    made: dict[tuple[str, str], set[str]] = defaultdict(set)
+    bodies: dict[tuple[str, str], list[Call]] = defaultdict(list)
+    created = {event.new["run_id"] for event in history.births}
+    for call in history.calls:
+        key = call.body.get("idempotency_key") if call.verb == "runNow" else None
+        if key is not None and call.result == "ok":
+            made[call.target, key].add(call.answer["run_id"])
+            bodies[call.target, key].append(call)
+            if call.answer["run_id"] not in created:
+                yield f"run {call.answer['run_id']} was acknowledged and is nowhere"
+    for (job, key), runs in made.items():
+        if len(runs) > 1:
+            yield f"key {key} of job {job} made {len(runs)} runs: {sorted(runs)}"
+        if any(call.body != bodies[job, key][0].body for call in bodies[job, key]):
+            yield f"key {key} of job {job} was taken with two different bodies"
+
+
+def s7_a_run_is_retried_once(history: History) -> Iterator[str]:
+    """Manual runs repeat the run of a one-time job at another time, a retry at the same."""
+    births = {event.new["run_id"]: event.new for event in history.births}
+    retries: dict[str, list[str]] = defaultdict(list)
+    for run, new in births.items():
+        kind, _, repeated = (new["trigger"] or "").partition(":")
+        if kind == "replay" and repeated in births and births[repeated]["scheduled_for"] == new["scheduled_for"]:
+            retries[repeated].append(run)
+    for run, repeats in retries.items():
+        if len(repeats) > 1:
+            yield f"run {run} was retried {len(repeats)} times: {sorted(repeats)}"
+
+
 def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
     created = {event.new["job_id"] or event.new["run_id"] for event in history.births}
     names = {event.new["name"] for event in history.births} | {

@@ -13,8 +13,10 @@ _LOST = "worker lost"
 
 
 def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
-    """`losses` counts the attempts that were lost, each of them grants another attempt, and a run that is not at most
-    once fails by a loss only after max_losses. A run that has ended its worker is kept apart: it ends no second one."""
+    """`losses` counts the attempts that were lost, and `snoozes` those that were snoozed. Each of them grants another
+    attempt. A run that is not at most once fails by a loss only after max_losses. A run that has ended its worker is
+    kept apart: it ends no second one."""
+    snoozed = Counter(event.new["run_id"] for event in history.of("attempts") if event.new["outcome"] == "SNOOZED")
     lost = Counter(event.new["run_id"] for event in history.of("attempts") if event.new["outcome"] == "LOST")
     for run, life in history.runs.items():
         for event in life:
@@ -27,6 +29,8 @@ def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
                 last = event.new
         if not 0 <= last.get("losses", 0) - lost[run] <= 1:
             yield f"run {run} tells {last.get('losses', 0)} losses, and {lost[run]} attempts of it were lost"
+        if last.get("snoozes", 0) != snoozed[run]:
+            yield f"run {run} tells {last.get('snoozes', 0)} snoozes, and {snoozed[run]} attempts of it were snoozed"
     poisoned = Counter(run for ended in history.exits if (run := poison_of(history, ended)))
     for run, times in poisoned.items():
         if times > 1:
@@ -36,10 +40,11 @@ def s14_losses_are_counted_and_allowed(history: History) -> Iterator[str]:
 def _counted(run: str, event: Event) -> Iterator[str]:
     old, new = event.old, event.new
     more = new.get("losses", 0) - old.get("losses", 0)
+    snoozed = new.get("snoozes", 0) - old.get("snoozes", 0)
     granted = new.get("max_attempts", 0) - old.get("max_attempts", 0)
     requeued = (old["state"], new["state"]) == (RUNNING, QUEUED)
-    if more != granted or more not in ((0, 1) if requeued else (0,)):
-        yield f"run {run} got {more} losses and {granted} attempts by one step"
+    if more + snoozed != granted or (more, snoozed) not in (((0, 0), (1, 0), (0, 1)) if requeued else ((0, 0),)):
+        yield f"run {run} got {more} losses, {snoozed} snoozes and {granted} attempts by one step"
 
 
 def _allowed(run: str, end: Row) -> Iterator[str]:

@@ -198,6 +198,9 @@ def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
             continue
         gone_by = history.deadline(call.ended, _GONE_AFTER_CANCEL)
         for run in lives[call.target]:
+            birth = history.runs[run][0]
+            if birth.row["trigger"] not in (None, "at") and birth.at > call.began:
+                continue  # a one-time job that was cancelled can be repeated
             for event in history.runs[run]:
                 if event.at > call.ended and event.old and event.old.get("state") == QUEUED and event.new:
                     yield f"run {run} was claimed {event.at - call.ended:.2f} s after its cancel was acknowledged"

@@ -97,7 +97,8 @@ class Story:
         return {
             "run_id": f"run-{second}", "job_id": "tick", "trigger": None, "scheduled_for": time_of(second),
             "state": QUEUED, "fence": 0, "attempt": 0, "worker_id": None, "cancel_requested_at": None, "spec": None,
-            "name": "tick", "ready_at": time_of(second), "losses": 0, "max_attempts": 4, "started_at": None,
+            "name": "tick", "ready_at": time_of(second), "losses": 0, "snoozes": 0, "max_attempts": 4,
+            "started_at": None,
         }  # fmt: skip
 
     def claim(self, at: float, run: str, worker: str = "worker") -> None:

@@ -95,6 +95,18 @@ async def note_and_end_the_process(ctx: Context, attempts: int) -> int:
     return ctx.attempt
 
 
+@app.task("note.snooze")
+async def note_and_snooze(ctx: Context, times: int) -> int:
+    """Asks to come back later so many times."""
+    write(ctx, "start")
+    await asyncio.sleep(TICK)
+    if ctx.snoozes < times:
+        write(ctx, "fail")
+        ctx.snooze(2 * TICK)
+    write(ctx, "end")
+    return ctx.attempt
+
+
 def printed(run: str, attempt: int, lines: int) -> str:
     """The output of `note.print`."""
     return "".join(f"{run} {attempt} {number}\n" for number in range(lines))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, Injection, StoredLog
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, QUEUED, Injection, StoredLog
 from tests.cluster.rules import RULES, judge
 from tests.cluster.story import Story, plain_story, time_of
 from tests.cluster.tasks import POISONED
@@ -143,6 +143,20 @@ def a_run_that_fails_by_its_first_loss(story: Story) -> None:
     story.end(4.1, run, FAILED, error="worker lost", reason="lost once, max_losses is 3", losses=1)
 
 
+def a_snooze_that_uses_an_attempt(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    entry = {"run_id": run, "attempt": 1, "worker_id": "id of worker", "outcome": "SNOOZED"}
+    story.write(4.1, "server", ("attempts", "I", {}, entry))
+    story.step(4.1, run, state=QUEUED, fence=2, worker_id=None, snoozes=1)
+
+
+def a_snooze_that_nobody_recorded(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.step(4.1, run, state=QUEUED, fence=2, worker_id=None, snoozes=1, max_attempts=5)
+
+
 def losses_that_nobody_recorded(story: Story) -> None:
     run = story.fire(4.01, 4)
     story.claim(4.02, run)
@@ -153,6 +167,23 @@ def two_jobs_for_one_key(story: Story) -> None:
     for job in ("one", "two"):
         story.write(0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": job, "job_id": None}))
         story.call("submit", 0.3, body={"idempotency_key": "k"}, job_id=job)
+
+
+def two_runs_for_one_key_of_run_now(story: Story) -> None:
+    for run in ("one", "two"):
+        story.write(0.2, "server", ("runs", "I", {}, story.created(0) | {"run_id": run, "trigger": f"manual:{run}"}))
+        story.call("runNow", 0.3, body={"idempotency_key": "k"}, run_id=run)
+
+
+def an_acknowledged_run_that_is_nowhere(story: Story) -> None:
+    story.call("runNow", 0.3, body={"idempotency_key": "k"}, run_id="nowhere")
+
+
+def two_retries_of_one_run(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    for number in (1, 2):
+        again = {"run_id": f"again-{number}", "trigger": f"replay:{run}"}
+        story.write(4.2, "server", ("runs", "I", {}, story.created(4) | again))
 
 
 def an_acknowledged_job_that_is_nowhere(story: Story) -> None:
@@ -350,8 +381,13 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S14", a_loss_that_uses_an_attempt),
     ("S14", a_run_that_fails_by_its_first_loss),
     ("S14", losses_that_nobody_recorded),
+    ("S14", a_snooze_that_uses_an_attempt),
+    ("S14", a_snooze_that_nobody_recorded),
     ("S14", a_run_that_ends_a_second_worker),
     ("S7", two_jobs_for_one_key),
+    ("S7", two_runs_for_one_key_of_run_now),
+    ("S7", an_acknowledged_run_that_is_nowhere),
+    ("S7", two_retries_of_one_run),
     ("S8", an_acknowledged_job_that_is_nowhere),
     ("S8", a_refused_job_that_is_there),
     ("S8", an_acknowledged_delete_that_is_forgotten),

@@ -1,6 +1,7 @@
 """The documentation matches the product: everything that it names exists, and everything that must be named is named.
 
-`python -m tests.docs.test_docs` rewrites the generated parts: the state diagram and the table of packages.
+`python -m tests.docs.test_docs` rewrites the generated parts: the state diagram, and the tables of packages and of
+settings.
 """
 
 from __future__ import annotations
@@ -18,23 +19,26 @@ import pytest
 import typer.main
 
 from mainspring.cli.main import build
+from mainspring.cli.settings import OTHER_VARIABLES, all_settings
 from mainspring.domain.transitions import mermaid
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "architecture.md"
+OPERATING = DOCS / "operating.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 
 # The number of lines in each section of the list of features.
-FEATURES = {1: 6, 2: 11, 3: 17, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
+FEATURES = {1: 6, 2: 11, 3: 18, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
 STATES = {"done", "partly", "later"}
 GUARANTEES = [f"S{number}" for number in range(1, 15)] + [f"L{number}" for number in range(1, 9)]
 PAINS = 25
 
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
 _PACKAGES = re.compile(r"(<!-- packages -->\n)(.*?)(<!-- /packages -->)", re.DOTALL)
+_SETTINGS = re.compile(r"(<!-- settings -->\n)(.*?)(<!-- /settings -->)", re.DOTALL)
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|sql|md|sh|toml|txt)")
@@ -67,6 +71,19 @@ def package_table() -> str:
         docstring = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text()))
         assert docstring, f"{package}/__init__.py has no docstring"
         lines.append(f"| `{package.as_posix()}/` | {docstring.splitlines()[0].replace('|', chr(92) + '|')} |")
+    return "\n".join(["", *lines, "", ""])
+
+
+def settings_table() -> str:
+    """One row for each setting: its key in mainspring.toml, its option, its variable, who has it, and what it is."""
+    lines = ["| setting | option | variable | of | default | what it is |", "| --- | --- | --- | --- | --- | --- |"]
+    for setting in sorted(all_settings(), key=lambda setting: (setting.key, setting.commands)):
+        option, variable = (f"`{name}`" if name else "" for name in (setting.option, setting.variable))
+        cells = [f"`{setting.key}`", option, variable, ", ".join(setting.commands), setting.default, setting.help]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    for variable, words in OTHER_VARIABLES.items():
+        option = "`--config`" if variable == "MAINSPRING_CONFIG" else ""
+        lines.append(f"|  | {option} | `{variable}` | all |  | {words} |")
     return "\n".join(["", *lines, "", ""])
 
 
@@ -127,7 +144,7 @@ def test_the_table_of_packages_starts_with_the_layers_in_their_order() -> None:
 
 @each_page
 def test_every_path_that_is_named_is_there(page: Path) -> None:
-    examples = {"billing.py", "shop.py"}  # files that the reader is asked to write
+    examples = {"billing.py", "shop.py", "mainspring.toml"}  # files that the reader is asked to write
     assert {name for name in paths_in(page.read_text()) - examples if not exists(name, page)} == set()
 
 
@@ -243,7 +260,23 @@ def test_decisions_are_numbered_without_gaps() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
+def test_the_table_of_settings_has_every_setting_with_its_variable() -> None:
+    found = _SETTINGS.search(OPERATING.read_text())
+    assert found is not None, "the markers of the settings are missing"
+    assert found[2] == settings_table(), "run: python -m tests.docs.test_docs"
+
+
+def test_every_variable_that_the_code_reads_is_in_the_table_of_settings() -> None:
+    # What a run gets, and parts of names.
+    given = {"JOB_ID", "RUN_ID", "ATTEMPT", "SCHEDULED_FOR", "IDEMPOTENCY_KEY", "PAYLOAD"}
+    texts = [file.read_text() for file in PACKAGE.rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"\bMAINSPRING_([A-Z_]+[A-Z])\b", text)}
+    listed = set(re.findall(r"`MAINSPRING_([A-Z_]+)`", settings_table()))
+    assert read - given == listed
+
+
 def write_generated_parts() -> None:
+    OPERATING.write_text(_SETTINGS.sub(lambda found: f"{found[1]}{settings_table()}{found[3]}", OPERATING.read_text()))
     text = ARCHITECTURE.read_text()
     text = _DIAGRAM.sub(lambda found: f"{found[1]}{mermaid()}\n{found[3]}", text)
     ARCHITECTURE.write_text(_PACKAGES.sub(lambda found: f"{found[1]}{package_table()}{found[3]}", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -263,6 +264,18 @@ def test_an_application_without_a_server_adopts_its_workers() -> None:
         one.adopt("http://127.0.0.1:2", "lent")
     assert (app.client.connection.url, app.client.connection.token) == ("http://127.0.0.1:2", "lent")
     assert (fixed.client.connection.url, fixed.client.connection.token) == ("http://127.0.0.1:1", "own")
+
+
+def test_submissions_are_patient_inside_a_worker_and_as_told_elsewhere() -> None:
+    outside, inside, told = Mainspring(), Mainspring(), Mainspring(patience="1m")
+    for app in (inside, told):
+        app.adopt("http://127.0.0.1:8700", "t")
+    assert [app.client.patience for app in (outside, inside, told)] == [None, 15.0, 60.0]
+
+    async def async_patience(app: Mainspring) -> float | None:
+        return app.async_client.patience
+
+    assert [asyncio.run(async_patience(app)) for app in (outside, inside, told)] == [None, 15.0, 60.0]
 
 
 def test_names_that_cannot_be_are_refused_at_once() -> None:

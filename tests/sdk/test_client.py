@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from mainspring import Mainspring
 from mainspring.domain.errors import Conflict, Unavailable
+from mainspring.kernel.clock import ManualClock
+from mainspring.sdk.client import client as client_module
 from mainspring.sdk.client.client import AsyncClient, Client
 from tests.sdk.wire_samples import job, problem, run
 
@@ -91,6 +96,38 @@ def test_a_server_that_stays_away_is_unavailable() -> None:
 
     with pytest.raises(Unavailable, match="connection refused"):
         client(nobody, patience=0.0).health()
+
+
+def test_a_refused_connection_fails_within_two_seconds_and_names_address_and_fix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A real socket that nobody listens at, on a clock of the test."""
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    begun = clock.monotonic()
+    monkeypatch.setattr(client_module, "_CLOCK", clock)
+    monkeypatch.setattr(client_module.time, "sleep", clock.advance)
+
+    async def advance(seconds: float) -> None:
+        clock.advance(seconds)
+
+    monkeypatch.setattr(client_module.asyncio, "sleep", advance)
+    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+        address = f"http://127.0.0.1:{closed_soon.getsockname()[1]}"
+    app = Mainspring(url=address, token="secret")
+
+    @app.task
+    def hello() -> None: ...
+
+    async def submit() -> None:
+        await hello.submit_async()
+
+    for call in (hello.submit, lambda: asyncio.run(submit()), lambda: Client(address, "secret").jobs()):
+        with pytest.raises(Unavailable) as caught:
+            call()
+        assert 0.5 < clock.monotonic() - begun <= 2
+        begun = clock.monotonic()
+        assert address in caught.value.detail
+        assert caught.value.hint is not None and "mainspring up" in caught.value.hint
 
 
 def test_a_guarded_change_names_the_version() -> None:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from mainspring import Mainspring
 from mainspring.domain import errors
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.client import calls
-from mainspring.sdk.client.core import Answer, Call, NoAnswer, RetryingCall, error_of, following, next_cursor
+from mainspring.sdk.client.core import (
+    Answer,
+    Call,
+    NoAnswer,
+    Patience,
+    RetryingCall,
+    checked_patience,
+    error_of,
+    following,
+    next_cursor,
+)
 from mainspring.wire.jobs import JobList
 from tests.sdk.wire_samples import job, problem
 
@@ -24,7 +35,7 @@ def refused(status: int, code: str, headers: dict[str, str] | None = None, **mor
 
 def retrying_call(call: Call[Any], clock: ManualClock | None = None, patience: float = 10.0) -> RetryingCall[Any]:
     clock = clock or ManualClock(START)
-    return RetryingCall(call, url="http://here", clock=clock, patience=patience, chance=lambda: 0.5)
+    return RetryingCall(call, url="http://here", clock=clock, patience=Patience.of(patience), chance=lambda: 0.5)
 
 
 def test_the_pause_doubles_up_to_two_seconds_and_ends_with_the_patience() -> None:
@@ -38,6 +49,46 @@ def test_the_pause_doubles_up_to_two_seconds_and_ends_with_the_patience() -> Non
     with pytest.raises(errors.Unavailable, match="refused") as caught:
         retrying.result()
     assert caught.value.hint is not None and "mainspring up" in caught.value.hint
+
+
+REFUSED = NoAnswer("Connection refused", reached=False, refused=True)
+HANGS = NoAnswer("timed out", reached=True)
+
+
+def seconds_until_given_up(patience: Patience, *outcomes: NoAnswer) -> float:
+    """How long a call is repeated. The last outcome repeats."""
+    clock, left = ManualClock(START), list(outcomes)
+    begun = clock.monotonic()
+    retrying = RetryingCall(calls.job("a"), url="http://here", clock=clock, patience=patience)
+    while (pause := retrying.next_delay(left.pop(0) if len(left) > 1 else left[0])) is not None:
+        clock.advance(pause)
+    return clock.monotonic() - begun
+
+
+def test_refused_connections_fail_within_two_seconds_unless_patience_is_given() -> None:
+    assert 0.5 < seconds_until_given_up(Patience.of(None), REFUSED) <= 2
+    assert 10 < seconds_until_given_up(Patience.of(None), HANGS) <= 15
+    assert 10 < seconds_until_given_up(Patience.of(15), REFUSED) <= 15
+    assert seconds_until_given_up(Patience.of(0), REFUSED) == 0
+
+
+def test_a_server_that_restarts_has_two_seconds_from_its_first_refusal_and_longer_once_it_has_answered() -> None:
+    assert 2 < seconds_until_given_up(Patience.of(None), HANGS, HANGS, HANGS, HANGS, HANGS, REFUSED) <= 6
+    assert 10 < seconds_until_given_up(Patience.of(None).at_most(60, persist=True), REFUSED) <= 15
+    assert seconds_until_given_up(Patience.of(None).at_most(1, persist=True), REFUSED) <= 1
+
+
+@pytest.mark.parametrize("patience", ["30s", 30, 30.0, timedelta(seconds=30)])
+def test_patience_is_a_duration(patience: Any) -> None:
+    assert checked_patience(patience) == 30
+
+
+@pytest.mark.parametrize("patience", ["soon", -1, float("nan"), float("inf")])
+def test_patience_that_is_none_is_refused_by_name(patience: Any) -> None:
+    for build in (checked_patience, lambda value: Mainspring(patience=value)):
+        with pytest.raises(errors.InvalidInput) as caught:
+            build(patience)
+        assert caught.value.field == "patience"
 
 
 def test_retry_after_is_waited_for_when_it_fits_and_not_when_it_does_not() -> None:

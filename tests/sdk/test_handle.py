@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from mainspring import AsyncClient, Client, RunFailed
+from mainspring import AsyncClient, Client, Mainspring, RunFailed
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.client.handle import WaitLoop
 from mainspring.wire.runs import JobStatus
@@ -54,6 +55,28 @@ def test_the_result_is_what_the_run_returned() -> None:
     handle = client(status(None), status("QUEUED"), status("SUCCESS", result={"sum": 42})).handle("j1")
     assert handle.result(timeout=30) == {"sum": 42}
     assert handle.status() == "SUCCESS"
+
+
+@dataclass
+class Receipt:
+    number: int
+    paid: datetime
+
+
+def test_the_result_of_a_task_has_the_annotated_type() -> None:
+    app = Mainspring()
+
+    @app.task
+    def pay() -> Receipt:
+        return Receipt(7, datetime(2026, 1, 1, tzinfo=UTC))
+
+    @app.task
+    def wrong() -> Receipt:
+        return "paid"  # type: ignore[return-value]
+
+    paid = status("SUCCESS", result={"number": 7, "paid": "2026-01-01T00:00:00Z"})
+    assert client(paid).handle("j1").returning(pay.result_type).result() == pay()
+    assert client(status("SUCCESS", result="paid")).handle("j1").returning(wrong.result_type).result() == "paid"
 
 
 @pytest.mark.parametrize("ending", ["FAILED", "CANCELLED", "SKIPPED"])

@@ -31,6 +31,13 @@ def test_a_delay_may_be_given_as_the_time() -> None:
     assert job_request({"task": "t", "at": "2026-12-31T00:00:00Z"})["schedule"] == {"at": "2026-12-31T00:00:00Z"}
 
 
+def test_a_delay_is_taken_by_add_job_and_in_batches() -> None:
+    for delay in ("5m", timedelta(minutes=5)):
+        sent = [calls.add_job("t", delay).body, calls.submit_batch([{"task": "t", "at": delay}]).body]
+        single, batch = (json.loads(body or b"") for body in sent)
+        assert {single["delay"], batch["jobs"][0]["delay"]} <= {"5m", 300.0}
+
+
 def test_two_ways_to_say_when_are_refused() -> None:
     with pytest.raises(InvalidInput, match="at and cron both say when"):
         job_request({"at": "2026-01-01T00:00:00Z", "cron": "@daily"})

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_overloads
 from uuid import UUID
 
 import pytest
 
 from mainspring import BadPayload, Context, InvalidInput, Mainspring, Task
+from mainspring.sdk.app.task import SUBMIT_OPTIONS
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers
@@ -166,6 +168,12 @@ def test_a_parameter_of_the_function_wins_over_an_option_of_that_name() -> None:
 
     options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
     assert (options, payload) == ({"at": "2026-01-01T00:00:00Z"}, {"name": "you"})
+
+
+def test_type_checkers_know_every_option_that_submit_takes() -> None:
+    for method in (Task.submit, Task.submit_async):
+        *_, widest = get_overloads(method)
+        assert inspect.signature(widest).parameters.keys() - {"self", "args", "params"} == SUBMIT_OPTIONS
 
 
 def test_a_misspelt_parameter_is_named_with_the_nearest() -> None:

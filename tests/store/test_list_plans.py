@@ -7,16 +7,18 @@ while they had a few rows, and at the end.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import asyncpg
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store import dead_letters, history, ids, jobs
+from mainspring.store import dead_letters, fired_jobs, history, ids, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
+from mainspring.store.fired_jobs import FiredFilter
 from mainspring.store.history import RunFilter
+from mainspring.store.jobs import JobFilter
 from mainspring.store.pool import READ_SETTINGS, Connection
 from tests.store.rows import BEGINNING
 
@@ -50,8 +52,8 @@ with row as (
 )
 insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, max_attempts, one_time, id_generated,
                              next_fire_at, created_at, updated_at, schedule, payload)
-select 1, 'job-' || i, 1, i % 128, 1, 4, false, false, now, $4::timestamptz + i * interval '1 second', now, '{}',
-       payload
+select 1, 'job-' || i, 1, i % 128, case when i % 25 = 0 then 3 else 1 end, 4, false, false, now,
+       $4::timestamptz + i * interval '1 second', now, '{}', payload
 from row
 """
 
@@ -92,19 +94,41 @@ async def letters_to_replay(connection: Connection, after: int | None, limit: in
     return len(await dead_letters.some(connection, DEFAULT_TENANT, DeadLetterFilter(), place(after), begun, limit))
 
 
+def job_place(before: int | None) -> tuple[datetime, str] | None:
+    return None if before is None else (BEGINNING + timedelta(seconds=before), f"job-{before}")
+
+
 async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: int) -> int:
-    found = await jobs.list_jobs(
-        connection,
-        DEFAULT_TENANT,
-        before=None if before is None else (BEGINNING + timedelta(seconds=before), f"job-{before}"),
-        statuses=[1, 2],
-        lane_ids=None,
-        owner=None,
-        label=None,
-        text=None,
-        limit=limit,
-    )
-    return len(found)
+    chosen = JobFilter([1, 2])
+    return len(await jobs.list_jobs(connection, DEFAULT_TENANT, chosen, job_place(before), None, limit))
+
+
+async def jobs_at_rest(connection: Connection, before: int | None, limit: int) -> int:
+    chosen = JobFilter([3, 4])
+    return len(await jobs.list_jobs(connection, DEFAULT_TENANT, chosen, job_place(before), None, limit))
+
+
+async def end_of_jobs(connection: Connection, before: int | None, limit: int) -> int:
+    found = await jobs.boundary(connection, DEFAULT_TENANT, JobFilter([1]), job_place(before), limit)
+    return limit if found is not None else 0
+
+
+def fired(ranks: list[int], states: list[int], first: int = 0) -> Read:
+    """One-time jobs that have fired."""
+
+    async def read(connection: Connection, before: int | None, limit: int) -> int:
+        chosen = FiredFilter(ranks, states)
+        return len(await fired_jobs.page(connection, DEFAULT_TENANT, chosen, place(before, first), None, limit))
+
+    return read
+
+
+def end_of_fired(ranks: list[int], states: list[int], first: int = 0) -> Read:
+    async def read(connection: Connection, before: int | None, limit: int) -> int:
+        found = await fired_jobs.boundary(connection, FiredFilter(ranks, states), place(before, first), limit)
+        return limit if found is not None else 0
+
+    return read
 
 
 async def runs_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
@@ -138,6 +162,16 @@ LISTS: dict[str, tuple[Read, int]] = {
     "jobs by a part": (jobs_by_a_part, 200),
     "dead letters by a part of the id": (letters_by_a_part, 0),
 }
+ONCE: dict[str, tuple[Read, int]] = {
+    "jobs at rest": (jobs_at_rest, 0),
+    "end of a page of jobs": (end_of_jobs, 0),
+    # Every second run belongs to a job that has a row. It is read, and so is the row.
+    "fired jobs": (fired([1, 2, 3], [10, 11, 12, 13], LIVE), MANY // 20),
+    "fired jobs that failed": (fired([], [11, 13]), 0),
+    "end of a page of fired jobs": (end_of_fired([], [10]), 0),
+    "end of a page of failed jobs": (end_of_fired([], [11]), 0),
+}
+OF_ONE_JOB = ("live runs of a job", "ended runs of a job", "runs of a job")
 
 
 async def fill(connection: asyncpg.Connection, first: int, last: int) -> None:
@@ -202,17 +236,32 @@ async def test_a_page_reads_what_it_shows_whenever_statistics_were_taken(
     await statistics_of(connection)
     found: list[str] = []
     # Many times on one connection, because PostgreSQL may switch to a generic plan.
-    for name, (read, besides) in [*LISTS.items()] * 4:
+    for name, (read, besides) in [*LISTS.items()] * 4 + [*ONCE.items()]:
         for before in (None, MANY // 2):
             for limit in (20, 51, 151):
                 async with reading.transaction():
                     already = await rows_read(reading)
                     came = await read(reading, before, limit)
                     total = await rows_read(reading) - already
-                shown = min(limit, MANY // 100) if name.endswith("of a job") else limit
+                shown = min(limit, MANY // 100) if name in OF_ONE_JOB else limit
                 if came < min(shown, 50) or total > 2 * limit + besides + 50:
                     found.append(f"{name}, {limit} before {before}: {came} rows came, {total} were read")
     assert not found, "\n".join(sorted(set(found)))
+
+
+async def test_running_jobs_are_found_among_many_that_wait(
+    connection: asyncpg.Connection, reading: asyncpg.Connection
+) -> None:
+    await without_autovacuum(connection)
+    await never(connection)
+    await connection.execute(
+        "update mainspring.runs set state = 2, worker_id = gen_random_uuid(), claimed_at = now(), started_at = now() "
+        "where job_id is null and run_id in (select run_id from mainspring.runs where job_id is null limit 60)"
+    )
+    async with reading.transaction():
+        already = await rows_read(reading)
+        assert await fired([3], [])(reading, None, 51) == 51
+        assert await rows_read(reading) - already < 300
 
 
 async def test_what_follows_a_page_in_its_transaction_is_planned_as_always(reading: asyncpg.Connection) -> None:

@@ -39,7 +39,7 @@ async def succeed(connection: asyncpg.Connection, worker_id: UUID, run_id: UUID,
     return ids(rows)
 
 
-async def test_success_moves_the_run_to_history_without_its_payload(connection: asyncpg.Connection) -> None:
+async def test_success_moves_the_run_to_history_with_its_payload(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
     run = await a_claimed_run(connection, worker_id)
     [claimed] = await live(connection)
@@ -47,7 +47,7 @@ async def test_success_moves_the_run_to_history_without_its_payload(connection: 
     assert await live(connection) == []
     [row] = await ended(connection)
     assert (row["state"], row["attempt"], row["fence"]) == (StoredState.SUCCESS, 1, 1)
-    assert (row["payload"], row["result"], row["worker_id"]) == (None, '{"sum": 3}', worker_id)
+    assert (row["payload"], row["result"], row["worker_id"]) == ('{"n": 1}', '{"sum": 3}', worker_id)
     assert (row["started_at"] - claimed["claimed_at"]).total_seconds() == pytest.approx(0.002)
     assert row["ran_ms"] == 5.0
     assert row["ended_at"] <= await now_of(connection)

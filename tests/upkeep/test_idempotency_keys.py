@@ -28,6 +28,7 @@ async def grow_old(connection: asyncpg.Connection, days: float) -> None:
     """All keys and ids were made that long ago."""
     ago = timedelta(days=days)
     await connection.execute("update mainspring.idempotency_keys set created_at = created_at - $1::interval", ago)
+    await connection.execute("update mainspring.run_now_keys set created_at = created_at - $1::interval", ago)
     await connection.execute("update mainspring.taken_ids set taken_at = taken_at - $1::interval", ago)
 
 
@@ -113,3 +114,37 @@ async def test_the_ends_of_many_runs_are_noted_page_by_page(
            join mainspring.run_history h on h.run_id = k.job_id::uuid"""
     )
     assert [row["same"] for row in rows] == [True] * 5
+
+
+async def run_now(api: httpx.AsyncClient, job_id: str) -> int:
+    answer = await api.post(f"/v1/jobs/{job_id}:runNow", json={"idempotency_key": "key"})
+    return answer.status_code
+
+
+async def end_all(api: httpx.AsyncClient, count: int) -> None:
+    worker = HandWorker(api)
+    for order in await worker.claim(count):
+        await worker.report(outcome(order))
+
+
+@pytest.mark.parametrize("retention", [1, 90])
+async def test_a_key_of_run_now_lives_as_long_as_its_job_and_30_days_longer(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, store: Store, retention: int
+) -> None:
+    recurring = await submit(api, "a", schedule={"every": "1h"}, overlap="allow")
+    once = [await submit(api, "b", overlap="allow"), await submit(api, "c", overlap="allow", job_id="mine")]
+    for job_id in (recurring, *once):
+        assert await run_now(api, job_id) == 202
+    await end_all(api, 5)
+    await grow_old(connection, 400)
+    await end_before(connection, 29)
+    for _ in range(2):
+        await HistoryPruner(store, retention).run_once()
+        assert [await run_now(api, job_id) for job_id in (recurring, *once)] == [200] * 3
+    await grow_old(connection, 80)
+    if retention == 90:
+        await end_before(connection, 92)
+    await HistoryPruner(store, retention).run_once()
+    keys = await connection.fetch("select job_id from mainspring.run_now_keys")
+    assert [key["job_id"] for key in keys] == [recurring]
+    assert await run_now(api, recurring) == 200

@@ -64,6 +64,21 @@ def raises(how: str) -> None:
 
 
 @process
+def snoozes(ctx: Context) -> None:
+    try:
+        ctx.snooze("10m")
+    except Exception:  # noqa: BLE001 - which does not catch it
+        return
+
+
+@process
+async def snoozes_on_a_loop(ctx: Context) -> list[int]:
+    if ctx.snoozes == 0:
+        ctx.snooze("10m")
+    return [ctx.attempt, ctx.max_attempts, ctx.snoozes]
+
+
+@process
 def surroundings() -> dict[str, Any]:
     return {
         "pid": os.getpid(),

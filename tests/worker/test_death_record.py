@@ -34,6 +34,14 @@ def test_before_the_first_incarnation_there_is_nothing_to_say() -> None:
     assert read_record(memory) is None
 
 
+def test_a_worker_that_never_spoke_to_a_server_leaves_no_notice() -> None:
+    memory = shared_memory()
+    record = DeathRecord(memory, SERVERS)
+    record.begin_incarnation(uuid7())
+    record.withdraw()
+    assert read_record(memory) is None
+
+
 def test_a_process_that_is_killed_leaves_its_record() -> None:
     memory = shared_memory()
     first, second, settled = keys(3)

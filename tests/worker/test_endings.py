@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
+from mainspring import Context
 from mainspring.domain.retry import LONGEST_DELAY
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry
 from mainspring.worker.execution.attempt import SUCCEEDED
 from mainspring.worker.execution.endings import cause_of, ending_of_call, ending_of_error, ending_of_result
+
+
+def context(**fields: Any) -> Context:
+    return Context("job", "run", 1, datetime(2026, 1, 1, tzinfo=UTC), "task", **fields)
 
 
 class CardDeclined(ValueError):
@@ -55,6 +60,48 @@ def test_the_cause_names_the_class_and_its_bases_short_and_in_full() -> None:
     assert cause_of(CardDeclined()).errors == ["CardDeclined", f"{__name__}.CardDeclined", "ValueError", "Exception"]
     assert cause_of(CardDeclined.Twice()).errors == ["Twice", f"{__name__}.CardDeclined.Twice", "Exception"]
     assert cause_of(SystemExit(1)).errors == ["SystemExit"]
+
+
+@pytest.mark.parametrize("delay", ["10m", 600, timedelta(minutes=10)])
+def test_a_snooze_ends_the_attempt_and_no_except_exception_stops_it(delay: Any) -> None:
+    def polls() -> None:
+        try:
+            context().snooze(delay)
+        except Exception:  # noqa: BLE001 - which does not catch it
+            return
+
+    ending = ending_of_call(polls)
+    assert (ending.status, ending.snooze, ending.retry_after, ending.retry) == ("FAILED", 600.0, 600.0, True)
+    assert (ending.error, ending.cause) == ("snoozed for 10m", None)  # this is what an older server sees
+
+
+def test_a_snooze_inside_a_task_group_counts_if_nothing_else_went_wrong() -> None:
+    async def polls(*others: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            for coroutine in (snoozing(), *others):
+                group.create_task(coroutine)
+
+    async def snoozing() -> None:
+        context().snooze(5)
+
+    async def failing() -> None:
+        raise ValueError("no")
+
+    assert ending_of_call(lambda: asyncio.run(polls())).snooze == 5.0
+    assert ending_of_call(lambda: asyncio.run(polls(snoozing()))).snooze == 5.0
+    assert ending_of_call(lambda: asyncio.run(polls(failing()))).snooze is None
+
+
+@pytest.mark.parametrize("delay", ["soon", 0, -1, float("nan"), "400d", timedelta(0)])
+def test_a_snooze_that_is_no_delay_is_an_error_of_the_task(delay: Any) -> None:
+    ending = ending_of_call(lambda: context().snooze(delay))
+    assert ending.snooze is None and "snooze" in (ending.error or "")
+
+
+def test_a_run_that_is_at_most_once_cannot_be_snoozed() -> None:
+    ending = ending_of_call(lambda: context(_at_most_once=True).snooze("10m"))
+    assert ending.snooze is None
+    assert "at most once" in (ending.error or "")
 
 
 def test_retry_and_give_up_decide_for_themselves() -> None:

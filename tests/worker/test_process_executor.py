@@ -93,6 +93,19 @@ def test_what_a_task_raises_says_what_follows() -> None:
     with_an_executor(test)
 
 
+def test_a_run_may_ask_to_come_back_later() -> None:
+    async def test(executor: Executor) -> None:
+        for task in ("snoozes", "snoozes_on_a_loop"):
+            ending = await executor.run(task)
+            assert (ending.status, ending.snooze, ending.retry_after) == ("FAILED", 600.0, 600.0)
+        once = await executor.run("snoozes_on_a_loop", at_most_once=True)
+        assert once.snooze is None and "delivered at most once" in (once.error or "")
+        back = await executor.run("snoozes_on_a_loop", attempt=2, max_attempts=5, snoozes=1)
+        assert back.result is not None and bytes(back.result) == b"[2,5,1]"
+
+    with_an_executor(test)
+
+
 def test_the_environment_is_clean_but_for_what_the_job_names() -> None:
     async def test(executor: Executor) -> None:
         first = await executor.result("surroundings", setup=RunSetup(env={"REGION": "eu"}))

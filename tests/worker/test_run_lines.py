@@ -9,8 +9,10 @@ import pytest
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import Logger
+from mainspring.sdk.errors import Snooze
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution.attempt import SUCCEEDED, Attempt, failed, key_of
+from mainspring.worker.execution.endings import snoozed
 from mainspring.worker.output.run_lines import LINES_PER_SECOND, RunLines, short_error
 from tests.worker.exchange_server import an_order
 
@@ -54,6 +56,12 @@ def test_a_run_has_a_line_when_it_starts_and_one_when_it_ends(clock: ManualClock
         f"succeeded    nightly                       {run}  2.5s",
         f"! failed       nightly                       {run}  2.5s  ValueError: no region\\x1b[2J",
     ]
+
+
+def test_a_run_that_asks_to_come_back_later_has_not_failed(clock: ManualClock, heard: Heard) -> None:
+    attempt = begun(an_order("poll", job_id="nightly"), clock)
+    RunLines(clock, heard).ended(attempt, snoozed(Snooze(600.0)))
+    assert heard.lines == [f"snoozed      nightly                       {str(attempt.order.run_id)[-6:]}  0s  for 10m"]
 
 
 def test_a_run_that_ends_soon_has_only_the_second(clock: ManualClock, heard: Heard) -> None:

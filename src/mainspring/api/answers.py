@@ -35,7 +35,19 @@ FIELDS_OF_A_JOB = (
     "bad_payload", "cron_never_fires", "invalid_cron", "invalid_duration", "invalid_size", "invalid_time",
     "missing_timezone", "not_supported_yet", "time_passed", "unknown_timezone", "unstorable_value",
 )  # fmt: skip
-REPEATS_A_RUN = ("bad_payload", "changed_meanwhile", "job_cancelled", "overlap", "replayed", "unstorable_value")
+RUNS_NOW = (
+    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "overlap", "payload_dropped",
+    "unstorable_value",
+)  # fmt: skip
+REPEATS_A_RUN = (
+    "payload_dropped",
+    "bad_payload",
+    "changed_meanwhile",
+    "job_cancelled",
+    "overlap",
+    "replayed",
+    "unstorable_value",
+)
 SEARCHES = ("invalid_time", "list_too_slow", "missing_timezone", "search_too_slow", "too_many_searches")
 LISTS = ("list_too_slow", "too_many_searches")
 SPEAKS_FOR_A_WORKER = ("unknown_worker", "worker_gone", "wrong_incarnation")

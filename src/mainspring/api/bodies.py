@@ -18,7 +18,7 @@ from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.wire.jobs import JobPatch, JobRequest, Nothing
+from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
@@ -34,6 +34,7 @@ _decode_patch = msgspec.json.Decoder(JobPatch).decode
 _decode_exchange = msgspec.json.Decoder(ExchangeRequest).decode
 _decode_shipment = msgspec.json.Decoder(LogShipment).decode
 _decode_replay = msgspec.json.Decoder(ReplayRequest).decode
+_decode_run_now = msgspec.json.Decoder(RunNowRequest).decode
 _decode_choice = msgspec.json.Decoder(DeadLetterChoice).decode
 _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
@@ -71,6 +72,10 @@ def decode_shipment(body: bytes) -> LogShipment:
 
 def decode_replay(body: bytes) -> ReplayRequest:
     return _decoded(_decode_replay, body, ReplayRequest)
+
+
+def decode_run_now(body: bytes) -> RunNowRequest:
+    return _decoded(_decode_run_now, body, RunNowRequest)
 
 
 def decode_choice(body: bytes) -> DeadLetterChoice:
@@ -185,6 +190,10 @@ class ShipmentBody(Body[LogShipment]):
 
 class ReplayBody(Body[ReplayRequest]):
     decode = staticmethod(decode_replay)
+
+
+class RunNowBody(Body[RunNowRequest]):
+    decode = staticmethod(decode_run_now)
 
 
 class ChoiceBody(Body[DeadLetterChoice]):

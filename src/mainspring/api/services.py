@@ -15,11 +15,13 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
@@ -37,6 +39,7 @@ class Services:
     declarer: Declarer
     job_reader: JobReader
     run_reader: RunReader
+    job_timeline: JobTimelineReader
     queue_reader: QueueReader
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
@@ -44,6 +47,7 @@ class Services:
     standing_reader: StandingReader
     overview_reader: OverviewReader
     replayer: Replayer
+    manual_runs: ManualRuns
     exchanger: Exchanger
     death_notices: DeathNotices
     drainer: Drainer

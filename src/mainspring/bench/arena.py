@@ -49,13 +49,21 @@ class Worker(Process):
 class Arena:
     """The environment and the processes that were started in it."""
 
-    def __init__(self, postgres: EmbeddedPostgres, folder: Path, token: str, log: IO[bytes]) -> None:
+    def __init__(
+        self,
+        postgres: EmbeddedPostgres,
+        folder: Path,
+        token: str,
+        log: IO[bytes],
+        variables: Mapping[str, str] = _NO_SETTINGS,
+    ) -> None:
         self.postgres = postgres
         self.folder = folder
         self.database_url = postgres.url()
         self.token = token
         self.servers: list[Server] = []
         self._log = log
+        self._variables = variables
         self._started: list[Process] = []
 
     @property
@@ -139,7 +147,7 @@ class Arena:
         return self.folder / "data"
 
     def _with_database(self) -> dict[str, str]:
-        return {"MAINSPRING_DATABASE_URL": self.database_url}
+        return {"MAINSPRING_DATABASE_URL": self.database_url, **self._variables}
 
 
 @asynccontextmanager
@@ -155,13 +163,15 @@ async def fresh_postgres(settings: Mapping[str, str] = _NO_SETTINGS) -> AsyncIte
 
 
 @asynccontextmanager
-async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator[Arena]:
-    """A migrated database with a token, without any process."""
+async def empty_arena(
+    postgres: EmbeddedPostgres, folder: Path, variables: Mapping[str, str] = _NO_SETTINGS
+) -> AsyncIterator[Arena]:
+    """A migrated database with a token, without any process. `variables` are those of its servers."""
     await migrate(postgres.url())
     token = await ensure_admin_token(postgres.url(), folder / "data")
     assert token is not None
     with (folder / "bench.log").open("wb") as log:
-        arena = Arena(postgres, folder, token, log)
+        arena = Arena(postgres, folder, token, log, variables)
         try:
             yield arena
         finally:
@@ -169,9 +179,11 @@ async def empty_arena(postgres: EmbeddedPostgres, folder: Path) -> AsyncIterator
 
 
 @asynccontextmanager
-async def product(postgres: EmbeddedPostgres, folder: Path, app: str = BENCH_TASKS) -> AsyncIterator[Arena]:
+async def product(
+    postgres: EmbeddedPostgres, folder: Path, app: str = BENCH_TASKS, variables: Mapping[str, str] = _NO_SETTINGS
+) -> AsyncIterator[Arena]:
     """One server with its scheduler and one worker on `postgres`, ready for jobs."""
-    async with empty_arena(postgres, folder) as arena:
+    async with empty_arena(postgres, folder, variables) as arena:
         server = await arena.start_server()
         await arena.start_worker(server.url, app=app)
         yield arena

@@ -20,14 +20,14 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 class Process:
-    """Runs `mainspring <arguments>` without the MAINSPRING_* variables of this process."""
+    """Runs `mainspring <arguments>` without the MAINSPRING_* variables of this process, and without settings file."""
 
     def __init__(self, name: str, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
         self.name = name
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MAINSPRING_")}
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "mainspring", *arguments, "--log-level", "warning"],
-            env={**clean, **environment},
+            env={**clean, "MAINSPRING_CONFIG": os.devnull, **environment},
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
-"""Throughput: no-op jobs of about 250 bytes through jobs:batch, with one server and one worker, until all are
-recorded."""
+"""Throughput: no-op jobs of about 250 bytes through jobs:batch, with one server and one worker, until all are recorded
+with their payloads. A second figure is for payloads of 1 KiB."""
 
 from __future__ import annotations
 
@@ -15,31 +15,37 @@ from rich.progress import Progress, TaskID
 from mainspring.bench.arena import Arena, fresh_postgres, product, submit_batch
 from mainspring.bench.ceiling import measure
 from mainspring.bench.figures import progress, show
+from mainspring.bench.pgbouncer import way_through
 from mainspring.bench.recorded import check_one_run_each, until_recorded, watch
+from mainspring.store.database import Pooling
 
 JOBS = 100_000
 BATCH = 1000
 SENDERS = 2
 CEILING_JOBS = 30_000
+SMALL, LARGE = 210, 1024  # bytes of a payload; the first makes a job of about 250 bytes
 
 
-def main(jobs: int | None, as_json: bool) -> int:
-    figures = uvloop.run(run(jobs or JOBS))
+def main(jobs: int | None, as_json: bool, pooling: Pooling = Pooling.NONE) -> int:
+    figures = uvloop.run(run(jobs or JOBS, pooling))
     show("throughput", figures, as_json)
     return 0
 
 
-async def run(jobs: int) -> dict[str, object]:
+async def run(jobs: int, pooling: Pooling = Pooling.NONE) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder):
             payloads = [payload(number) for number in range(CEILING_JOBS)]
             stage = bar.add_task("plain-SQL ceiling", total=2)
             before = await measure(postgres, payloads)
             bar.advance(stage)
-            async with product(postgres, folder) as arena:
-                seconds = await drive(arena, jobs, bar)
+            with way_through(postgres, pooling) as variables:
+                async with product(postgres, folder, variables=variables) as arena:
+                    seconds = await drive(arena, jobs, bar)
             after = await measure(postgres, payloads)
             bar.advance(stage)
+        async with fresh_postgres() as (postgres, folder), product(postgres, folder) as arena:
+            seconds_of_large = await drive(arena, jobs, bar, size=LARGE)
     rate, ceiling = jobs / seconds, (before + after) / 2
     return {
         "jobs": jobs,
@@ -47,18 +53,19 @@ async def run(jobs: int) -> dict[str, object]:
         "jobs_per_s": round(rate),
         "ceiling_per_s": round(ceiling),
         "ratio": round(rate / ceiling, 3),
+        "jobs_per_s_1kib": round(jobs / seconds_of_large),
     }
 
 
-def payload(number: int) -> str:
-    """A payload that makes a job of about 250 bytes."""
-    return msgspec.json.encode({"number": number, "text": "x" * 180}).decode()
+def payload(number: int, size: int = SMALL) -> str:
+    """A payload of about `size` bytes."""
+    return msgspec.json.encode({"number": number, "text": "x" * (size - 30)}).decode()
 
 
-async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop") -> float:
-    """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run. Returns the
-    seconds."""
-    bodies = [_body(task, start, min(BATCH, jobs - start)) for start in range(0, jobs, BATCH)]
+async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop", size: int = SMALL) -> float:
+    """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run, with its payload.
+    Returns the seconds."""
+    bodies = [_body(task, start, min(BATCH, jobs - start), size) for start in range(0, jobs, BATCH)]
     sending = bar.add_task("submitted", total=jobs)
     recording = bar.add_task("recorded", total=jobs)
     connection = await arena.connect()
@@ -75,13 +82,16 @@ async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop"
         seconds = time.perf_counter() - started
     try:
         await check_one_run_each(connection, accepted, jobs)
+        kept = await connection.fetchval("select count(payload) from mainspring.run_history")
+        if kept != jobs:
+            raise AssertionError(f"{kept} of {jobs} payloads were kept")
     finally:
         await connection.close()
     return seconds
 
 
-def _body(task: str, start: int, count: int) -> bytes:
-    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number)}}}' for number in range(start, start + count))
+def _body(task: str, start: int, count: int, size: int) -> bytes:
+    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number, size)}}}' for number in range(start, start + count))
     return f'{{"jobs":[{jobs}]}}'.encode()
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import JsonFlag
+from mainspring.store.database import Pooling
 
 
 class Part(StrEnum):
@@ -22,16 +23,22 @@ class Part(StrEnum):
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
+BenchPoolingOption = Annotated[
+    Pooling, typer.Option("--pgbouncer", help="Put a PgBouncer with this pool_mode before PostgreSQL.")
+]
 RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How many times each part is stopped.")]
 OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
 
 
 @app.command(epilog="Example: mainspring bench throughput --jobs 20000")
-def throughput(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Measure jobs per second, from submission over HTTP to the recorded outcome. Default: 100,000 no-op jobs."""
+def throughput(
+    jobs: JobsOption = None, pgbouncer: BenchPoolingOption = Pooling.NONE, as_json: JsonFlag = False
+) -> None:
+    """Measure jobs per second, from submission over HTTP to the recorded outcome with the payload. Default: 100,000
+    no-op jobs, once with payloads of about 200 bytes and once with 1 KiB."""
     from mainspring.bench.throughput import main
 
-    raise typer.Exit(main(jobs, as_json))
+    raise typer.Exit(main(jobs, as_json, pgbouncer))
 
 
 @app.command(epilog="Example: mainspring bench overhead --json")

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
+    from mainspring.store.database import Database
 
 _PANEL = "Connection"
 # Somebody waits for the answer. One second bridges a restart of the server; after that the error is reported.
@@ -45,17 +46,6 @@ DataOption = Annotated[
         metavar="DIR",
         help="Data folder of `mainspring up`. Default: MAINSPRING_DATA, then .mainspring in this folder or a parent.",
         rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-DatabaseUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--database-url",
-        metavar="URL",
-        envvar="MAINSPRING_DATABASE_URL",
-        help="PostgreSQL database to use: postgresql://user@host:5432/name. The password belongs in "
-        "--database-url-file, PGPASSFILE or the environment: `ps` shows the command line to everybody.",
         show_default=False,
     ),
 ]
@@ -128,17 +118,17 @@ def connect(url: str | None, token_file: Path | None, data: Path | None) -> Clie
     return Client(url, token_file=token_file, data=data, patience=_PATIENCE)
 
 
-def needed_database_url(database_url: str | None) -> str:
+def needed_database(database: Database | None) -> Database:
     from mainspring.domain.errors import InvalidInput
 
-    if not database_url:
+    if database is None:
         raise InvalidInput(
             "no database is given",
             code="no_database",
             field="database_url",
             hint="give --database-url or set MAINSPRING_DATABASE_URL; `mainspring up` starts a PostgreSQL of its own",
         )
-    return database_url
+    return database
 
 
 def check_reload(app: str | None) -> None:

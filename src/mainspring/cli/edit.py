@@ -116,7 +116,7 @@ def editable_text(job: JobView) -> str:
 
 def _schedule(job: JobView) -> Any:
     from mainspring.domain.durations import format_duration
-    from mainspring.sdk.app.context import rfc3339
+    from mainspring.domain.run_key import rfc3339
 
     if job.cron_expression is not None:
         return {"cron": job.cron_expression, "timezone": job.timezone}

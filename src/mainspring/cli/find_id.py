@@ -62,11 +62,13 @@ def job_filter(client: Client, job_id: str | None) -> str | None:
         return job_id if match is None else match.id
 
 
-def dead_letter_ids(client: Client, texts: Iterable[str]) -> list[str]:
-    """The ids of dead letters. They are all found before anything happens to one of them."""
+def dead_letter_ids(client: Client, texts: Iterable[str], *, or_runs: bool = False) -> list[str]:
+    """The ids of dead letters, or else of other runs. They are all found before anything happens to one of them."""
     found = []
     for text in texts:
         match = find_id(client, text, "dead_letter")
+        if match is None and or_runs:
+            match = find_id(client, text, "run")
         found.append(text if match is None else match.id)
     return found
 

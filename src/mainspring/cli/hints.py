@@ -42,6 +42,7 @@ ROUTES = (
     Route("jobs.runs", "GET", "/v1/jobs/{}/runs", "runs --job {}"),
     Route("jobs.upcoming", "GET", "/v1/jobs/{}/upcoming", "job {}"),
     Route("jobs.missed", "GET", "/v1/jobs/{}/missed", None),
+    Route("jobs.timeline", "GET", "/v1/jobs/{}/timeline", None),
     Route("jobs.update", "PATCH", "/v1/jobs/{}", "edit {}"),
     Route("jobs.update", "PUT", "/v1/jobs/{}", "edit {}"),
     Route("jobs.cancel", "DELETE", "/v1/jobs/{}", "cancel {}"),

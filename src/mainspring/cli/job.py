@@ -58,6 +58,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("job", job.job_id),
         ("name", job.name),
         ("status", job.status if job.pause_reason is None else f"{job.status}: {job.pause_reason}"),
+        ("error", job.error_message if job.latest_run is None else None),  # the latest run shows its own
         ("task", job.task),
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),

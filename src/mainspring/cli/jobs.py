@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
 
 EXAMPLES = (
-    "mainspring jobs --status paused",
+    "mainspring jobs --status failed",
     "mainspring jobs --label team=bi --queue heavy --json",
     "mainspring jobs --search report --watch",
 )
@@ -39,8 +39,17 @@ def command(
         str | None,
         typer.Option(
             "--status",
-            help="scheduled, paused, cancelled or completed.",
-            autocompletion=completing.words("scheduled", "paused", "cancelled", "completed"),
+            help="scheduled, running, paused, completed, failed or cancelled.",
+            autocompletion=completing.words("scheduled", "running", "paused", "completed", "failed", "cancelled"),
+            show_default=False,
+        ),
+    ] = None,
+    latest_run: Annotated[
+        str | None,
+        typer.Option(
+            "--latest-run",
+            help="Status of the latest run, e.g. failed.",
+            autocompletion=completing.words("running", "success", "failed", "cancelled", "skipped"),
             show_default=False,
         ),
     ] = None,
@@ -73,13 +82,13 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """List jobs that will fire. `mainspring runs` lists what has already run."""
+    """List jobs that will fire, or with --status those that have this status, also if they have run already."""
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
 
     def read(client: Client) -> Listing:
         page = client.jobs(
-            status=status, label=wanted, queue=queue, owner=owner, declared_by=declared_by, q=search,
-            limit=limit, cursor=cursor,
+            status=status, latest_run=latest_run, label=wanted, queue=queue, owner=owner, declared_by=declared_by,
+            q=search, limit=limit, cursor=cursor,
         )  # fmt: skip
         return Listing(
             page,

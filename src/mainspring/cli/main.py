@@ -61,18 +61,18 @@ def build(only: str | None = None) -> typer.Typer:
     for panel, verbs in _PANELS.items():
         for verb in verbs:
             if only in (None, verb):
-                module = _load(verb)
+                module = load(verb)
                 app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(
                     with_shared_options(module.command)
                 )
     if only in (None, _BENCH):
         app.add_typer(
-            _load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
+            load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
         )
     return app
 
 
-def _load(verb: str) -> ModuleType:
+def load(verb: str) -> ModuleType:
     return import_module(f"mainspring.cli.{verb.replace('-', '_')}")
 
 

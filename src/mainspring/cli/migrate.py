@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DatabaseUrlOption, JsonFlag, needed_database_url
+from mainspring.cli.connect import JsonFlag, needed_database
 from mainspring.cli.screen import say, show_json, show_line
+from mainspring.store.database import Database
+
+if TYPE_CHECKING:
+    from mainspring.store.migrate import Stage
 
 EXAMPLES = (
     "mainspring migrate --database-url-file database-url",
@@ -32,9 +36,7 @@ StageOption = Annotated[
 ]
 
 
-def command(
-    database_url: DatabaseUrlOption = None, stage: StageOption = StageChoice.ALL, as_json: JsonFlag = False
-) -> None:
+def command(database: Database | None = None, stage: StageOption = StageChoice.ALL, as_json: JsonFlag = False) -> None:
     """Migrate a database to this version's schema. The command is safe to repeat.
 
     Use --stage pre while servers or schedulers of an older version run. Servers do the same when they start. When the
@@ -42,10 +44,10 @@ def command(
     """
     import uvloop
 
-    from mainspring.store.migrate import Stage, migrate
+    from mainspring.store.migrate import Stage
 
     stages = tuple(Stage) if stage is StageChoice.ALL else (Stage(stage.value),)
-    applied = uvloop.run(migrate(needed_database_url(database_url), stages))
+    applied = uvloop.run(_migrated(needed_database(database), stages))
     if as_json:
         show_json({"applied": applied})
         return
@@ -53,3 +55,20 @@ def command(
         show_line(f"applied {name}")
     if not applied:
         say("the database is up to date")
+
+
+async def _migrated(database: Database, stages: tuple[Stage, ...]) -> list[str]:
+    from mainspring.store.database_errors import database_in_words
+    from mainspring.store.grants import require_owner
+    from mainspring.store.migrate import migrate
+    from mainspring.store.pool import connect
+    from mainspring.store.preflight import check_database
+
+    await check_database(database)
+    with database_in_words(database.direct):
+        connection = await connect(database.direct, application="start")
+        try:
+            await require_owner(connection, database.direct)
+        finally:
+            await connection.close()
+        return await migrate(database, stages)

@@ -54,7 +54,8 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Run dead letters again as new runs with the same scheduled time. Prints the ids of the new runs."""
+    """Run dead letters, or ended runs by their ids, again as new runs with the same scheduled time. Prints the ids of
+    the new runs."""
     filters = filters_of(job, task, queue, error, since, until)
     check_choice(run_ids, filters, everything=everything)
     changed = payload_of(payload, [])
@@ -81,8 +82,8 @@ def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -
 
     new: list[str] = []
     try:
-        for run_id in dead_letter_ids(client, run_ids):
-            new.append(client.replay(run_id, payload).run_id)  # noqa: PERF401 - the list survives an error
+        for run_id in dead_letter_ids(client, run_ids, or_runs=True):
+            new.append(client.retry_run(run_id, payload).run_id)  # noqa: PERF401 - the list survives an error
     except MainspringError:
         if new:  # the error concerns the next id; these runs exist already
             say(f"{len(new)} replayed before the error: {', '.join(new)}")

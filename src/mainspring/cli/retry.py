@@ -27,7 +27,7 @@ def command(
     token_file: TokenFileOption = None,
     data: DataOption = None,
 ) -> None:
-    """Repeat a failed, cancelled or skipped run as a new run with the same scheduled time. Prints the new run's id."""
+    """Repeat an ended run as a new run with the same scheduled time. Prints the new run's id."""
     with connect(url, token_file, data) as client:
         changed = payload_of(payload, [])
         run = call_for_run(client, run_or_job, lambda run_id: client.retry_run(run_id, changed))

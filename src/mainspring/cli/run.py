@@ -66,12 +66,22 @@ def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
         ("progress", _progress(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("losses", str(run.losses) if run.losses else None),
-        ("worker", run.executor_id),
+        ("snoozes", str(run.snoozes) if run.snoozes else None),
+        ("worker", " ".join(filter(None, (run.executor, run.executor_id))) or None),
+        ("heard", times.full(run.modified_time) if run.status == "RUNNING" else None),
         ("error", brief(run.error_message) if run.error_message else None),
         ("result", msgspec.json.encode(run.result).decode() if run.result is not None else None),
-        ("payload", msgspec.json.encode(run.payload).decode() if run.payload else None),
+        ("payload", _payload(run)),
         ("log", run.log_url),
     ]
+
+
+def _payload(run: RunView) -> str | None:
+    import msgspec
+
+    if run.payload_dropped:
+        return "not kept after success; see keep_payload of the job"
+    return msgspec.json.encode(run.payload).decode() if run.payload else None
 
 
 def _progress(run: RunView) -> str | None:

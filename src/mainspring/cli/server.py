@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import (
-    DatabaseUrlOption,
     InsecureListenFlag,
     LogFormatOption,
     LogLevelOption,
@@ -17,7 +16,7 @@ from mainspring.cli.connect import (
     TlsKeyOption,
     checked_log_format,
     checked_log_level,
-    needed_database_url,
+    needed_database,
 )
 from mainspring.kernel.config import (
     DEFAULT_DATA_FOLDER,
@@ -26,6 +25,7 @@ from mainspring.kernel.config import (
     MAX_CONNECTIONS,
     MAX_UNAUTHENTICATED,
 )
+from mainspring.store.database import Database
 
 EXAMPLES = (
     "mainspring server --database-url-file database-url",
@@ -34,7 +34,7 @@ EXAMPLES = (
 
 
 def command(
-    database_url: DatabaseUrlOption = None,
+    database: Database | None = None,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
     scheduler: Annotated[
@@ -83,7 +83,7 @@ def command(
     from mainspring.roles.server import ServerOptions, run_server
 
     options = ServerOptions(
-        database_url=needed_database_url(database_url),
+        database=needed_database(database),
         host=host,
         port=port,
         scheduler=scheduler,

@@ -1,7 +1,8 @@
 """Options that several commands get when they are registered, because they mean the same in all of them.
 
 Commands that call a server get --ca and --insecure-http. They act as MAINSPRING_CA and MAINSPRING_INSECURE_HTTP do: for
-all clients of the process, also those in tasks of a worker. Commands that use the database get --database-url-file.
+all clients of the process, also those in tasks of a worker. Commands with a parameter `database` get the options that
+say which one it is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 import typer
 
 from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
+from mainspring.store.database import Database, Pooling, checked_url
 
 CaOption = Annotated[
     Path | None,
@@ -41,6 +43,17 @@ InsecureFlag = Annotated[
         show_default=False,
     ),
 ]
+DatabaseUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        metavar="URL",
+        envvar="MAINSPRING_DATABASE_URL",
+        help="PostgreSQL database to use: postgresql://user@host:5432/name. The password belongs in "
+        "--database-url-file, PGPASSFILE or the environment: `ps` shows the command line to everybody.",
+        show_default=False,
+    ),
+]
 DatabaseUrlFileOption = Annotated[
     Path | None,
     typer.Option(
@@ -51,11 +64,73 @@ DatabaseUrlFileOption = Annotated[
         show_default=False,
     ),
 ]
+DirectUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--direct-url",
+        metavar="URL",
+        envvar="MAINSPRING_DIRECT_URL",
+        help="The same database without PgBouncer, for migrations, leases and notifications.",
+        show_default=False,
+    ),
+]
+DirectUrlFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--direct-url-file",
+        metavar="FILE",
+        envvar="MAINSPRING_DIRECT_URL_FILE",
+        help="File that contains the direct URL, with its password.",
+        show_default=False,
+    ),
+]
+PgBouncerOption = Annotated[
+    Pooling,
+    typer.Option(
+        "--pgbouncer",
+        envvar="MAINSPRING_PGBOUNCER",
+        help="What is at --database-url: PostgreSQL itself (none), or a PgBouncer with this pool_mode.",
+    ),
+]
 
+
+def _configure(context: typer.Context, file: Path | None) -> None:
+    """Read the settings file before any other option, so that it can give their defaults."""
+    from mainspring.cli.settings_file import FILE_NAME, read_settings
+
+    if file is None and not os.path.lexists(FILE_NAME):
+        return
+    settings = read_settings(file, context.info_name or "")
+    if settings is not None:
+        context.default_map = settings.options
+        context.meta[_SETTINGS] = settings
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="MAINSPRING_CONFIG",
+        help="Settings for what neither options nor variables say. Default: mainspring.toml in this folder.",
+        is_eager=True,
+        callback=_configure,
+        rich_help_panel="Connection",
+        show_default=False,
+    ),
+]
+_SETTINGS = "mainspring.settings"
+
+# Each is added to the commands that have the parameter beside it.
 _ADDED: dict[str, tuple[str, Any, Any]] = {
     "ca": ("token_file", CaOption, None),
     "insecure_http": ("token_file", InsecureFlag, False),
-    "database_url_file": ("database_url", DatabaseUrlFileOption, None),
+    "database_url": ("database", DatabaseUrlOption, None),
+    "database_url_file": ("database", DatabaseUrlFileOption, None),
+    "direct_url": ("database", DirectUrlOption, None),
+    "direct_url_file": ("database", DirectUrlFileOption, None),
+    "pgbouncer": ("database", PgBouncerOption, Pooling.NONE),
+    "config": ("", ConfigOption, None),
 }
 
 
@@ -63,21 +138,20 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options that belong to the parameters that it has."""
     signature = inspect.signature(command, eval_str=True)
     parameters = dict(signature.parameters)
-    added = [name for name, (beside, _, _) in _ADDED.items() if beside in parameters]
-    if not added:
-        return command
+    added = [name for name, (beside, _, _) in _ADDED.items() if not beside or beside in parameters]
     for name in added:
         _, annotation, default = _ADDED[name]
         keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         parameters[name] = keyword
+    has_database = parameters.pop("database", None) is not None
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @wraps(command)
     def with_options(*, context: typer.Context, **values: Any) -> None:
         given = {name: values.pop(name) for name in added}
-        if "database_url" in values:
-            values["database_url"] = _database_url(context, values["database_url"], given["database_url_file"])
-        with _as_environment(given):
+        if has_database:
+            values["database"] = _database(context, given)
+        with _as_environment(given, _from_file(context, values)):
             command(**values)
 
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
@@ -88,10 +162,21 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def _from_file(context: typer.Context, values: dict[str, Any]) -> dict[str, str]:
+    """The variables that the settings file sets."""
+    settings = context.meta.get(_SETTINGS)
+    if settings is None:
+        return {}
+    from mainspring.cli.settings_file import environment_of, refuse_to_redirect
+
+    if "url" in values:
+        refuse_to_redirect(settings, os.environ, values["url"])
+    return environment_of(settings, os.environ)
+
+
 @contextmanager
-def _as_environment(given: dict[str, Any]) -> Iterator[None]:
+def _as_environment(given: dict[str, Any], wanted: dict[str, str]) -> Iterator[None]:
     """Set the variables while the command runs."""
-    wanted = {}
     if given.get("ca") is not None:
         wanted[CA_VARIABLE] = str(Path(given["ca"]).absolute())
     if given.get("insecure_http"):
@@ -108,29 +193,64 @@ def _as_environment(given: dict[str, Any]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _database_url(context: typer.Context, url: str | None, file: Path | None) -> str | None:
-    """The URL from the option or the file. What the command line says counts more than the environment."""
+def _database(context: typer.Context, given: dict[str, Any]) -> Database | None:
+    """Raises InvalidInput if a URL is not one of PostgreSQL."""
     from mainspring.domain.errors import InvalidInput
 
-    url_typed, file_typed = (_on_command_line(context, name) for name in ("database_url", "database_url_file"))
-    if url_typed and url and urlsplit(url).password:
+    url, direct_url = (_database_url(context, name, given) for name in ("database_url", "direct_url"))
+    pooling = given["pgbouncer"]
+    if url is None:
+        for name, value in (("direct_url", direct_url), ("pgbouncer", pooling is not Pooling.NONE)):
+            if value and _source(context, name) == _COMMAND_LINE:
+                raise InvalidInput(
+                    "it needs the URL of a database", field=name, hint="give --database-url or --database-url-file"
+                )
+        return None
+    return Database(
+        checked_url(url), None if direct_url is None else checked_url(direct_url, "direct_url"), Pooling(pooling)
+    )
+
+
+def _database_url(context: typer.Context, name: str, given: dict[str, Any]) -> str | None:
+    """The URL from the option or the file. The command line counts more than the environment, and that more than
+    mainspring.toml. In the environment and in mainspring.toml the URL counts more than the file."""
+    from mainspring.domain.errors import InvalidInput
+
+    file_name, flag = f"{name}_file", f"--{name.replace('_', '-')}"
+    url: str | None = given[name] or None
+    file: Path | None = given[file_name]
+    url_from, file_from = _source(context, name), _source(context, file_name)
+    if url_from == _COMMAND_LINE and url and _has_password(url):
         sys.stderr.write(
-            "warning: `ps` shows the password in --database-url to all users of this machine; use --database-url-file, "
-            "MAINSPRING_DATABASE_URL or PGPASSFILE\n"
+            f"warning: `ps` shows the password in {flag} to all users of this machine; use {flag}-file, "
+            f"MAINSPRING_{name.upper()} or PGPASSFILE\n"
         )
-    if file is None or (url and not file_typed):
+    if file is None or (url and _RANKS.index(url_from) < _RANKS.index(file_from)):
         return url
-    if url_typed and url:
-        raise InvalidInput("the database is given twice", field="database_url_file", hint="leave one of the two out")
+    if url and url_from == file_from:
+        if url_from != _COMMAND_LINE:
+            return url
+        raise InvalidInput("the database is given twice", field=file_name, hint="leave one of the two out")
     try:
         text = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read the file {file}: {error}", field="database_url_file") from None
+        raise InvalidInput(f"cannot read the file {file}: {error}", field=file_name) from None
     if not text:
-        raise InvalidInput(f"the file {file} is empty", field="database_url_file")
+        raise InvalidInput(f"the file {file} is empty", field=file_name)
     return text
 
 
-def _on_command_line(context: typer.Context, name: str) -> bool:
+def _has_password(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).password)
+    except ValueError:  # the URL is checked later
+        return True
+
+
+_COMMAND_LINE = "COMMANDLINE"
+_RANKS = (_COMMAND_LINE, "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")
+
+
+def _source(context: typer.Context, name: str) -> str:
     source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    return source.name if source is not None and source.name in _RANKS else _RANKS[-1]

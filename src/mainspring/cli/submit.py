@@ -175,6 +175,15 @@ def command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    keep_payload: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-payload",
+            metavar="SIZE",
+            help="Keep the payload after success: true, false, or up to a size. Default: 16KiB.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="K=V", help="Label of the job; can be repeated.", rich_help_panel=_HOW),
@@ -240,6 +249,7 @@ def command(
     """Submit a job that runs a task, a command or an HTTP call, now or on a schedule. Prints the job's id."""
     fields = job_fields(
         command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
+        keep_payload=keep_payload,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
@@ -269,6 +279,7 @@ def job_fields(
     manual: bool,
     retry: str | None,
     misfire: str | None,
+    keep_payload: str | None,
     label: list[str] | None,
     env: list[str] | None,
     limit: list[str] | None,
@@ -282,6 +293,7 @@ def job_fields(
         "schedule": "manual" if manual else None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),
+        "keep_payload": None if keep_payload is None else _value(keep_payload),
         "labels": pairs_of(label or [], "labels"),
         "env": pairs_of(env or [], "env"),
         "limits": limits_of(limit or []),

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import (
-    DatabaseUrlOption,
     HttpAllowOption,
     InsecureListenFlag,
     LogFormatOption,
@@ -24,6 +23,7 @@ from mainspring.cli.connect import (
 from mainspring.cli.shared_options import CaOption
 from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
+from mainspring.store.database import Database
 
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
 
@@ -35,7 +35,7 @@ def command(
     ] = Path(DEFAULT_DATA_FOLDER),
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
-    database_url: DatabaseUrlOption = None,
+    database: Database | None = None,
     app: Annotated[
         str | None, typer.Option("--app", metavar="MODULE:APP", help="Your tasks, such as examples.hello:app.")
     ] = None,
@@ -90,7 +90,7 @@ def command(
         data=data,
         host=host,
         port=port,
-        database_url=database_url or None,
+        database=database,
         app=app,
         postgres_bin=postgres_bin,
         slots=slots,

@@ -28,7 +28,7 @@ _ERROR_LINES = 20
 _NO_TRIES_LEFT = "no tries left"  # "failed 4 time(s), no tries left": the line above contains the same information
 _PATIENCE = 60.0  # waiting survives a restart of the server
 _REST_OF_LOG = 30.0
-_ENDS_OF_ATTEMPTS = ("FAILED", "LOST", "RETURNED")
+_ENDS_OF_ATTEMPTS = ("FAILED", "LOST", "RETURNED", "SNOOZED")
 
 
 def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
@@ -43,7 +43,7 @@ def longest_wait(timeout: str | None, *, wait: bool) -> float | None:
     return parse_duration(timeout, "timeout_wait")
 
 
-def wait_and_show(client: Client, handle: Handle, *, timeout: float | None, as_json: bool) -> int:
+def wait_and_show(client: Client, handle: Handle[Any], *, timeout: float | None, as_json: bool) -> int:
     """Wait until the run ends and show its outcome. Returns the exit code: 0 for SUCCESS, 1 otherwise."""
     client.patience = _PATIENCE
     output = OutputFollower(client)
@@ -157,7 +157,7 @@ def show_result(run: RunView) -> None:
         show_json(result)
 
 
-def _watched(handle: Handle, seconds: float | None, output: OutputFollower | None) -> RunView:
+def _watched(handle: Handle[Any], seconds: float | None, output: OutputFollower | None) -> RunView:
     console = stderr()
     if output is None:
         return handle.wait(seconds)

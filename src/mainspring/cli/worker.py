@@ -153,6 +153,7 @@ def command(
 
     On SIGTERM it takes no more runs, finishes those that it has started, and hands back the rest.
     """
+    from mainspring.cli.settings_file import config_file
     from mainspring.domain.errors import Unauthorized
     from mainspring.sdk.client.connection import find_connection, private_paths, secrets_of
     from mainspring.worker.exchange.queue_weights import parse_queues
@@ -160,7 +161,7 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
-    private = [*private_paths(token_file, data), *([app_token_file] if app_token_file else [])]
+    private = [*private_paths(token_file, data), *config_file(), *([app_token_file] if app_token_file else [])]
     readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)

@@ -24,8 +24,9 @@ from mainspring.wire.problems import FieldProblem
 
 
 class MainspringError(Exception):
-    """Base class. `code` is stable and for programs. The other attributes are for people.
+    """The base class of all errors that Mainspring raises.
 
+    `code` is stable and for programs. The other attributes are for people.
     `detail` says what is wrong, `field` says where, `expected` says which values are valid, and `hint` says what to do.
     `detail`, `expected` and `hint` are phrases without a full stop. `expected` must not repeat `detail`.
     """
@@ -68,6 +69,7 @@ class MainspringError(Exception):
         return " ".join(phrase if phrase[-1] in ".?!" else f"{phrase}." for phrase in (self.located_detail(), *advice))
 
     def as_field_problem(self, index: int | None = None) -> FieldProblem:
+        """The error as one entry of a problem document, with the index of its job in a batch."""
         field = self.field or "$"
         if index is not None:
             field = f"jobs[{index}].{self.field}" if self.field else f"jobs[{index}]"
@@ -75,6 +77,8 @@ class MainspringError(Exception):
 
 
 class InvalidInput(MainspringError):
+    """The request or an argument is invalid. `field` names what to correct (422, or 400 for invalid JSON)."""
+
     code = "invalid_input"
 
 
@@ -95,43 +99,63 @@ class InvalidBatch(InvalidInput):
 
 
 class NotSupportedYet(MainspringError):
+    """The request uses a field of a feature that does not exist yet (422)."""
+
     code = "not_supported_yet"
 
 
 class PayloadTooLarge(MainspringError):
+    """The request or its payload is too large (413)."""
+
     code = "payload_too_large"
 
 
 class WrongMediaType(MainspringError):
+    """The body of the request is not declared as JSON (415)."""
+
     code = "unsupported_media_type"
 
 
 class Unauthorized(MainspringError):
+    """The token is missing, unknown, expired or revoked (401)."""
+
     code = "unauthorized"
 
 
 class Forbidden(MainspringError):
+    """The token may not do this, or an address or a data folder is not allowed (403)."""
+
     code = "forbidden"
 
 
 class NotFound(MainspringError):
+    """There is no such job, run, worker or address for this token (404)."""
+
     code = "not_found"
 
 
 class Conflict(MainspringError):
+    """The present state does not allow this: a job id is taken, or a run has ended (409)."""
+
     code = "conflict"
     errors: list[FieldProblem] = []  # noqa: RUF012 - replaced, never mutated
 
 
 class Fenced(Conflict):
+    """The run belongs to another worker by now, or the worker was declared lost (409)."""
+
     code = "fenced"
 
 
 class VersionMismatch(Conflict):
+    """The job has changed since the version that `if_version` names (412)."""
+
     code = "version_mismatch"
 
 
 class Unavailable(MainspringError):
+    """No server answers, or it is overloaded or without its database (503). `retry_after` is in seconds."""
+
     code = "unavailable"
     retry_after: int = 1
 
@@ -139,3 +163,13 @@ class Unavailable(MainspringError):
 def not_ours(error: ForeignFile) -> Forbidden:
     """The refusal of a data folder that somebody else controls."""
     return Forbidden(str(error), code="data_folder_not_ours", field="data", hint=error.fix)
+
+
+def key_reused(key: str) -> Conflict:
+    """The refusal of an idempotency key that stands for another request."""
+    return Conflict(
+        f"the idempotency key {key!r} was used with another body",
+        code="idempotency_key_reused",
+        field="idempotency_key",
+        hint="send the same body, or a new key",
+    )

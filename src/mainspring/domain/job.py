@@ -10,7 +10,7 @@ import msgspec
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
-from mainspring.kernel.config import DEFAULT_QUEUE
+from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, DEFAULT_QUEUE
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
@@ -57,7 +57,12 @@ class Delivery(StrEnum):
 
 @with_plain_fields("value", after="setup")
 class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of a definition that is stored as JSON, and as NULL if all of it is default."""
+    """The part of a definition that is stored as JSON, and as NULL if all of it is default.
+
+    keep_payload: up to how many bytes the payload stays with a run that has succeeded. Two more are set when it is
+    stored. overlap: that of a one-time job, because its run is all that is left of it. repeat: in a run with an
+    idempotency key of its own, see domain/run_key.py.
+    """
 
     timeout: float = DEFAULT_TIMEOUT
     retry: RetryPolicy = DEFAULT_RETRY
@@ -69,6 +74,9 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     description: str | None = None
     labels: dict[str, str] | None = None
     idempotency_key: str | None = None
+    keep_payload: int = DEFAULT_KEPT_PAYLOAD
+    overlap: Overlap = Overlap.SKIP
+    repeat: str | None = None
 
 
 DEFAULT_SPEC = Spec()
@@ -107,3 +115,12 @@ class JobDefinition(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     required_labels: dict[str, str] | None = None
     declared_by: str | None = None
+
+
+def stored_spec(definition: JobDefinition) -> str | None:
+    """The spec of a job as it is stored."""
+    spec = definition.spec
+    rule = definition.overlap if definition.schedule.one_time else Overlap.SKIP
+    if spec.overlap is not rule:
+        spec = msgspec.structs.replace(spec, overlap=rule)
+    return spec_to_text(spec)

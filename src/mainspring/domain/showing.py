@@ -1,4 +1,4 @@
-"""Shows a job to clients. The server and the test box of the SDK share this code."""
+"""Shows jobs, and why runs wait, to clients. The server and the test box of the SDK share this code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, p
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.runs import RunBrief
+
+NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
 
 
 def show_job(
@@ -25,6 +29,8 @@ def show_job(
     version: int,
     created_at: datetime,
     updated_at: datetime,
+    latest_run: RunBrief | None = None,
+    error_message: str | None = None,
     pruned: bool = False,
 ) -> JobView:
     """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
@@ -53,6 +59,7 @@ def show_job(
         sandbox=setup.sandbox,
         run_as=setup.run_as,
         required_labels=definition.required_labels or {},
+        keep_payload=_shown_size(spec.keep_payload),
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
@@ -68,10 +75,29 @@ def show_job(
         version=version,
         created_at=created_at,
         updated_at=updated_at,
+        latest_run=latest_run,
+        error_message=error_message,
         declared_by=definition.declared_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),
     )
+
+
+def _shown_size(kept: int) -> bool | int:
+    """True and false as they were given; otherwise the number of bytes."""
+    return kept if 0 < kept < MAX_PAYLOAD_BYTES else kept > 0
+
+
+def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:
+    """The reason of a run that waits for its next attempt after a failure or a loss."""
+    lost = f", {losses} of them lost" if losses else ""
+    snoozed = f", {snoozes} of them snoozed" if snoozes else ""
+    return f"backing off after attempt {attempt} of {max_attempts}{lost}{snoozed}"
+
+
+def snoozed_until(moment: datetime) -> str:
+    """The reason of a run that waits because its task called `ctx.snooze`."""
+    return f"snoozed until {moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _retry_view(retry: RetryPolicy) -> RetryView:

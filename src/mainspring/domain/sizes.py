@@ -13,12 +13,12 @@ _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([kmgt]?)(i?)b?\Z", re.ASCII | r
 _HINT = 'write "512MB", "1GiB" or a number of bytes'
 
 
-def parse_size(value: str | int, field: str, *, least: int = 1, most: int = 2**60) -> int:
+def parse_size(value: str | int, field: str, *, least: int = 1, most: int = 2**60, hint: str = _HINT) -> int:
     """Read a size and return bytes. 1MB is 10**6 and 1MiB is 2**20. Raises InvalidInput that names `field`."""
     if isinstance(value, str):
         match = _SIZE.match(value.strip())
         if match is None or (match[3] and not match[2]):
-            raise InvalidInput(f"{shown(value)} is not a size", code="invalid_size", field=field, hint=_HINT)
+            raise InvalidInput(f"{shown(value)} is not a size", code="invalid_size", field=field, hint=hint)
         size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** _STEPS[match[2].lower()])
     else:
         size = value
@@ -28,7 +28,7 @@ def parse_size(value: str | int, field: str, *, least: int = 1, most: int = 2**6
             code="invalid_size",
             field=field,
             expected=f"at least {format_size(least)}, at most {format_size(most)}",
-            hint=_HINT,
+            hint=hint,
         )
     return size
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from datetime import datetime
 from enum import IntEnum, IntFlag
 
-from mainspring.wire.states import JobStatus, RunState
+from mainspring.wire.states import JobState
+from mainspring.wire.states import RunState as RunState
 
-__all__ = ("JobStatus", "RunState")
+JobStatus = JobState
 
 
 class StoredState(IntEnum):
@@ -71,7 +72,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
-        _S.QUEUED: "failed with tries left, rescued from a lost worker, or handed back unstarted",
+        _S.QUEUED: "failed with tries left, snoozed, rescued from a lost worker, or handed back unstarted",
         _S.SUCCESS: "reported",
         _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",

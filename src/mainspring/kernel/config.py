@@ -17,6 +17,7 @@ DEFAULT_QUEUE = "default"
 SHARD_COUNT = 128
 
 MAX_PAYLOAD_BYTES = 256 * 1024
+DEFAULT_KEPT_PAYLOAD = 16 * 1024  # bytes: a payload up to this size stays with a run that has succeeded
 MAX_SHELL_PAYLOAD_BYTES = 120 * 1024  # passed as an environment variable, which Linux limits to 128 KiB
 MAX_RESULT_BYTES = 64 * 1024
 MAX_BATCH = 10_000

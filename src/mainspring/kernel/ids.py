@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import NewType
 from uuid import UUID
 
@@ -18,6 +19,7 @@ EVERY_TENANT = TenantId(0)  # of a worker token that belongs to nobody, and of i
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 _RANDOM_MASK = (1 << 62) - 1
 _FAR_AHEAD = 1000 << 12  # a second: more than batches borrow
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _last = 0
 _turn = threading.Lock()
 _UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -71,3 +73,14 @@ def _numbers(count: int) -> int:
 def parse_uuid(text: str) -> UUID | None:
     """The UUID that `text` spells in the usual form, or None."""
     return UUID(text) if _UUID_FORM.match(text) else None
+
+
+def uuid7_time(some_id: UUID) -> datetime:
+    """The time in a UUIDv7, in milliseconds."""
+    return _EPOCH + timedelta(milliseconds=some_id.int >> 80)
+
+
+def first_uuid7(moment: datetime) -> UUID:
+    """No id with the time `moment` or later is smaller, and no earlier one is greater."""
+    milliseconds = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return UUID(int=min(max(milliseconds, 0), (1 << 48) - 1) << 80)

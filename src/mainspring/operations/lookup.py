@@ -1,10 +1,13 @@
-"""Lookups that several operations share: the run of a one-time job, a lane, the lanes of a filter."""
+"""Lookups that several operations share: the run of a one-time job, the definition of a run, a lane, the
+lanes of a filter."""
 
 from __future__ import annotations
 
 from mainspring.domain.errors import NotFound
+from mainspring.domain.job import JobDefinition, Priority, spec_from_text
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
+from mainspring.store.dead_letters import LockedLetter
 from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
@@ -26,6 +29,21 @@ async def load_lane(lanes: LaneRegistry, connection: Connection, lane_id: int) -
     if lanes.peek(lane_id) is None:
         await lanes.refresh(connection)
     return await lanes.get(lane_id)
+
+
+def run_definition(row: LockedLetter | Run, lane: Lane) -> JobDefinition:
+    """The definition that a run carries. Its schedule is not part of it."""
+    spec = spec_from_text(row.spec_text)
+    return JobDefinition(
+        task=lane.task,
+        name=row.name,
+        payload=row.payload_text,
+        queue=lane.queue,
+        priority=Priority(lane.priority),
+        overlap=spec.overlap,
+        spec=spec,
+        required_labels=lane.required_labels,
+    )
 
 
 async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:

@@ -99,8 +99,12 @@ class Signals:
                 await self._store.reads.execute("select pg_notify($1, $2)", CHANNEL, f"{self._origin} {message}")
 
     async def listen_forever(self) -> None:
-        """Receive the signals of other processes. Raises when the connection is lost, and the caller repeats it."""
-        connection = await connect(self._store.url, application="listener")
+        """Receive the signals of other processes. Raises when the connection is lost, and the caller repeats it.
+        Without a session nothing can be received: only the polls notice what happens elsewhere."""
+        if not self._store.database.direct.has_sessions:
+            log.info("no direct URL: changes of other processes are polled for")
+            await asyncio.get_running_loop().create_future()
+        connection = await connect(self._store.database.direct, application="listener")
         self._store.connections.add(connection)  # it never sends, so it would not notice that it is dead
         lost = asyncio.get_running_loop().create_future()
 

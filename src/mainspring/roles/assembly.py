@@ -23,6 +23,7 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
@@ -33,6 +34,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
@@ -45,6 +47,7 @@ from mainspring.operations.submit.submitter import Submitter
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
+from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store, open_store
@@ -101,7 +104,7 @@ class Assembly:
 
 
 async def assemble(
-    database_url: str,
+    database: str | Database,
     clock: Clock,
     *,
     host: str = DEFAULT_HOST,
@@ -114,7 +117,7 @@ async def assemble(
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
     kept in memory."""
     log_files = log_files or LogFiles.in_memory()
-    store = await open_store(database_url)
+    store = await open_store(database)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
@@ -123,7 +126,7 @@ async def assemble(
     signatures = SignatureRegistry(store)
     await signatures.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database_url, store.outage)
+    pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
@@ -137,6 +140,7 @@ async def assemble(
         declarer=Declarer(store, lanes, amender),
         job_reader=JobReader(store, lanes, run_reader),
         run_reader=run_reader,
+        job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
@@ -144,6 +148,7 @@ async def assemble(
         overview_reader=OverviewReader(store, standing_reader, timing),
         id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
+        manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 from mainspring.kernel.clock import Clock, DatabaseClock
@@ -10,6 +9,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.signals import Signals
+from mainspring.roles.retention import history_days
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
@@ -17,8 +17,6 @@ from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
-
-HISTORY_DAYS = int(os.environ.get("MAINSPRING_HISTORY_DAYS", "30"))
 
 
 class ClockSync:
@@ -65,5 +63,5 @@ def upkeep_tasks(
         BeatSweeper(store),
         DeadlineSweeper(store),
         PartitionMaintainer(store),
-        HistoryPruner(store, HISTORY_DAYS, log_files),
+        HistoryPruner(store, history_days(), log_files),
     ]

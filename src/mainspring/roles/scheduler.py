@@ -13,9 +13,11 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_tasks
+from mainspring.roles.database import prepare_database
 from mainspring.scheduler.node import SchedulerNode
-from mainspring.store.connection_budget import ConnectionBudget, full_database_in_words
-from mainspring.store.migrate import migrate_at_start
+from mainspring.store.connection_budget import ConnectionBudget
+from mainspring.store.database import Database
+from mainspring.store.database_errors import database_in_words
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -25,30 +27,29 @@ log = get_logger("scheduler")
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    database_url: str
+    database: Database
     log_level: str = "info"
     log_format: str = "auto"
 
 
 async def run_scheduler(options: SchedulerOptions) -> int:
     configure_logs(role="scheduler", log_format=options.log_format, level=options.log_level)
-    with full_database_in_words():
-        await migrate_at_start(options.database_url)
+    await prepare_database(options.database)
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)
-    store = await open_store(options.database_url, application="scheduler", hot=4, reads=3)
+    store = await open_store(options.database, application="scheduler", hot=4, reads=3)
     connection_budget = ConnectionBudget(store)
-    with full_database_in_words():
-        await connection_budget.run_once(starting=True)
     loops = Loops(store.outage)
     signals = Signals(store)
     clock_sync = ClockSync(store, clock, database_clock)
-    await clock_sync.run_once()
+    with database_in_words(options.database):
+        await connection_budget.run_once(starting=True)
+        await clock_sync.run_once()
     node = SchedulerNode(store, signals, clock, database_clock, timing)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    pulse = Pulse(options.database_url, store.outage)
+    pulse = Pulse(options.database, store.outage)
     pulse.on_away(store.cut)
     monitor = LoopMonitor()
     monitor.start()

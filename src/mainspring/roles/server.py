@@ -29,17 +29,18 @@ from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.assembly import assemble
+from mainspring.roles.database import prepare_database
 from mainspring.roles.token import ensure_admin_token
-from mainspring.store.connection_budget import full_database_in_words
+from mainspring.store.database import Database
+from mainspring.store.database_errors import database_in_words
 from mainspring.store.log_files import open_log_files
-from mainspring.store.migrate import migrate_at_start
 
 log = get_logger("server")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    database_url: str
+    database: Database
     host: str
     port: int
     scheduler: bool
@@ -60,15 +61,14 @@ async def run_server(options: ServerOptions) -> int:
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
-    with full_database_in_words():
-        applied = await migrate_at_start(options.database_url)
-        if applied:
-            log.detail("schema migrated", applied=applied)
-        if await ensure_admin_token(options.database_url, options.data, only_first=True):
+    if applied := await prepare_database(options.database):
+        log.detail("schema migrated", applied=applied)
+    with database_in_words(options.database):
+        if await ensure_admin_token(options.database, options.data, only_first=True):
             log.detail("admin token", file=str(options.data / TOKEN_FILE_NAME))
 
         assembly = await assemble(
-            options.database_url,
+            options.database,
             SystemClock(),
             host=options.host,
             allow_hosts=options.allow_hosts,
@@ -78,7 +78,7 @@ async def run_server(options: ServerOptions) -> int:
     if assembly.node is not None:
         bind_log_context(node=str(assembly.node.node_id))
     loops = Loops(assembly.store.outage)
-    with full_database_in_words():
+    with database_in_words(options.database):
         await assembly.start(loops)
     if certificate is not None:
         loops.start(certificate)

@@ -12,19 +12,20 @@ from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, read_own
 from mainspring.operations.access.permissions import ADMIN, WORKER
 from mainspring.store import tokens
+from mainspring.store.database import Database
 from mainspring.store.pool import Connection, connect
 
 log = get_logger("token")
 
 
-async def ensure_admin_token(database_url: str, folder: Path, *, only_first: bool = False) -> str | None:
+async def ensure_admin_token(database: str | Database, folder: Path, *, only_first: bool = False) -> str | None:
     """The admin token of `folder`. It is created if it is missing, and replaced if it was revoked.
 
     `only_first`: create one only if the database has no admin token at all, for a server that joins others. Returns
     None if none was created.
     """
     file = folder / TOKEN_FILE_NAME
-    connection = await connect(database_url, application="token")
+    connection = await connect(database, application="token")
     try:
         async with connection.transaction():
             await tokens.take_turn(connection)  # several servers can start at the same time
@@ -39,10 +40,10 @@ async def ensure_admin_token(database_url: str, folder: Path, *, only_first: boo
         await connection.close()
 
 
-async def ensure_worker_token(database_url: str, folder: Path) -> str:
+async def ensure_worker_token(database: str | Database, folder: Path) -> str:
     """The token of the worker that `mainspring up` starts. It may only do what workers do, in the tenant default."""
     file = folder / WORKER_TOKEN_FILE_NAME
-    connection = await connect(database_url, application="token")
+    connection = await connect(database, application="token")
     try:
         async with connection.transaction():
             await tokens.take_turn(connection)

@@ -30,18 +30,30 @@ from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.application_check import check_application
+from mainspring.roles.database import prepare_database
 from mainspring.roles.listening import local_url
+from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token
+from mainspring.sdk.app.worker_hooks import STOP_SECONDS
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
+from mainspring.store.database import Database
+from mainspring.store.database_errors import database_in_words
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
-from mainspring.store.migrate import migrate, migrate_at_start
+from mainspring.store.migrate import migrate
 from mainspring.worker.executors.http.address_guard import AddressGuard
 
 log = get_logger("up")
 
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
-_DATABASE_SECRETS = (DATABASE_VARIABLE, "MAINSPRING_DATABASE_URL_FILE", "PGPASSWORD", "PGPASSFILE")
+DIRECT_VARIABLE = "MAINSPRING_DIRECT_URL"
+_DATABASE_SECRETS = frozenset(
+    (
+        *(f"{variable}{end}" for variable in (DATABASE_VARIABLE, DIRECT_VARIABLE) for end in ("", "_FILE")),
+        "PGPASSWORD",
+        "PGPASSFILE",
+    )
+)
 # -P: a file in the current folder, such as json.py, must not take the place of a module. --app adds the folder itself.
 MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 
@@ -50,7 +62,7 @@ _HEALTH_ANSWER = 2.0
 _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
 # A worker drains by itself first. It is killed only if it exceeds its own graces.
-_WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 5.0
+_WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 2 * STOP_SECONDS + 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,7 @@ class UpOptions:
     data: Path
     host: str
     port: int
-    database_url: str | None
+    database: Database | None
     app: str | None
     postgres_bin: Path | None
     slots: int | None
@@ -97,11 +109,12 @@ async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
     # These report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
+    history_days()
     local_url(options.host, options.port, options.tls, options.ca)
     if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
         await check_application(options.app, worker_environment())
     _require_own(options.data)
-    postgres = None if options.database_url else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
+    postgres = None if options.database else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
     supervisor = Supervisor()
@@ -155,29 +168,33 @@ async def _serve_until(
 async def _start(
     options: UpOptions, postgres: EmbeddedPostgres | None, supervisor: Supervisor, console: Console
 ) -> None:
-    database_url = options.database_url or ""
     if postgres is not None:
         await start_postgres(postgres)
         supervisor.watch(postgres)
-        database_url = postgres.url()
         for notice in postgres.notices:
             console.print(f"Note: {notice}.")
-    # On a database of our own no older process can be left.
-    for name in await (migrate_at_start if postgres is None else migrate)(database_url):
+        database = Database(postgres.url())
+        applied = await migrate(database)  # on a database of our own no older process can be left
+    else:
+        assert options.database is not None
+        database = options.database
+        applied = await prepare_database(database)
+    for name in applied:
         log.detail("migration applied", migration=name)
-    await ensure_admin_token(database_url, options.folder)
-    await ensure_worker_token(database_url, options.folder)
+    with database_in_words(database):
+        await ensure_admin_token(database, options.folder)
+        await ensure_worker_token(database, options.folder)
     write_server_file(options)
-    supervisor.start(server_program(options, database_url))
+    supervisor.start(server_program(options, database))
     await _until_healthy(options.url, options.ca)
     supervisor.start(worker_program(options))
-    for line in _welcome(options, database_url):
+    for line in _welcome(options, database):
         console.print(line)
 
 
-def server_program(options: UpOptions, database_url: str) -> Program:
-    """The server. The database URL is passed in the environment, because `ps` shows arguments, and with them the
-    password, to every user."""
+def server_program(options: UpOptions, database: Database) -> Program:
+    """The server. The URLs of the database are passed in the environment, because `ps` shows arguments, and with them
+    the password, to every user."""
     argv = [*MAINSPRING, "server", "--host", options.host, "--port", str(options.port)]
     argv += ["--data", str(options.folder), "--log-level", options.log_level]
     argv += ["--log-format", options.log_format]
@@ -187,7 +204,12 @@ def server_program(options: UpOptions, database_url: str) -> Program:
         argv += ["--tls-cert", str(options.tls.cert), "--tls-key", str(options.tls.key)]
     if options.insecure_http:
         argv.append("--insecure-http")
-    return Program("server", tuple(argv), {**os.environ, DATABASE_VARIABLE: database_url})
+    chosen = {
+        DATABASE_VARIABLE: database.url,
+        DIRECT_VARIABLE: database.direct_url or "",
+        "MAINSPRING_PGBOUNCER": database.pooling.value,
+    }
+    return Program("server", tuple(argv), {**os.environ, **chosen})
 
 
 def worker_program(options: UpOptions) -> Program:
@@ -325,17 +347,17 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
             loop.remove_signal_handler(number)
 
 
-def _welcome(options: UpOptions, database_url: str) -> list[str]:
+def _welcome(options: UpOptions, database: Database) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
     authority = "" if options.ca is None else f"--cacert {shlex.quote(options.ca)} "
     # The URL of the embedded PostgreSQL names the file with its password.
-    database = "your own (--database-url)" if options.database_url else database_url
+    shown = "your own (--database-url)" if options.database else database.url
     return [
         f"Mainspring is up at {options.url}",
         f"  token     {options.token_file} (the CLI finds it)",
-        f"  database  {database}",
+        f"  database  {shown}",
         "",
         "Your first job:",
         f"  {prefix}mainspring submit --command 'echo hello' --wait",

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -22,10 +23,11 @@ from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
 from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
+from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
 from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.registry import build_executors, shut_down, warm_up
+from mainspring.worker.executors.registry import build_executors, dismiss_children, shut_down, warm_up
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
@@ -129,6 +131,7 @@ async def run_worker(options: WorkerOptions) -> int:
         confine_all=options.confine_all,
         accounts=options.accounts,
         isolated=options.isolation.namespaces,
+        stop_seconds=STOP_SECONDS if app.hooks.stops else 0.0,
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.
@@ -149,14 +152,23 @@ async def run_worker(options: WorkerOptions) -> int:
         timing=timing,
         lease=options.lease,
         takes_all_tenants=options.confine_all,
+        after_last_run=partial(dismiss_children, executors) if app.hooks.stops else None,
     )
     shipper.speaks_for(lambda: worker.incarnation)
     loop = asyncio.get_running_loop()
+    starting = asyncio.create_task(app.hooks.start())
+    stop = partial(_stop, starting, worker)
     if launched is not None:
-        launched.on_stop(worker.stop)
+        launched.on_stop(stop)
     else:
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
+            loop.add_signal_handler(number, stop)
+    if (exit_code := await _started(starting)) is not None:
+        await _run_stop_hooks(app)
+        await shipper.close()
+        if launched is not None:
+            launched.record.withdraw()
+        return exit_code
     schedules = asyncio.create_task(
         keep_schedules(
             app,
@@ -175,16 +187,46 @@ async def run_worker(options: WorkerOptions) -> int:
         with captured_streams(shipper.open):
             if not await worker.run():
                 log.warning("a task does not end; exiting without it")
+                await _run_stop_hooks(app)
                 os._exit(0)
         if worker.refused_token:
             return _CANNOT_START
     finally:
         shut_down(executors)
+        await _run_stop_hooks(app)
         schedules.cancel()
         await shipper.close()
         with suppress(asyncio.CancelledError):
             await schedules
     return 0
+
+
+def _stop(starting: asyncio.Task[None], worker: Worker) -> None:
+    """Stop the worker, also while its start hooks run."""
+    if not starting.done():
+        starting.cancel()
+    elif not starting.cancelled() and starting.exception() is None:
+        worker.stop()
+
+
+async def _started(starting: asyncio.Task[None]) -> int | None:
+    """Wait for the start hooks. Returns the exit code if the worker must not start."""
+    try:
+        await asyncio.shield(starting)
+    except HookFailed as error:
+        log.error("the worker does not start", error=str(error), exc_info=error.__cause__)
+        return _CANNOT_START
+    except asyncio.CancelledError:
+        if not starting.cancelled():
+            raise
+        log.info("stopped while the start hooks ran")
+        return 0
+    return None
+
+
+async def _run_stop_hooks(app: Mainspring) -> None:
+    for failure in await app.hooks.stop():
+        log.warning("a stop hook failed", error=str(failure), exc_info=failure.__cause__)
 
 
 def offered_labels(options: WorkerOptions) -> dict[str, str]:

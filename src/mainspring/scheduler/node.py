@@ -27,7 +27,7 @@ class SchedulerNode:
         self.node_id: UUID = uuid7()
         self._clock = database_clock
         self.leaser = ShardLeaser(self.node_id, clock, database_clock, timing)
-        self._thread = LeaseThread(self.leaser, store.url, timing, store.outage)
+        self._thread = LeaseThread(self.leaser, store.database.direct, timing, store.outage)
         self._wheel: Wheel = TimingWheel(database_clock.timestamp())
         self.firer = Firer(
             store, self._wheel, self.leaser.held, self.node_id, signals, clock, database_clock, timing.look_ahead

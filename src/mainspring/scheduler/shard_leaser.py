@@ -25,6 +25,7 @@ from mainspring.kernel.lifecycle import NO_OUTAGE, Outage, backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.texts import as_ranges
 from mainspring.store import leases
+from mainspring.store.database import Database
 from mainspring.store.pool import connect
 
 log = get_logger("shard_leaser")
@@ -118,9 +119,11 @@ class ShardLeaser:
 class LeaseThread:
     """Runs a ShardLeaser in its own thread, on its own connection."""
 
-    def __init__(self, leaser: ShardLeaser, database_url: str, timing: Timing, outage: Outage = NO_OUTAGE) -> None:
+    def __init__(
+        self, leaser: ShardLeaser, database: str | Database, timing: Timing, outage: Outage = NO_OUTAGE
+    ) -> None:
         self._leaser = leaser
-        self._url = database_url
+        self._database = database
         self._outage = outage
         self._timing = timing
         self._stopping = threading.Event()
@@ -151,7 +154,7 @@ class LeaseThread:
             connection = None
             try:
                 connection = await connect(
-                    self._url,
+                    self._database,
                     application="leases",
                     settings={"statement_timeout": "2s", "lock_timeout": "1s"},
                 )

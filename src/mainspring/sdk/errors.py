@@ -43,6 +43,28 @@ class GiveUp(Exception):
     """Raised by a task if a retry would not help. The run fails at once and becomes a dead letter."""
 
 
+class Snooze(BaseException):
+    """Raised by `ctx.snooze`: the run comes back after `seconds`, without using an attempt.
+
+    It is no Exception, like asyncio.CancelledError, so that `except Exception` in a task does not catch it. Code that
+    catches BaseException must raise it again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+def snooze_in(error: BaseException) -> Snooze | None:
+    """The Snooze that a task has raised: the error itself, or the only kind of error in a group, as a TaskGroup raises
+    it."""
+    while isinstance(error, BaseExceptionGroup):
+        if error.split(Snooze)[1] is not None:
+            return None
+        error = error.exceptions[0]
+    return error if isinstance(error, Snooze) else None
+
+
 def in_seconds(delay: float | timedelta) -> float:
     """The delay as a float from 0 to the longest delay. Accepts any kind of number, such as numpy's or a Decimal."""
     try:

@@ -7,16 +7,14 @@ counted by the connection of its pulse. New ones show up while others run, so th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
 import msgspec
 
-from mainspring.domain.errors import Unavailable
 from mainspring.kernel.logs import get_logger
-from mainspring.store.pool import NoFreeConnection, Store
+from mainspring.store.pool import Store
 
 log = get_logger("connections")
 
@@ -68,7 +66,10 @@ class ConnectionBudget:
         self._sizes: Sizes | None = None
 
     async def run_once(self, *, starting: bool = False) -> Sizes:
-        """Look at PostgreSQL and resize the pools. `starting`: this process has no pulse yet."""
+        """Look at PostgreSQL and resize the pools. `starting`: this process has no pulse yet. A PgBouncer in
+        transaction mode shares its connections itself, and ours would not show."""
+        if not self._store.database.has_sessions:
+            return self._wanted
         async with self._store.reads.acquire() as connection:
             seen = await connection.fetchrow(_SEEN)
         processes, usable = max(1, seen["processes"] + starting), seen["usable"] - seen["others"]
@@ -114,12 +115,3 @@ class ResizablePool:
                     place = await self._pool._queue.get()
                 self._taken.append(place)
                 place.terminate()
-
-
-@contextmanager
-def full_database_in_words() -> Iterator[None]:
-    """For the start of a process: raise Unavailable with the fix if PostgreSQL has no free connection."""
-    try:
-        yield
-    except NoFreeConnection as error:
-        raise Unavailable(NoFreeConnection.DETAIL, code="too_many_clients", hint=NoFreeConnection.FIX) from error

@@ -17,14 +17,17 @@ from mainspring.kernel.logs import get_logger
 
 log = get_logger("migrate")
 
-_HOLDERS = """
+MIGRATION_LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
+
+_HOLDERS = f"""
 select a.pid, a.usename, a.application_name, coalesce(a.state, 'active') as state,
        extract(epoch from (select clock_timestamp()) - a.xact_start)::float8 as seconds
 from pg_stat_activity a
 where a.pid <> pg_backend_pid() and a.pid in (
-    select l.pid from pg_locks l join pg_class c on c.oid = l.relation
+    select l.pid from pg_locks l left join pg_class c on c.oid = l.relation
     where l.granted and l.database = (select oid from pg_database where datname = current_database())
-      and c.relnamespace = 'mainspring'::regnamespace)
+      and (c.relnamespace = to_regnamespace('mainspring')
+           or (l.locktype = 'advisory' and (l.classid, l.objid) = (0, {MIGRATION_LOCK}))))
 order by a.xact_start nulls last, a.pid
 limit 1
 """
@@ -44,15 +47,16 @@ DEFAULT_PATIENCE = LockPatience()
 
 
 async def in_ddl_transaction(
-    connection: asyncpg.Connection, what: str, work: Callable[[], Awaitable[None]], patience: LockPatience
-) -> None:
-    """Do the work in a transaction with a lock timeout. Raises Unavailable if it never got its locks."""
+    connection: asyncpg.Connection, what: str, work: Callable[[], Awaitable[bool]], patience: LockPatience
+) -> bool:
+    """Do the work in a transaction with a lock timeout, and return its result: whether there was anything to do, once
+    it was this process's turn. Raises Unavailable if it never got its locks."""
     for attempts_left in reversed(range(patience.attempts)):
         try:
             async with connection.transaction():
                 await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
-                await work()
-            return
+                await connection.execute("select pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+                return await work()
         except asyncpg.LockNotAvailableError:
             holder = await _oldest_holder(connection)
         if attempts_left:

@@ -158,7 +158,7 @@ async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[
 
 
 async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[NewRun]:
-    """Turn dead letters into runs, and return the new runs. Either all items have `changed`, or none has."""
+    """Turn dead letters into runs, and return the new runs."""
     changed = [item.changed or (None, None) for item in items]
     return await _replay.fetch(
         connection,
@@ -168,7 +168,7 @@ async def replay(connection: Connection, tenant: TenantId, items: Sequence[Repla
         [item.exclusive for item in items],
         [payload for payload, _ in changed],
         [spec for _, spec in changed],
-        any(item.changed is not None for item in items),
+        [item.changed is not None for item in items],
     )
 
 

@@ -20,6 +20,7 @@ from mainspring.store.runs import EndedRow
 
 _SQL = load("fire")
 
+Changed = tuple[str | None, str | None]  # payload and spec that a run has instead of those of its job
 JobKey = tuple[TenantId, str]
 
 
@@ -57,6 +58,7 @@ _due_scan = RowQuery(DueJob, _SQL["due_scan"])
 _still_due = RowQuery(DueJob, _SQL["still_due"])
 _await_due = RowQuery(DueJob, _SQL["await_due"])
 _run_now = RowQuery(ManualRun, _SQL["run_now"])
+_run_again = RowQuery(ManualRun, _SQL["run_again"])
 
 
 class DueOnce(msgspec.Struct, frozen=True):
@@ -232,7 +234,43 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 async def run_now(
-    connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str
+    connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str, changed: Changed | None = None
 ) -> ManualRun | None:
     """Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
-    return await _run_now.first(connection, tenant, job_id, run_id, trigger)
+    payload, spec = changed or (None, None)
+    return await _run_now.first(connection, tenant, job_id, run_id, trigger, changed is not None, payload, spec)
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """A manual run of a one-time job that has fired. `own`: the run that is itself the job."""
+
+    job_id: str
+    run_id: UUID
+    trigger: str
+    lane_id: int
+    max_attempts: int
+    name: str | None
+    one_at_a_time: bool
+    own: UUID | None
+    payload: str | None
+    spec: str | None
+
+
+async def run_again(connection: Connection, tenant: TenantId, item: Repeat) -> ManualRun:
+    """The caller holds the lock of the fired job."""
+    made = await _run_again.first(
+        connection,
+        tenant,
+        item.job_id,
+        item.run_id,
+        item.trigger,
+        item.lane_id,
+        item.max_attempts,
+        item.name,
+        item.one_at_a_time,
+        item.own,
+        item.payload,
+        item.spec,
+    )
+    assert made is not None  # the statement returns its one row
+    return made

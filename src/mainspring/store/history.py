@@ -38,11 +38,13 @@ class RunRow(PageRow, frozen=True):
     payload_text: str | None
     spec_text: str | None
     losses: int
+    snoozes: int
 
 
 class LiveRun(RunRow, frozen=True):
     """A run that has not ended. `started_at`: when its present attempt began, if that is known. `expires_at`: when it
-    expires if it is not claimed before. `now` is the database's time at which the row was read."""
+    expires if it is not claimed before. `snoozed_until`: the end of its last snooze. `now` is the database's time at
+    which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
@@ -52,7 +54,13 @@ class LiveRun(RunRow, frozen=True):
     progress: float | None
     progress_text: str | None
     expires_at: datetime | None
+    snoozed_until: datetime | None
     now: datetime
+
+    @property
+    def snoozed(self) -> bool:
+        """Whether it waits, or has waited, because it asked to come back at `ready_at`."""
+        return self.snoozed_until == self.ready_at
 
     @property
     def weight(self) -> int:
@@ -60,7 +68,7 @@ class LiveRun(RunRow, frozen=True):
 
 
 class EndedRun(RunRow, frozen=True):
-    """A run of the history."""
+    """A run of the history. `payload_dropped`: it has succeeded and its payload was not kept."""
 
     started_at: datetime | None
     ended_at: datetime
@@ -68,6 +76,7 @@ class EndedRun(RunRow, frozen=True):
     reason: str | None
     error: str | None
     result_text: str | None
+    payload_dropped: bool
 
     @property
     def weight(self) -> int:
@@ -112,6 +121,8 @@ class AttemptRow(msgspec.Struct, frozen=True):
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])
+_live_original = RowQuery(LiveRun, _SQL["live_original"])
+_ended_original = RowQuery(EndedRun, _SQL["ended_original"])
 _live_runs = RowQuery(LiveRun, _SQL["live_runs"])
 _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
@@ -134,6 +145,9 @@ class RunFilter(msgspec.Struct, frozen=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    label: tuple[str, str] | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -147,6 +161,16 @@ async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> E
 async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Run | None:
     """The run, live or ended. It can end between the two queries, but an ended run never becomes live again."""
     return await live_run(connection, tenant, run_id) or await ended_run(connection, tenant, run_id)
+
+
+async def original_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
+    """The run of a one-time job with a chosen id. If it is no longer in the history, the newest repeat of it."""
+    original = await _live_original.first(connection, tenant, job_id) or await _ended_original.first(
+        connection, tenant, job_id
+    )
+    if original is not None:
+        return original
+    return next(iter(await runs_of_job(connection, tenant, job_id, None, 1)), None)
 
 
 async def live_runs(
@@ -165,6 +189,9 @@ async def live_runs(
         chosen.until,
         chosen.backing_off,
         chosen.own,
+        chosen.created_after,
+        chosen.created_before,
+        *(chosen.label or (None, None)),
         limit,
         straight=chosen == RunFilter(),
     )
@@ -185,6 +212,9 @@ async def ended_runs(
         chosen.since,
         chosen.until,
         chosen.own,
+        chosen.created_after,
+        chosen.created_before,
+        *(chosen.label or (None, None)),
         limit,
         straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
@@ -216,6 +246,11 @@ async def ended_last_minute(connection: Connection, tenant: TenantId) -> list[La
 
 async def attempts_of(connection: Connection, run_id: UUID) -> list[AttemptRow]:
     return await _attempts_of.fetch(connection, run_id)
+
+
+async def last_attempts(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When the last attempts of these runs ended, of those that another one follows."""
+    return dict(await connection.fetch(_SQL["last_attempts"], run_ids))
 
 
 async def worker_names(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, str]:

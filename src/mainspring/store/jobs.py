@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, spec_to_text
+from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, stored_spec
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import StoredJobStatus
@@ -87,10 +87,31 @@ class MissedRow(msgspec.Struct, frozen=True):
     recorded_at: datetime
 
 
+class NumberedMissed(msgspec.Struct, frozen=True):
+    """The same, with its place in the list."""
+
+    missed_id: int
+    first_at: datetime
+    last_at: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+
+
+class RunNowKey(msgspec.Struct, frozen=True):
+    """What a key of run-now stands for."""
+
+    body_hash: bytes
+    run_id: UUID
+
+
 _get_job = RowQuery(JobRow, _SQL["get_job"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
+_list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
+_known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
+_missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 
 
 def shard_of(tenant: TenantId, job_id: str) -> int:
@@ -136,7 +157,7 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
         [job.definition.name for job in new],
         [_encode(job.definition.schedule).decode() for job in new],
         [job.definition.payload for job in new],
-        [spec_to_text(job.definition.spec) for job in new],
+        [stored_spec(job.definition) for job in new],
         [job.definition.declared_by for job in new],
     )
 
@@ -166,6 +187,20 @@ async def take_keys(
         return {}
     rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
     return {key: KnownKey(body_hash, job_id) for key, body_hash, job_id in rows}
+
+
+async def take_run_now_key(
+    connection: Connection, tenant: TenantId, job_id: str, key: str, body_hash: bytes, run_id: UUID
+) -> RunNowKey | None:
+    """Take a key of run-now. If it was taken before, return what it stands for."""
+    if await connection.fetchval(_SQL["insert_run_now_key"], tenant, job_id, key, body_hash, run_id) is not None:
+        return None
+    return await _known_run_now_key.first(connection, tenant, job_id, key)
+
+
+async def lock_fired(connection: Connection, tenant: TenantId, job_id: str) -> None:
+    """Lock a one-time job that has fired. All who create another run of it by hand take this lock."""
+    await connection.fetchval(_SQL["lock_fired_job"], tenant, job_id)
 
 
 async def get(connection: Connection, tenant: TenantId, job_id: str) -> JobRow | None:
@@ -206,7 +241,7 @@ async def change(
         definition.name,
         _encode(definition.schedule).decode(),
         definition.payload,
-        spec_to_text(definition.spec),
+        stored_spec(definition),
         definition.schedule.one_time,
         now,
         definition.declared_by,
@@ -225,42 +260,91 @@ async def list_missed(connection: Connection, tenant: TenantId, job_id: str, lim
     return await _list_missed.fetch(connection, tenant, job_id, limit)
 
 
+async def missed_page(
+    connection: Connection, tenant: TenantId, job_id: str, before: int | None, limit: int
+) -> list[NumberedMissed]:
+    return await _missed_page.fetch(connection, tenant, job_id, before, limit)
+
+
+class JobFilter(msgspec.Struct, frozen=True):
+    """The filter of `GET /v1/jobs` for jobs that have a row. None means any. `missed`: also one-time jobs that were
+    missed, which are stored as COMPLETED."""
+
+    statuses: Sequence[int]
+    missed: bool = False
+    lane_ids: Sequence[int] | None = None
+    owner: str | None = None
+    label: tuple[str, str] | None = None
+    text: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    next_fire_after: datetime | None = None
+    next_fire_before: datetime | None = None
+    declared_by: str | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether an index has these jobs."""
+        return int(StoredJobStatus.SCHEDULED) not in self.statuses
+
+    @property
+    def plain(self) -> bool:
+        return self == JobFilter(self.statuses, self.missed)
+
+
+Place = tuple[datetime, str]
+
+
 async def list_jobs(
     connection: Connection,
     tenant: TenantId,
-    *,
-    before: tuple[datetime, str] | None,
-    statuses: Sequence[int] | None,
-    lane_ids: Sequence[int] | None,
-    owner: str | None,
-    label: tuple[str, str] | None,
-    text: str | None,
+    chosen: JobFilter,
+    before: Place | None,
+    floor: Place | None,
     limit: int,
-    declared_by: str | None = None,
 ) -> list[JobRow]:
+    """Newest first, before `before` and down to `floor`."""
     return await pages.read(
         connection,
-        _list_jobs,
+        _list_jobs_at_rest if chosen.at_rest else _list_jobs,
         tenant,
-        before[0] if before else None,
-        before[1] if before else None,
-        statuses,
-        lane_ids,
-        owner,
-        label[0] if label else None,
-        label[1] if label else None,
-        contains(text),
-        declared_by,
+        *(before or (None, None)),
+        chosen.statuses,
+        chosen.lane_ids,
+        chosen.owner,
+        *(chosen.label or (None, None)),
+        contains(chosen.text),
+        *(floor or (None, None)),
+        chosen.created_after,
+        chosen.created_before,
+        chosen.next_fire_after,
+        chosen.next_fire_before,
+        chosen.missed,
+        chosen.declared_by,
         limit,
-        straight=lane_ids is None and owner is None and label is None and text is None and declared_by is None,
+        straight=chosen.plain or floor is not None,
     )
+
+
+async def boundary(
+    connection: Connection, tenant: TenantId, chosen: JobFilter, before: Place | None, count: int
+) -> Place | None:
+    """The job down to which `count` jobs come after `before`. None if there are fewer."""
+    sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
+    row = await pages.place(connection, sql, tenant, *(before or (None, None)), count)
+    return None if row is None else (row["created_at"], row["job_id"])
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
     """Forget the idempotency keys of jobs that ended long ago, and chosen ids that are older than the history; answers
     how many. A key outlives its job by the days of the history, and by 30 days at least."""
     forgotten = 0
-    for query, age in ((_SQL["prune_keys"], max(days, KEY_DAYS)), (_SQL["prune_ids"], days)):
+    key_days = max(days, KEY_DAYS)
+    for query, age in (
+        (_SQL["prune_keys"], key_days),
+        (_SQL["prune_run_now_keys"], key_days),
+        (_SQL["prune_ids"], days),
+    ):
         while True:
             done = int((await connection.execute(query, age, batch)).rpartition(" ")[2])
             forgotten += done

@@ -73,7 +73,7 @@ class LaneRegistry:
         missing = [key for key in wanted if key not in self._by_key]
         if missing and connection.is_in_transaction():
             # Not from a pool: the caller holds a connection of the pool, and many such callers could exhaust it.
-            own = await connect(self._store.url, application="lanes")
+            own = await connect(self._store.database, application="lanes")
             try:
                 await self._intern_all(own, missing)
             finally:

@@ -8,7 +8,8 @@ docs/upgrading.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -16,18 +17,20 @@ from importlib.resources import files
 
 import asyncpg
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.errors import Conflict, Forbidden
 from mainspring.kernel.logs import get_logger
 from mainspring.store import partitions
-from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, LockPatience, in_ddl_transaction
+from mainspring.store.database import Database, database_at
+from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, MIGRATION_LOCK, LockPatience, in_ddl_transaction
 from mainspring.store.pool import connect
 from mainspring.store.routine_loader import load_routines
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 _HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
-_LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
 # A process that is stopped while it migrates holds the lock above and those of the tables. PostgreSQL ends its session.
 _SETTINGS = {"idle_in_transaction_session_timeout": "10s", "idle_session_timeout": "30s"}
+# PostgreSQL asks for the right to create schemas even if the schema exists.
+_CREATE_SCHEMA = "create schema if not exists mainspring;"
 _HAS_STAGES = """
 select exists (select from pg_attribute
                where attrelid = 'mainspring.schema_migrations'::regclass and attname = 'breaking')
@@ -72,7 +75,7 @@ def known_migrations() -> list[Migration]:
 
 
 async def migrate(
-    database_url: str,
+    database: str | Database,
     stages: Collection[Stage] = tuple(Stage),
     *,
     known: Sequence[Migration] | None = None,
@@ -91,11 +94,11 @@ async def migrate(
             )
         return [migration for migration in pending if migration.stage in stages]
 
-    return await _migrate(database_url, known or known_migrations(), choose, patience)
+    return await _migrate(database, known or known_migrations(), choose, patience)
 
 
 async def migrate_at_start(
-    database_url: str, *, known: Sequence[Migration] | None = None, patience: LockPatience = DEFAULT_PATIENCE
+    database: str | Database, *, known: Sequence[Migration] | None = None, patience: LockPatience = DEFAULT_PATIENCE
 ) -> list[str]:
     """Apply the migrations when a server or a scheduler starts: all of them to a new database, otherwise those of stage
     `pre`. Raises Conflict if one of these is breaking, because only the operator knows whether older processes still
@@ -117,35 +120,60 @@ async def migrate_at_start(
             )
         return chosen
 
-    return await _migrate(database_url, known or known_migrations(), choose, patience)
+    return await _migrate(database, known or known_migrations(), choose, patience)
 
 
 async def _migrate(
-    database_url: str,
+    database: str | Database,
     known: Sequence[Migration],
     choose: Callable[[list[Migration], bool], list[Migration]],
     patience: LockPatience,
 ) -> list[str]:
-    connection = await connect(database_url, application="migrate", settings=_SETTINGS)
+    direct = database_at(database).direct
+    connection = await connect(direct, application="migrate", settings=_SETTINGS)
     try:
-        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        if direct.has_sessions:  # otherwise only each transaction has the lock, and looks again
+            await connection.execute("select pg_advisory_lock($1)", MIGRATION_LOCK)
         applied = await _applied(connection)
         _refuse_a_breaking_schema(known, applied)
-        done = []
+        done: list[str] = []
         for migration in choose([each for each in known if each.version not in applied], not applied):
             apply = partial(_apply, connection, migration)
-            await in_ddl_transaction(connection, f"migration {migration.label}", apply, patience)
-            done.append(migration.label)
-        if await load_routines(connection, patience):
-            done.append("routines")
+            with _denied_in_words(f"migration {migration.label}"):
+                if await in_ddl_transaction(connection, f"migration {migration.label}", apply, patience):
+                    done.append(migration.label)
+        with _denied_in_words("the routines of this version"):
+            if await load_routines(connection, patience):
+                done.append("routines")
         await partitions.ensure_ahead(connection)
         return done
     finally:
         await connection.close()  # this also releases the lock
 
 
-async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
-    await connection.execute(migration.sql)
+@contextmanager
+def _denied_in_words(what: str) -> Iterator[None]:
+    """A server whose role does not own the schema finds it as the owner's `mainspring migrate` has left it."""
+    try:
+        yield
+    except asyncpg.InsufficientPrivilegeError as error:
+        if "for database" in str(error) or "for schema" in str(error):  # a first migration, which needs a grant
+            raise
+        raise Forbidden(
+            f"the schema is older than this Mainspring: it lacks {what}, and this role cannot add it ({error})",
+            code="migration_needed",
+            hint="run `mainspring migrate` with the role that owns the schema mainspring",
+        ) from error
+
+
+async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:
+    """Returns False if another process was faster."""
+    if migration.version in await _applied(connection):
+        return False
+    sql = migration.sql
+    if await connection.fetchval("select to_regnamespace('mainspring') is not null"):
+        sql = sql.replace(_CREATE_SCHEMA, "")
+    await connection.execute(sql)
     await connection.execute(
         "insert into mainspring.schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
     )
@@ -156,6 +184,7 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
             migration.stage,
             migration.breaking,
         )
+    return True
 
 
 async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:

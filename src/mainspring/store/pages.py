@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from mainspring.store.pool import Connection
+from mainspring.store.pool import READ_SETTINGS, Connection
 from mainspring.store.rows import PageRow, RowQuery
 from mainspring.store.searches import SECONDS, SearchTooSlow
 
@@ -31,7 +31,12 @@ _MOST_AT_A_TIME = 256
 _OTHER_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _PLANNED = f"set local plan_cache_mode = force_custom_plan; set local statement_timeout = {round(SECONDS * 1000)}"
 _STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_PLANS)])
-_RESET = "; ".join(f"set local {name} to default" for name in ("plan_cache_mode", "statement_timeout", *_OTHER_PLANS))
+_RESET = "; ".join(
+    [
+        *(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_PLANS)),
+        f"set local statement_timeout = '{READ_SETTINGS['statement_timeout']}'",
+    ]
+)
 
 
 async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False) -> list[Row]:
@@ -57,6 +62,15 @@ async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, s
             grown += sum(row.weight for row in some)
             wanted = max(1, min(_MOST_AT_A_TIME, (PAGE_BYTES - grown) * len(rows) // max(1, grown)))
     return rows
+
+
+async def place(connection: Connection, sql: str, *arguments: Any) -> Any:
+    """One row along an index: the place where a page ends. None if there is none. Raises SearchTooSlow."""
+    try:
+        async with planned(connection, straight=True):
+            return await connection.fetchrow(sql, *arguments)
+    except asyncpg.QueryCanceledError as error:
+        raise SearchTooSlow(SECONDS) from error
 
 
 @asynccontextmanager

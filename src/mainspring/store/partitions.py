@@ -1,7 +1,7 @@
 """Day partitions of run_history and attempts. They are created a week ahead, so that no report has to wait for one.
 
-A partition is created as a separate table and then attached. `CREATE TABLE ... PARTITION OF` takes a lock that waits
-for long readers and blocks every report meanwhile. The lock of ATTACH does not.
+A partition is created as a separate table and then attached (routines/partitions.sql). `CREATE TABLE ... PARTITION OF`
+takes a lock that waits for long readers and blocks every report meanwhile. The lock of ATTACH does not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _CONCURRENT_PRUNE_ERRORS = (
 
 BeforeDrop = Callable[[datetime, datetime], Awaitable[None]]
 
+_ADD = "select mainspring.add_partition($1, $2)"
+_DROP = "select mainspring.drop_partition($1, $2)"
 _DAYS = """
-select c.relname, i.inhparent is not null as attached, coalesce(i.inhdetachpending, false) as pending
+select c.relname, i.inhparent is not null as attached, coalesce(i.inhdetachpending, false) as pending,
+       pg_has_role(c.relowner, 'usage') as ours
 from pg_class c
 left join pg_inherits i on i.inhrelid = c.oid and i.inhparent = $1::text::regclass
 where c.relnamespace = 'mainspring'::regnamespace and c.relkind = 'r' and c.relname ~ $2
@@ -52,39 +55,15 @@ async def ensure_ahead(connection: Connection) -> list[str]:
         for offset in range(-1, DAYS_AHEAD + 1):
             day = today + timedelta(days=offset)
             name = f"{parent}_{day:%Y%m%d}"
-            if name not in existing:
-                await _attach(connection, parent, name, day)
+            if name not in existing and await connection.fetchval(_ADD, parent, day):
                 made.append(name)
     return made
 
 
-async def _attach(connection: Connection, parent: str, name: str, day: date) -> None:
-    low = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    high = low + timedelta(days=1)
-    bounds = f"ended_at >= '{low.isoformat()}' and ended_at < '{high.isoformat()}'"
-    async with connection.transaction():
-        await connection.execute(
-            "set local lock_timeout = 0"
-        )  # wait for another server that creates the same partition
-        await connection.execute("select pg_advisory_xact_lock(hashtext($1))", f"mainspring.{parent}")
-        await connection.execute("set local lock_timeout = '2s'")
-        if await connection.fetchval("select to_regclass($1)", f"mainspring.{name}") is not None:
-            return
-        await connection.execute(
-            f"create table mainspring.{name} (like mainspring.{parent} including defaults including constraints)"
-        )
-        # With this constraint ATTACH needs no scan of the table. It is dropped afterwards.
-        await connection.execute(f"alter table mainspring.{name} add constraint bounds check ({bounds})")
-        await connection.execute(
-            f"alter table mainspring.{parent} attach partition mainspring.{name} "
-            f"for values from ('{low.isoformat()}') to ('{high.isoformat()}')"
-        )
-        await connection.execute(f"alter table mainspring.{name} drop constraint bounds")
-
-
 async def drop_older(connection: Connection, days: int, before_drop: BeforeDrop | None = None) -> list[str]:
     """Detach and drop the partitions that ended more than `days` days ago. Concurrent detaching does not block reports.
-    `before_drop` is called with the bounds of each day of the run history while it is still attached.
+    A role that does not own them cannot do that: reports wait for its drop, for two seconds at most. `before_drop` is
+    called with the bounds of each day of the run history while it is still attached.
 
     The work of an interrupted call is completed. A pending detach is finalized first, because PostgreSQL allows only
     one. A partition that was detached but not dropped is dropped.
@@ -102,11 +81,9 @@ async def drop_older(connection: Connection, days: int, before_drop: BeforeDrop 
                 if before_drop is not None and row["attached"] and not row["pending"] and parent == "run_history":
                     low = datetime(day.year, day.month, day.day, tzinfo=UTC)
                     await before_drop(low, low + timedelta(days=1))
-                if row["attached"]:
+                if row["attached"] and row["ours"]:
                     await _detach(connection, parent, name, how="finalize" if row["pending"] else "concurrently")
-                async with connection.transaction():
-                    await connection.execute("set local lock_timeout = '2s'")
-                    await connection.execute(f"drop table mainspring.{name}")
+                await connection.execute(_DROP, parent, day)
             except asyncpg.LockNotAvailableError:  # a subclass of ObjectNotInPrerequisiteStateError, caused by a reader
                 raise
             except _CONCURRENT_PRUNE_ERRORS:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -15,7 +16,9 @@ import asyncpg
 
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.lifecycle import Outage
+from mainspring.store.database import Database, Pooling, database_at
 from mainspring.store.fair_queue import make_fair, queue_of
+from mainspring.store.pooled_connection import TransactionConnection
 from mainspring.store.searches import Searches
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
@@ -33,6 +36,8 @@ SESSION_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+# Those that say nothing about a transaction.
+_OF_SESSIONS = frozenset(name for name in (*SESSION_SETTINGS, "idle_session_timeout") if "transaction" not in name)
 # The same for this end of the connection.
 _SOCKET_OPTIONS = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
@@ -82,11 +87,22 @@ class NoFreeConnection(asyncpg.TooManyConnectionsError):  # type: ignore[misc] #
     FIX = "raise max_connections in PostgreSQL, or run fewer servers, schedulers and other clients"
 
 
-async def _open(*args: Any, **options: Any) -> asyncpg.Connection:
+async def _open(pooling: Pooling, *args: Any, server_settings: dict[str, str], **options: Any) -> asyncpg.Connection:
+    """PgBouncer accepts no settings at the start of a connection but the name of the application."""
+    first = {"application_name": server_settings["application_name"]}
+    later = {name: value for name, value in server_settings.items() if name not in first}
+    if pooling is Pooling.NONE:
+        first, later = server_settings, {}
+    if pooling is Pooling.TRANSACTION:
+        options |= {"connection_class": TransactionConnection, "statement_cache_size": 0}
     try:
-        connection = await asyncpg.connect(*args, **options)
+        connection = await asyncpg.connect(*args, server_settings=first, **options)
     except asyncpg.TooManyConnectionsError as error:
         raise NoFreeConnection(f"{NoFreeConnection.DETAIL}; {NoFreeConnection.FIX}") from error
+    if pooling is Pooling.TRANSACTION:
+        connection.use({name: value for name, value in later.items() if name not in _OF_SESSIONS})
+    elif later:
+        await connection.execute(" ".join(f"set {name} = '{value}';" for name, value in later.items()))
     _detect_dead_peers(connection)
     return connection
 
@@ -95,7 +111,7 @@ async def _open(*args: Any, **options: Any) -> asyncpg.Connection:
 class Store:
     """The connection pools of one database. `urgent` is one connection for short statements that wait for no row."""
 
-    url: str
+    database: Database
     hot: asyncpg.Pool
     reads: asyncpg.Pool
     urgent: asyncpg.Pool
@@ -103,6 +119,10 @@ class Store:
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
     outage: Outage = field(default_factory=lambda: Outage(*AWAY))
+
+    @property
+    def url(self) -> str:
+        return self.database.url
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
@@ -163,14 +183,16 @@ def has_room(pool: asyncpg.Pool) -> bool:
 
 
 async def connect(
-    url: str, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
+    where: str | Database, *, application: str, settings: dict[str, str] | None = None, timeout: float = 5.0
 ) -> asyncpg.Connection:
     """One connection outside the pools, for leases, LISTEN and migrations."""
+    database = database_at(where)
     server_settings = {"application_name": f"mainspring {application}", **SESSION_SETTINGS, **(settings or {})}
-    return await _open(url, server_settings=server_settings, timeout=timeout)
+    return await _open(database.pooling, database.url, server_settings=server_settings, timeout=timeout)
 
 
-async def open_store(url: str, *, application: str = "server", hot: int = 8, reads: int = _READS) -> Store:
+async def open_store(where: str | Database, *, application: str = "server", hot: int = 8, reads: int = _READS) -> Store:
+    database = database_at(where)
     connections: WeakSet[asyncpg.Connection] = WeakSet()
 
     async def note(connection: asyncpg.Connection) -> None:
@@ -178,21 +200,21 @@ async def open_store(url: str, *, application: str = "server", hot: int = 8, rea
 
     async def pool(size: int, settings: dict[str, str], kind: str) -> asyncpg.Pool:
         made = await asyncpg.create_pool(
-            url,
+            database.url,
             min_size=0,
             max_size=size,
             max_inactive_connection_lifetime=0,
             timeout=5,
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **SESSION_SETTINGS, **settings},
-            connect=_open,
+            connect=partial(_open, database.pooling),
             init=note,
             reset=_skip_reset,
         )
         return make_fair(made)
 
     return Store(
-        url,
+        database,
         await pool(hot, HOT_SETTINGS, "hot"),
         await pool(reads, READ_SETTINGS, "reads"),
         await pool(1, URGENT_SETTINGS, "urgent"),

@@ -14,6 +14,7 @@ import asyncpg
 from mainspring.kernel.clock import SYSTEM_CLOCK, Clock
 from mainspring.kernel.lifecycle import Outage
 from mainspring.kernel.logs import get_logger
+from mainspring.store.database import Database, database_at
 from mainspring.store.pool import AWAY, connect
 
 log = get_logger("pulse")
@@ -27,8 +28,8 @@ class Pulse:
     name = "pulse"
     interval = 0.25
 
-    def __init__(self, url: str, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._url = url
+    def __init__(self, where: str | Database, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._database = database_at(where)
         self._outage = outage or Outage()
         self._clock = clock
         self._away_since = self._said_at = 0.0
@@ -71,7 +72,7 @@ class Pulse:
 
     async def _ask(self) -> None:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._url, application="pulse", timeout=60.0)
+            self._connection = await connect(self._database, application="pulse", timeout=60.0)
         await self._connection.fetchval("select 1")
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
+from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 from mainspring.store import submit_fields
 
@@ -38,6 +39,7 @@ CONSTANTS: dict[str, str] = {
     "OVERLAP_SKIP": str(int(Overlap.SKIP)),
     "STILL_ALIVE": f"'{STILL_ALIVE}'",
     "DUE_TOGETHER": f"'{DUE_TOGETHER}'",
+    "KEPT_PAYLOAD": str(DEFAULT_KEPT_PAYLOAD),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
     # (before, after) of every end that is not a success.

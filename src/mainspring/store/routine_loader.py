@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 
@@ -20,10 +21,13 @@ from mainspring.store.ddl_transaction import LockPatience, in_ddl_transaction
 from mainspring.store.queries import render
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
+# Servers call these. A server of an older version would drop what it does not know, so they are not in the list.
+_OF_SERVERS = ("partition_name", "add_partition", "drop_partition")
 # Functions that this transaction has created or replaced.
 _WRITTEN = """
 select p.oid::regprocedure::text as signature from pg_proc p
 where p.pronamespace = 'mainspring'::regnamespace and p.xmin = pg_current_xact_id()::xid
+  and p.proname <> all ($1::text[])
 order by 1
 """
 
@@ -38,26 +42,49 @@ def read_routines() -> str:
 
 
 async def load_routines(
-    connection: asyncpg.Connection, patience: LockPatience, *, text: str | None = None, version: str = VERSION
+    connection: asyncpg.Connection,
+    patience: LockPatience,
+    *,
+    text: str | None = None,
+    version: str = VERSION,
 ) -> bool:
-    """Replace the routines if they differ from these and are not of a newer version. Return whether they were replaced.
-    Only one process may call this at a time."""
-    text = read_routines() if text is None else text
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    before = await connection.fetchrow("select version, hash, functions from mainspring.routines")
-    if before is not None and (before["hash"] == digest or _release(before["version"]) > _release(version)):
+    """Replace the routines if they differ from these and are not of a newer version. Return whether they were
+    replaced."""
+    routines = _Routines(read_routines() if text is None else text, version)
+    if await _known(connection, routines) is None:
         return False
-    known: list[str] = [] if before is None else before["functions"]
-    await in_ddl_transaction(
-        connection, "loading routines", partial(_replace, connection, text, digest, version, known), patience
-    )
-    return True
+    return await in_ddl_transaction(connection, "loading routines", partial(_replace, connection, routines), patience)
 
 
-async def _replace(connection: asyncpg.Connection, text: str, digest: str, version: str, known: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Routines:
+    text: str
+    version: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+async def _known(connection: asyncpg.Connection, routines: _Routines) -> list[str] | None:
+    """The functions in the database, or None if they can stay."""
+    before = await connection.fetchrow("select version, hash, functions from mainspring.routines")
+    if before is None:
+        return []
+    if before["hash"] == routines.digest or _release(before["version"]) > _release(routines.version):
+        return None
+    functions: list[str] = before["functions"]
+    return functions
+
+
+async def _replace(connection: asyncpg.Connection, routines: _Routines) -> bool:
+    """Returns False if another process was faster."""
+    known = await _known(connection, routines)
+    if known is None:
+        return False
     await connection.execute("set local search_path = pg_catalog")  # so that signatures include their schema
-    await connection.execute(text)
-    written = [row["signature"] for row in await connection.fetch(_WRITTEN)]
+    await connection.execute(routines.text)
+    written = [row["signature"] for row in await connection.fetch(_WRITTEN, _OF_SERVERS)]
     for signature in sorted(set(known) - set(written)):
         await _drop(connection, signature)
     # The operator grants the right to call a routine.
@@ -66,10 +93,11 @@ async def _replace(connection: asyncpg.Connection, text: str, digest: str, versi
         """insert into mainspring.routines (version, hash, functions) values ($1, $2, $3)
            on conflict (only_row) do update set version = excluded.version, hash = excluded.hash,
                functions = excluded.functions, applied_at = excluded.applied_at""",
-        version,
-        digest,
+        routines.version,
+        routines.digest,
         written,
     )
+    return True
 
 
 async def _drop(connection: asyncpg.Connection, signature: str) -> None:

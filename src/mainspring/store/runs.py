@@ -37,7 +37,7 @@ class NewRuns:
 
 class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout. `losses`: how many
-    attempts were lost with their worker."""
+    attempts were lost with their worker. `snoozes`: how many were snoozed."""
 
     run_id: UUID
     fence: int
@@ -53,6 +53,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     spec_text: str | None
     time_left: float | None
     losses: int
+    snoozes: int
 
 
 class HeldRun(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     losses: int = 0
     exclusive: bool = False
     started_at: datetime | None = None
+    snoozes: int = 0
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -128,7 +130,8 @@ class Ending(msgspec.Struct, frozen=True):
 
 class Requeue(msgspec.Struct, frozen=True):
     """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used. `lost` is 1
-    if the attempt was lost with its worker; the run then gets another attempt for it."""
+    if the attempt was lost with its worker, and `snoozed` if it asked to come back later; the run then gets another
+    attempt for it."""
 
     run_id: UUID
     fence: int
@@ -136,10 +139,12 @@ class Requeue(msgspec.Struct, frozen=True):
     given_back: int = 0
     error: str | None = None
     lost: int = 0
+    snoozed: int = 0
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
-    """An attempt that is followed by another one after `delay` seconds: FAILED, LOST, or RETURNED unstarted."""
+    """An attempt that is followed by another one after `delay` seconds: FAILED, LOST, SNOOZED, or RETURNED
+    unstarted."""
 
     run_id: UUID
     attempt: int
@@ -275,6 +280,7 @@ async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Requ
         [item.given_back for item in ordered],
         [item.error for item in ordered],
         [item.lost for item in ordered],
+        [item.snoozed for item in ordered],
     )
 
 

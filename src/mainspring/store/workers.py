@@ -20,6 +20,7 @@ from mainspring.store.rows import PageRow, RowQuery, size_of
 from mainspring.wire.exchange import Progress, Start, WorkerHello
 
 _SQL = load("workers")
+_RECENT = 5.0  # seconds
 
 
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
@@ -261,6 +262,15 @@ async def silent(connection: Connection, seconds: float) -> list[SilentWorker]:
 
 async def last_heard(connection: Connection, worker_ids: Sequence[UUID]) -> list[LastHeard]:
     return await _last_heard.fetch(connection, worker_ids)
+
+
+async def last_beats(connection: Connection, worker_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """The last heartbeats of these workers. Most were heard within seconds, and with thousands of workers it takes long
+    to read all heartbeats."""
+    found: dict[UUID, datetime] = dict(await connection.fetch(_SQL["last_beats"], worker_ids, _RECENT))
+    if rest := [worker_id for worker_id in worker_ids if worker_id not in found]:
+        found.update(await connection.fetch(_SQL["last_beats"], rest, None))
+    return found
 
 
 async def heard_by_server(connection: Connection, server_id: UUID, since: float, until: float) -> int:

@@ -46,7 +46,8 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt. With an
     error it gives back a run that had started: the worker ended it with its lease, and the run counts as lost.
-    unstarted: the attempt never began."""
+    unstarted: the attempt never began. snooze: the attempt, whose status is FAILED, asks for another one after so many
+    seconds, and uses none. A server that does not know the field sees a failure with the same `retry_after`."""
 
     run_id: UUID
     fence: int
@@ -59,6 +60,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     result: msgspec.Raw = msgspec.Raw(b"")
     cause: Cause | None = None
     unstarted: bool = False
+    snooze: Annotated[float, Meta(ge=0)] | None = None
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -125,7 +127,9 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     exclusive: two attempts of it must never overlap (at most once, or an overlap rule). So the worker stops it when it
     has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
     losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
-    process, and the worker runs it apart from others.
+    process, and the worker runs it apart from others. snoozes: how often it was snoozed. at_most_once: it never starts
+    again, so it cannot be snoozed.
+    idempotency_key: only if it does not consist of job and fire time alone.
     """
 
     run_id: UUID
@@ -143,6 +147,9 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     queue: str = DEFAULT_QUEUE
     setup: RunSetup | None = None
     losses: int = 0
+    snoozes: int = 0
+    at_most_once: bool = False
+    idempotency_key: str | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

@@ -73,6 +73,7 @@ PAIRS = Kind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
 RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
+KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 NAMES = Kind("list[str]")
 ANYTHING = Kind("Any")
@@ -134,6 +135,7 @@ FIELDS = (
     Field("command", COMMAND, _JOB, "spec.command", ("command",), "--command"),
     Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
+    Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
     Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
     Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),

@@ -33,5 +33,6 @@ SizeIn = (
     Annotated[str, _form("size", "Bytes, with a unit such as kB, MB or MiB.", "512MB", "1GiB")]
     | Annotated[int, Meta(description="Bytes.", extra_json_schema={"minimum": 0})]
 )
+KeptSizeIn = Annotated[bool, Meta(description="All of it, or nothing.")] | SizeIn
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 ChosenJobId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]

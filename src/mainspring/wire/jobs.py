@@ -11,7 +11,18 @@ from msgspec import UNSET, UnsetType
 from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PlainValues
-from mainspring.wire.formats import ChosenJobId, Cron, DurationIn, Moment, Name, ScheduleText, SizeIn, TimeZone
+from mainspring.wire.formats import (
+    ChosenJobId,
+    Cron,
+    DurationIn,
+    KeptSizeIn,
+    Moment,
+    Name,
+    ScheduleText,
+    SizeIn,
+    TimeZone,
+)
+from mainspring.wire.runs import RunBrief
 from mainspring.wire.states import (
     BackoffWord,
     DeliveryWord,
@@ -21,6 +32,7 @@ from mainspring.wire.states import (
     PriorityIn,
     PriorityWord,
     RuleWord,
+    RunStateWord,
     SandboxWord,
     ScheduleType,
 )
@@ -92,6 +104,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     command: str | list[str] | None = None
     http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
+    keep_payload: KeptSizeIn | None = None
     schedule: ScheduleText | ScheduleIn | None = None
     schedule_type: ScheduleType | None = None
     schedule_time: Moment | None = None
@@ -139,6 +152,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     command: str | list[str] | UnsetType = UNSET
     http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
+    keep_payload: KeptSizeIn | UnsetType | None = UNSET
     schedule: ScheduleText | ScheduleIn | UnsetType = UNSET
     schedule_type: ScheduleType | UnsetType | None = UNSET
     schedule_time: Moment | UnsetType | None = UNSET
@@ -214,8 +228,11 @@ class MisfireView(msgspec.Struct):
 
 @with_plain_fields("value", after="http")
 class JobView(PlainValues, msgspec.Struct):
-    """A job as clients see it. Durations are in seconds. declared_by: the application whose code declares the schedule.
-    pause_reason: why the job is PAUSED, unless a person paused it."""
+    """A job as clients see it. Durations are in seconds. keep_payload: whether the payload stays with a run that has
+    succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. pause_reason: why
+    the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
+    that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
+    characters."""
 
     job_id: str
     name: str
@@ -254,6 +271,9 @@ class JobView(PlainValues, msgspec.Struct):
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
+    latest_run: RunBrief | None = None
+    error_message: str | None = None
+    keep_payload: bool | int = False
     declared_by: str | None = None
     pause_reason: str | None = None
 
@@ -280,6 +300,21 @@ class MissedRange(msgspec.Struct):
     recorded_at: datetime
 
 
+class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/jobs/{id}:runNow`. It may be empty. payload: instead of the job's own. idempotency_key: a
+    repeat of the request with this key and for this job creates no second run."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+    idempotency_key: Name | None = None
+
+
 class RunNowAccepted(msgspec.Struct):
+    """The response to `POST /v1/jobs/{id}:runNow`: the run and its status. SKIPPED if another run of the job is alive
+    and the job does not overlap. replay_of: the run that it repeats, if the job was to run once and has fired. A repeat
+    of a request has no status when the run is no longer in the history."""
+
     run_id: str
     job_id: str
+    status: RunStateWord | None = None
+    reason: str | None = None
+    replay_of: str | None = None

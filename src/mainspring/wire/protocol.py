@@ -24,6 +24,7 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("Outcome", "unstarted"): 2,
     ("WorkerHello", "protocol"): 2,
     ("WorkerHello", "secret"): 2,
+    ("Outcome", "snooze"): 3,
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"

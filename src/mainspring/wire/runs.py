@@ -10,6 +10,7 @@ import msgspec
 from mainspring.wire.formats import Moment
 from mainspring.wire.states import (
     AttemptOutcomeWord,
+    JobEventWord,
     JobStatusWord,
     PriorityWord,
     RunStateWord,
@@ -27,8 +28,12 @@ class ProgressView(msgspec.Struct):
 
 
 class RunView(msgspec.Struct):
-    """A run as clients see it. Durations are in seconds. losses: how many of its attempts were lost with their worker.
-    Each loss raises max_attempts by one."""
+    """A run as clients see it. Durations are in seconds. attempt_number: how many attempts have started; 0 before the
+    first one. executor: the name of the worker executor_id, as long as that is known (a day after the worker's end).
+    modified_time: of a run that is RUNNING, when its worker was last heard; of others, their last change. losses: how
+    many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
+    each snooze raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept
+    (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate."""
 
     run_id: str
     job_id: str
@@ -56,6 +61,28 @@ class RunView(msgspec.Struct):
     progress: ProgressView | None = None
     replay_of: str | None = None
     losses: int = 0
+    snoozes: int = 0
+    executor: str | None = None
+    created_at: datetime | None = None
+    payload_dropped: bool = False
+    idempotency_key: str = ""
+
+
+class RunBrief(msgspec.Struct):
+    """A run as its job shows it. The fields are those of a run. In lists an error is cut after 2,000 characters."""
+
+    run_id: str
+    status: RunStateWord
+    reason: str | None
+    trigger: Trigger
+    scheduled_for: datetime
+    created_at: datetime
+    start_time: datetime | None
+    end_time: datetime | None
+    duration: float | None
+    attempt_number: int
+    max_attempts: int
+    error_message: str | None
 
 
 class RunList(msgspec.Struct):
@@ -64,11 +91,33 @@ class RunList(msgspec.Struct):
 
 
 class JobStatus(msgspec.Struct):
-    """The response to `GET /v1/jobs/{id}/status`."""
+    """The response to `GET /v1/jobs/{id}/status`. error_message: the error of the last attempt of the latest run."""
 
     job_id: str
     status: JobStatusWord
     latest_run: RunView | None
+    error_message: str | None = None
+
+
+class JobTimelineEntry(msgspec.Struct, omit_defaults=True):
+    """One step in the life of a job. event: RUN for each of its runs, at the time at which it was created; CREATED; the
+    last of CHANGED, PAUSED and CANCELLED; MISSED for fires that did not run, as a range with count and reason."""
+
+    at: datetime
+    event: JobEventWord
+    run: RunBrief | None = None
+    version: int | None = None
+    reason: str | None = None
+    first: datetime | None = None
+    last: datetime | None = None
+    count: int | None = None
+
+
+class JobTimeline(msgspec.Struct):
+    """One page of the timeline of a job."""
+
+    entries: list[JobTimelineEntry]
+    next: str | None = None
 
 
 class Why(msgspec.Struct):
@@ -80,9 +129,9 @@ class Why(msgspec.Struct):
 
 
 class TimelineEntry(msgspec.Struct):
-    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED and LOST
-    (ends of attempts that another attempt followed), CANCEL_REQUESTED, REPLAYED, and LEFT_OUT for attempts that are not
-    shown, because there were too many. `duration` is that of the ended attempt."""
+    """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED, LOST
+    and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, REPLAYED, and LEFT_OUT for attempts
+    that are not shown, because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
     state: TimelineStateWord
@@ -146,7 +195,7 @@ class WorkerList(msgspec.Struct, omit_defaults=True):
 
 
 class AttemptView(msgspec.Struct):
-    """One attempt of a run and its outcome: FAILED, LOST with its worker, or RETURNED unstarted."""
+    """One attempt of a run and its outcome: FAILED, LOST with its worker, SNOOZED, or RETURNED unstarted."""
 
     attempt: int
     outcome: AttemptOutcomeWord

@@ -16,6 +16,9 @@ NAMED = "x-name"  # the document makes a schema of this name
 
 
 class RunState(StrEnum):
+    """SCHEDULED: it backs off before its next attempt. QUEUED: it waits for a worker, or to be started by one. WAITING
+    and HELD are reserved. The last four are ends."""
+
     SCHEDULED = "SCHEDULED"
     WAITING = "WAITING"
     HELD = "HELD"
@@ -27,11 +30,17 @@ class RunState(StrEnum):
     SKIPPED = "SKIPPED"
 
 
-class JobStatus(StrEnum):
+class JobState(StrEnum):
+    """SCHEDULED: it has yet to fire, or will fire again; a one-time job also while its run waits or backs off. RUNNING
+    and FAILED are states of one-time jobs only. A one-time job is FAILED too if it did not run in time (SKIPPED or
+    missed). COMPLETED: a one-time job has succeeded, or the schedule of a recurring one has ended."""
+
     SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
     PAUSED = "PAUSED"
-    CANCELLED = "CANCELLED"
     COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
 
 class TimelineState(StrEnum):
@@ -41,9 +50,21 @@ class TimelineState(StrEnum):
     FIRED = "FIRED"
     RETURNED = "RETURNED"
     LOST = "LOST"
+    SNOOZED = "SNOOZED"
     CANCEL_REQUESTED = "CANCEL_REQUESTED"
     REPLAYED = "REPLAYED"
     LEFT_OUT = "LEFT_OUT"
+
+
+class JobEvent(StrEnum):
+    """What a timeline of a job tells."""
+
+    RUN = "RUN"
+    CREATED = "CREATED"
+    CHANGED = "CHANGED"
+    PAUSED = "PAUSED"
+    CANCELLED = "CANCELLED"
+    MISSED = "MISSED"
 
 
 def words(name: str, *values: str, description: str | None = None) -> Meta:
@@ -56,12 +77,13 @@ def _filter(name: str, states: Iterable[str], *more: str) -> Meta:
 
 
 RunStateWord = Annotated[str, words("RunState", *RunState)]
-JobStatusWord = Annotated[str, words("JobState", *JobStatus)]
+JobStatusWord = Annotated[str, words("JobState", *JobState)]
 WorkerStateWord = Annotated[str, words("WorkerState", "LIVE", "DRAINING", "LOST", "STOPPED")]
 TimelineStateWord = Annotated[str, words("TimelineState", *RunState, *TimelineState)]
-AttemptOutcomeWord = Annotated[str, words("AttemptOutcome", "FAILED", "LOST", "RETURNED")]
+AttemptOutcomeWord = Annotated[str, words("AttemptOutcome", "FAILED", "LOST", "RETURNED", "SNOOZED")]
+JobEventWord = Annotated[str, words("JobEvent", *JobEvent)]
 RunStateFilter = Annotated[str, _filter("RunStateFilter", RunState, "pending", "completed")]
-JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobStatus, "pending")]
+JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobState, "pending")]
 Trigger = Annotated[
     str,
     Meta(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainspring.wire.field_structs import with_plain_fields
-from mainspring.wire.formats import DurationIn, Name
+from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
 from mainspring.wire.states import DeliveryWord, PriorityIn
 
@@ -28,6 +28,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
+    keep_payload: KeptSizeIn | None = None
 
 
 class TaskView(msgspec.Struct):

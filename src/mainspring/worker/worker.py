@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -75,13 +75,15 @@ class Worker:
         timing: Timing = DEFAULT_TIMING,
         lease: float | None = None,
         takes_all_tenants: bool = True,
+        after_last_run: Callable[[], Awaitable[None]] | None = None,
         chance: Callable[[], float] = random.random,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`weights` divide the slots among the queues. `task_limits` say how many runs of a task may be active at a
         time. `death_record`: for the parent watchdog, if this process has one. `lease`: ask the server for another
         lease than that of the timing. `run_lines`: for a person who watches. `takes_all_tenants`: a token that belongs
-        to no tenant is welcome."""
+        to no tenant is welcome. `after_last_run` is awaited when a drain has ended the last run, while the lease is
+        still kept."""
         self._clock = clock
         self._now = clock.monotonic
         self._server_client = server_client
@@ -113,6 +115,7 @@ class Worker:
         self._draining: asyncio.Task[None] | None = None
         self._leaving = False
         self._drain = Drain(self._runner, timing, clock)
+        self._after_last_run = after_last_run
         self._left = asyncio.Event()
         self._takes_all_tenants = takes_all_tenants
         self.refused_token = False  # it takes runs of all tenants, and this worker must not
@@ -416,7 +419,7 @@ class Worker:
         self._held_runs.record(attempt, ending, self._now())
         if self._run_lines is not None:
             self._run_lines.ended(attempt, ending)
-        elif ending.status == "FAILED":
+        elif ending.status == "FAILED" and ending.snooze is None:
             # Without the error: it contains the output of a command or data of a task.
             order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(
@@ -478,6 +481,8 @@ class Worker:
             self._exchange_timing.hurry(self._now())
             self._consider()
             await self._drain.end_runs()
+            if self._after_last_run is not None:
+                await self._after_last_run()
             await self._say_farewell()
             log.info("worker stopped")
         finally:

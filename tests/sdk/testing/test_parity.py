@@ -24,7 +24,7 @@ from tests.conftest import TOKEN
 pytestmark = pytest.mark.anyio
 OF_THE_MOMENT = {
     "job_id", "run_id", "created_at", "updated_at", "next_fire_at", "last_fired_for", "scheduled_for", "ready_at",
-    "modified_time", "shard_id",
+    "modified_time", "shard_id", "idempotency_key",
 }  # fmt: skip
 
 
@@ -38,7 +38,11 @@ async def server(assembly: Assembly) -> AsyncIterator[AsyncClient]:
 def plain(answer: Any) -> Any:
     """The value without what differs between servers."""
     found = msgspec.to_builtins(answer)
-    return {name: value for name, value in found.items() if name not in OF_THE_MOMENT}
+    return {
+        name: plain(value) if name == "latest_run" and value else value
+        for name, value in found.items()
+        if name not in OF_THE_MOMENT
+    }
 
 
 JOBS: list[dict[str, Any]] = [
@@ -125,6 +129,22 @@ async def test_a_run_by_hand_that_overlaps_is_skipped_in_both(server: AsyncClien
             seen.append([(run.status, run.reason) for run in page.runs])
     assert seen[0] == seen[1]
     assert seen[0][0] == ("SKIPPED", "overlap: an earlier run of this job was still alive")
+
+
+async def test_a_run_by_hand_is_answered_alike_with_key_and_payload(server: AsyncClient) -> None:
+    with mainspring.testing.run(Mainspring()) as box:
+        seen = []
+        for face in (server, box.async_client):
+            await face.submit(task="elsewhere", job_id="job", overlap="allow", payload={"a": 1})
+            first = await face.run_now("job", {"a": 2}, idempotency_key="k")
+            assert await face.run_now("job", {"a": 2}, idempotency_key="k") == first
+            with pytest.raises(MainspringError) as caught:
+                await face.run_now("job", {"a": 3}, idempotency_key="k")
+            page = await face.send(_runs_of("job"))
+            assert [run.replay_of for run in page.runs] == [page.runs[1].run_id, None]
+            seen.append((caught.value.code, [(run.status, run.payload) for run in page.runs]))
+    assert seen[0] == seen[1]
+    assert seen[0] == ("idempotency_key_reused", [("QUEUED", {"a": 2}), ("QUEUED", {"a": 1})])
 
 
 class CardDeclined(LookupError):

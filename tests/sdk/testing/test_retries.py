@@ -118,10 +118,10 @@ def test_a_run_without_tries_left_is_a_dead_letter_and_can_be_replayed() -> None
         assert box.dead_letters == []
         with pytest.raises(Conflict, match="was repeated as run"):
             box.client.replay(dead.run_id)
-    assert len(set(keys)) == 1  # exactly_once uses this key
+    assert keys[0] == keys[1] != keys[2]  # exactly_once uses this key; another payload is to have effects
 
 
-def test_what_ended_without_success_is_repeated_as_far_as_its_job_allows() -> None:
+def test_what_has_ended_is_repeated_as_far_as_its_job_allows() -> None:
     app = Mainspring()
 
     @app.cron("@hourly")
@@ -136,11 +136,14 @@ def test_what_ended_without_success_is_repeated_as_far_as_its_job_allows() -> No
         box.client.retry_run(first.run_id)
         with pytest.raises(Conflict, match="a run of its job is alive"):
             box.client.retry_run(second.run_id)
-        with pytest.raises(Conflict, match="has succeeded"):
+        with pytest.raises(Conflict, match="a run of its job is alive"):
             box.client.retry_run(good.run_id)
         assert box.client.discard(second.run_id).discarded == 1
         box.run_pending()
         assert [run.replay_of for run in box.dead_letters] == [first.run_id]
+        again = box.client.retry_run(good.run_id)
+        assert (again.replay_of, again.idempotency_key) == (good.run_id, f"{good.idempotency_key}/{again.run_id}")
+        box.run_pending()
         box.client.cancel_job("shaky")
         with pytest.raises(Conflict, match="its job is CANCELLED"):
             box.client.retry_run(box.dead_letters[0].run_id)

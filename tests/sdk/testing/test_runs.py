@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from mainspring import (
     RunFailed,
 )
 from mainspring.testing import WorkerLost
+from mainspring.testing import run as run_in_box
 
 from .a_box import BEGIN, always, app_that, boxed
 
@@ -378,6 +379,53 @@ async def test_in_an_async_test_tasks_share_its_loop() -> None:
 
 
 async def _async_nothing() -> None: ...
+
+
+def test_a_snoozed_run_comes_back_later_and_uses_no_attempt() -> None:
+    app = Mainspring()
+    seen: list[tuple[int, int, int]] = []
+
+    @app.task(retries=1)
+    async def polls(ctx: Context) -> str:
+        seen.append((ctx.attempt, ctx.max_attempts, ctx.snoozes))
+        if ctx.snoozes < 2:
+            ctx.snooze("10m")
+        if ctx.attempt < ctx.max_attempts:
+            raise ValueError("not yet")
+        return "done"
+
+    with run_in_box(app, start="2026-01-01T00:00:00Z") as box:
+        handle = polls.submit()
+        box.run_pending()
+        [run] = box.runs
+        assert (run.status, run.reason, run.errors) == ("SCHEDULED", "snoozed until 2026-01-01T00:10:00Z", [])
+        assert handle.result() == "done"
+        assert seen == [(1, 2, 0), (2, 3, 1), (3, 4, 2), (4, 4, 2)]
+        assert (run.snoozes, run.losses, len(run.errors)) == (2, 0, 1)
+        assert box.now >= datetime(2026, 1, 1, 0, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"run_timeout": "1h"}, "timed out after 1h in all (run_timeout): it asked to be snoozed for longer than that"),
+        ({"delivery": "at_most_once"}, "failed 1 time(s), no tries left"),
+    ],
+)
+def test_snoozes_have_bounds(options: Any, reason: str) -> None:
+    app = Mainspring()
+
+    @app.task(**options)
+    def polls(ctx: Context) -> None:
+        ctx.snooze("10m")
+
+    with run_in_box(app) as box:
+        handle = polls.submit()
+        box.settle()
+        [run] = box.runs_of(handle)
+        assert (run.status, run.reason) == ("FAILED", reason)
+        if "delivery" in options:
+            assert isinstance(run.exception, InvalidInput) and "at most once" in str(run.exception)
 
 
 def test_a_lost_run_is_tried_again_at_once_and_then_later_and_uses_no_attempt() -> None:

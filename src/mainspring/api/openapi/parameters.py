@@ -24,6 +24,13 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "error": ("Only those whose error message contains this text.", "timeout"),
     "since": ("Only those from this time on.", "2026-07-01T00:00:00Z"),
     "until": ("Only those before this time.", "2026-08-01T00:00:00Z"),
+    "scheduled_after": ("Only those that were due from this time on.", "2026-07-01T00:00:00Z"),
+    "scheduled_before": ("Only those that were due before this time.", "2026-08-01T00:00:00Z"),
+    "created_after": ("Only those that were created from this time on.", "2026-07-01T00:00:00Z"),
+    "created_before": ("Only those that were created before this time.", "2026-08-01T00:00:00Z"),
+    "next_fire_after": ("Only those whose next fire is at this time or later.", "2026-07-01T00:00:00Z"),
+    "next_fire_before": ("Only those whose next fire is before this time.", "2026-08-01T00:00:00Z"),
+    "latest_run": ("Only those whose latest run has one of these statuses.", ["FAILED"]),
     "cursor": ("The `next` of the page before. The header Link has the whole address.", None),
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,

@@ -22,6 +22,7 @@ CHANGES: Examples = {
     "back to the default": {"timeout": None, "description": "Sent to the board"},
 }
 REPLAYS: Examples = {"as it was": {}, "with another payload": {"payload": {"image": "dog.png"}}}
+RUNS_NOW: Examples = {"as it is": {}, "with another payload": {"payload": {"month": 5}, "idempotency_key": "may"}}
 CHOICES: Examples = {
     "of a job": {"job": "nightly-report", "since": "2026-07-01T00:00:00Z"},
     "by error": {"error": "connection refused", "limit": 1000},

@@ -7,15 +7,16 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.params import HeaderParameter, QueryParameter
 
-from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, SEARCHES, Answer
-from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody
+from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
+from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.read.search import JobQuery
+from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -26,10 +27,11 @@ from mainspring.wire.jobs import (
     MissedRange,
     Nothing,
     RunNowAccepted,
+    RunNowRequest,
     Upcoming,
 )
-from mainspring.wire.runs import JobStatus, RunView
-from mainspring.wire.states import JobStatusFilter
+from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
+from mainspring.wire.states import JobStatusFilter, RunStateFilter
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
@@ -79,20 +81,41 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
     return BatchCreated(len(done.job_ids), done.job_ids)
 
 
-@get("/", summary="List jobs that will fire", operation="jobs.list", problems=SEARCHES)
+@get("/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES)
 async def list_jobs(
     request: Http,
     status: list[JobStatusFilter] | None = None,
+    latest_run: list[RunStateFilter] | None = None,
     label: str | None = None,
     queue: str | None = None,
     owner: str | None = None,
     q: str | None = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
+    next_fire_after: Moment | None = None,
+    next_fire_before: Moment | None = None,
     declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
-    """Page by page. One-time jobs that have fired are runs: see `GET /v1/runs`."""
-    query = JobQuery(several(status), queue, owner, _label(label), q, cursor, limit, declared_by)
+    """Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one of these
+    statuses, one-time jobs that have fired included. Times from `_after` on, and before `_before`. A page may have
+    fewer jobs than `limit`, or none, while `next` says that more may follow."""
+    query = JobQuery(
+        several(status),
+        queue,
+        owner,
+        label_filter(label),
+        q,
+        cursor,
+        limit,
+        declared_by=declared_by,
+        latest=several(latest_run, "latest_run"),
+        created_after=time_filter(created_after, "created_after"),
+        created_before=time_filter(created_before, "created_before"),
+        next_fire_after=time_filter(next_fire_after, "next_fire_after"),
+        next_fire_before=time_filter(next_fire_before, "next_fire_before"),
+    )
     page = await services_of(request).job_reader.jobs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
@@ -159,20 +182,40 @@ async def resume_job(request: Http, job_id: str, data: Nothing | None = None) ->
 
 
 @post(
-    ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", dto=NoBody, return_dto=None, status_code=202,
-    summary="Run a job now", operation="jobs.run_now", answers={202: Answer("The new run.")},
-    problems=(*CHANGES_A_JOB, "already_fired", "job_cancelled"),
+    ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", dto=RunNowBody, return_dto=None, status_code=202,
+    summary="Run a job now", operation="jobs.run_now",
+    answers={
+        202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
+        200: Answer("The idempotency key was used before for this job: the run of that request."),
+    },
+    problems=RUNS_NOW, examples=examples.RUNS_NOW,
 )  # fmt: skip
-async def run_job_now(request: Http, job_id: str, data: Nothing | None = None) -> RunNowAccepted:
-    """A run beside the schedule, which stays as it is. It works on paused jobs too."""
-    ran = await services_of(request).amender.run_now(caller_of(request), job_id)
-    return RunNowAccepted(str(ran.run_id), job_id)
+async def run_job_now(request: Http, job_id: str, data: RunNowRequest | None = None) -> Response[RunNowAccepted]:
+    """A run beside the schedule, which stays as it is. It works on paused jobs too, and on one-time jobs that have
+    fired, as a repeat."""
+    services, caller = services_of(request), caller_of(request)
+    ran = await services.manual_runs.run_now(caller, job_id, data or RunNowRequest())
+    accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
+    return Response(accepted, status_code=200 if ran.repeated else 202)
 
 
 @get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status")
 async def get_job_status(request: Http, job_id: str) -> JobStatus:
     """The status of the job, and its latest run if it has had one."""
     return await services_of(request).job_reader.status(caller_of(request), job_id)
+
+
+@get(
+    "/{job_id:str}/timeline", summary="List what happened to a job, newest first", operation="jobs.timeline",
+    problems=LISTS,
+)  # fmt: skip
+async def get_job_timeline(
+    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[list[JobTimelineEntry]]:
+    """Its runs, each at the time at which it was created, and what is known of its own life: when it was created, its
+    last change, and fires that were missed. The next page is in the header Link."""
+    page = await services_of(request).job_timeline.timeline(caller_of(request), job_id, cursor, limit)
+    return Response(page.entries, headers=link_header(request, page.next))
 
 
 @get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS)
@@ -217,19 +260,9 @@ def _version(if_match: str | None) -> int | None:
     return int(text)
 
 
-def _label(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    for separator in (":", "="):
-        name, found, value = text.partition(separator)
-        if found and name:
-            return name, value
-    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
-
-
 HANDLERS = [
     create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now,
-    get_job_status, list_job_runs, list_upcoming_fires, list_missed_fires,
+    get_job_status, get_job_timeline, list_job_runs, list_upcoming_fires, list_missed_fires,
 ]  # fmt: skip
 
 

@@ -1,13 +1,15 @@
-"""Keyset pagination. The Link header has the URL of the next page."""
+"""Parameters of lists. Pages are keyset pages: the Link header has the URL of the next page."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from litestar import Request
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.request import parse_time
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
@@ -27,3 +29,18 @@ def several(values: list[str] | None, field: str = "status") -> list[str]:
     if "" in found:
         raise InvalidInput(f"{field} is empty", field=field, hint="leave it out, or name one")
     return found
+
+
+def label_filter(text: str | None) -> tuple[str, str] | None:
+    """`label=team:bi` and `label=team=bi` mean the same."""
+    if text is None:
+        return None
+    for separator in (":", "="):
+        name, found, value = text.partition(separator)
+        if found and name:
+            return name, value
+    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
+
+
+def time_filter(text: str | None, name: str) -> datetime | None:
+    return None if text is None else parse_time(text, name)

@@ -11,10 +11,9 @@ from litestar.params import QueryParameter
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.bodies import NoBody, ReplayBody
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
-from mainspring.domain.intake.request import parse_time
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.read.search import RunQuery
 from mainspring.wire.formats import Moment
@@ -34,22 +33,34 @@ async def list_runs(
     queue: str | None = None,
     task: str | None = None,
     error: str | None = None,
+    label: str | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
+    scheduled_after: Moment | None = None,
+    scheduled_before: Moment | None = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[RunList]:
-    """Live runs and ended ones, page by page. All filters that are given must match."""
+    """Live runs and ended ones, page by page. All filters that are given must match. `since` and `until` are other
+    names of `scheduled_after` and `scheduled_before`: when the run was due. `created_after` and `created_before`: when
+    it was fired or submitted. Times from `_after` on, and before `_before`."""
     query = RunQuery(
         several(status),
         job,
         queue,
         task,
         error,
-        None if since is None else parse_time(since, "since"),
-        None if until is None else parse_time(until, "until"),
+        time_filter(since, "since"),
+        time_filter(until, "until"),
         cursor,
         limit,
+        label=label_filter(label),
+        scheduled_after=time_filter(scheduled_after, "scheduled_after"),
+        scheduled_before=time_filter(scheduled_before, "scheduled_before"),
+        created_after=time_filter(created_after, "created_after"),
+        created_before=time_filter(created_before, "created_before"),
     )
     page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
@@ -92,7 +103,7 @@ async def cancel_run(request: Http, run_id: str, data: Nothing | None = None) ->
 @post(
     "/v1/runs/{run_id:str}/retry", verb="retry", dto=ReplayBody, return_dto=None, status_code=202,
     summary="Run an ended run again", operation="runs.retry", answers={202: Answer("The new run.")},
-    problems=(*REPEATS_A_RUN, "run_alive", "run_succeeded"), examples=examples.REPLAYS,
+    problems=(*REPEATS_A_RUN, "run_alive"), examples=examples.REPLAYS,
 )  # fmt: skip
 async def retry_run(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
     """A new run for the same fire time, with the payload of the old one, or with another if one is given."""

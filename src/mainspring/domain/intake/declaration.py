@@ -111,6 +111,7 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         env=setup.env,
         limits=_only_given(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
+        keep_payload=None if given.keep_payload is None else spec.keep_payload,
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options

@@ -220,7 +220,7 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
     check_line(task, field)
     if task == SHELL_TASK:
         _check_shell_payload(payload)
-        command = _command_in(payload)
+        command = command_in(payload)
         if command is None:
             raise InvalidInput("a shell task needs a command", field="command", expected='"command": "echo hello"')
     http = None
@@ -266,7 +266,7 @@ class _ShellPayload(msgspec.Struct):
 _read_shell_payload = msgspec.json.Decoder(_ShellPayload).decode
 
 
-def _command_in(payload: str | None) -> str | list[str] | None:
+def command_in(payload: str | None) -> str | list[str] | None:
     """The command in the payload of a shell task. None if it has none."""
     try:
         body = _ShellPayload() if payload is None else _read_shell_payload(payload)
@@ -337,6 +337,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "description": spec.description,
         "labels": spec.labels,
         "idempotency_key": stored.idempotency_key,
+        "keep_payload": spec.keep_payload,
         **plain_values(spec),
     }
 
@@ -344,7 +345,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
 def _command_is_in_payload(stored: JobDefinition) -> bool:
     """Whether the command is in the payload. Then it changes with the payload."""
     try:
-        return stored.spec.command is not None and stored.spec.command == _command_in(stored.payload)
+        return stored.spec.command is not None and stored.spec.command == command_in(stored.payload)
     except InvalidInput:
         return False
 

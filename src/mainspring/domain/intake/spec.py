@@ -11,7 +11,9 @@ from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
+from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
+from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall
 from mainspring.wire.fields import LONGEST_TIMEOUT
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
@@ -43,6 +45,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.description is None
         and request.labels is None
         and request.idempotency_key is None
+        and request.keep_payload is None
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
@@ -63,6 +66,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         description=request.description,
         labels=request.labels or None,
         idempotency_key=request.idempotency_key,
+        keep_payload=_kept_bytes(request.keep_payload),
         **plain,
     )
 
@@ -110,6 +114,16 @@ def _delivery(word: str | None) -> Delivery:
         raise InvalidInput(
             f"{shown(word)} is not a delivery guarantee", field="delivery", expected="at_least_once or at_most_once"
         ) from None
+
+
+def _kept_bytes(given: bool | int | str | None) -> int:
+    """Up to how many bytes a payload is kept."""
+    if given is None:
+        return DEFAULT_SPEC.keep_payload
+    if isinstance(given, bool):
+        return MAX_PAYLOAD_BYTES if given else 0
+    hint = 'write true, false, a size such as "64KiB", or a number of bytes'
+    return parse_size(given, "keep_payload", least=0, most=MAX_PAYLOAD_BYTES, hint=hint)
 
 
 def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:

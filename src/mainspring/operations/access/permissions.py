@@ -31,6 +31,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "jobs.runs": _ADMINS,
     "jobs.upcoming": _ADMINS,
     "jobs.missed": _ADMINS,
+    "jobs.timeline": _ADMINS,
     "jobs.update": _ADMINS,
     "jobs.cancel": _ADMINS,
     "jobs.pause": _ADMINS,

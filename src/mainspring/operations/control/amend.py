@@ -9,7 +9,7 @@ record it as missed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -20,10 +20,9 @@ from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
-from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.fire import run_now
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
@@ -37,13 +36,7 @@ from mainspring.wire.jobs import JobPatch
 
 PAUSED = "paused"
 DELETED = "deleted"
-_SOON = timedelta(seconds=5)
 Check = Callable[[Connection], Awaitable[bool]]
-
-
-class RanNow(msgspec.Struct, frozen=True):
-    run_id: UUID
-    skipped: bool
 
 
 class Amender:
@@ -199,21 +192,6 @@ class Amender:
             effects = await cancel(connection, [row])
         for worker_id in effects.stops:
             self._signals.stop(worker_id)
-
-    async def run_now(self, caller: Caller, job_id: str) -> RanNow:
-        tenant = caller.tenant
-        run_id = uuid7()
-        async with self._store.change() as connection:
-            row = await self._lock(connection, tenant, job_id, "run again")
-            if row.status == StoredJobStatus.CANCELLED:
-                raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-            fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}")
-            if fired is None:
-                raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-        self._signals.ready(fired.created)
-        if row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
-            self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
-        return RanNow(run_id, skipped=not fired.created)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)

@@ -1,9 +1,10 @@
-"""Replay: a run that ended without success runs again, as a new run for the same fire time.
+"""Replay: an ended run runs again, as a new run for the same fire time.
 
-A replay has its own run_id, all its attempts, and the same scheduled_for. So it has the same idempotency key, and
-effects that were recorded under this key are not repeated. Dead letters are locked first, then their jobs, each in key
-order. The next statement decides what the jobs allow, as in every fire. A run is repeated at most once (table replays);
-a replay can itself be repeated.
+A replay has its own run_id, all its attempts, and the same scheduled_for. A replay of a run that did not succeed also
+has the same idempotency key, so effects that were recorded under this key are not repeated. A repeat of a success, or
+with another payload, has a key of its own (domain/run_key.py). Dead letters are locked first, then their jobs, each in
+key order. The next statement decides what the jobs allow, as in every fire. A run is repeated at most once (table
+replays); a replay can itself be repeated.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
-from mainspring.domain.intake.request import amend, parse_time
-from mainspring.domain.job import JobDefinition, Priority, spec_from_text, spec_to_text
+from mainspring.domain.intake.repeat import repeated
+from mainspring.domain.intake.request import parse_time
+from mainspring.domain.job import stored_spec
 from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
-from mainspring.operations.lookup import load_lane
+from mainspring.operations.lookup import load_lane, run_definition
 from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.search import DeadLetterQuery, search_in_words
 from mainspring.operations.read.views import job_id_of
@@ -36,7 +38,6 @@ from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, LockedLe
 from mainspring.store.history import EndedRun
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
-from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterChoice, Discarded, Replayed
 
 _BATCH = 500
@@ -91,14 +92,14 @@ class Replayer:
         return done.replayed[0]
 
     async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
-        """Repeat any run that ended without success. If it is a dead letter, the dead letter is removed."""
+        """Repeat any ended run. If it is a dead letter, the dead letter is removed."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
             # In this order, because a run that ends meanwhile becomes a dead letter in the same statement.
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
-                return await self._repeat(connection, tenant, run_id, payload)
+                return await self._repeat_ended(connection, tenant, run_id, payload)
         return await self.replay(caller, run_id, payload)
 
     async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
@@ -182,7 +183,7 @@ class Replayer:
                 done.left[reason] += 1
                 continue
             try:
-                changed = await self._changed(connection, tenant, letter, payload)
+                changed = await self._changed(connection, tenant, letter, replay_id, payload)
             except (InvalidInput, PayloadTooLarge) as error:
                 done.left[error.detail] += 1
                 done.refusal = done.refusal or error
@@ -198,7 +199,7 @@ class Replayer:
             done.created.update(row.lane_id for row in rows)
         return done
 
-    async def _repeat(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+    async def _repeat_ended(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
         """Repeat an ended run that is not a dead letter, or no longer one."""
         replay_id = uuid7()
         try:
@@ -209,7 +210,7 @@ class Replayer:
                 reason = _objection(job, begun_here=False)
                 if reason is not None:
                     raise _refused(run_id, reason)
-                changed = await self._changed(connection, tenant, row, payload)
+                changed = await self._changed(connection, tenant, row, replay_id, payload)
                 one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
                 created = await dead_letters.repeat(connection, tenant, item)
@@ -227,33 +228,37 @@ class Replayer:
         replay_id = await dead_letters.replay_of(connection, tenant, run_id)
         if replay_id is not None:
             raise _repeated(run_id, replay_id)
-        if row.state == StoredState.SUCCESS:
-            raise Conflict(
-                f"run {run_id} has succeeded, and the payload of such runs is not kept",
-                code="run_succeeded",
-                hint="run its job with :runNow, or submit a new one",
-            )
         return row
 
     async def _changed(
-        self, connection: Connection, tenant: TenantId, row: LockedLetter | EndedRun, payload: msgspec.Raw
+        self,
+        connection: Connection,
+        tenant: TenantId,
+        row: LockedLetter | EndedRun,
+        replay_id: UUID,
+        payload: msgspec.Raw,
     ) -> Changed | None:
-        """Payload and spec of a run whose payload is changed, checked as at intake. None if it keeps its own."""
-        if not memoryview(payload):
+        """Payload and spec of a repeat with a key of its own: that of a success, or with another payload, which is
+        checked as at intake. None if the repeat has the key and the definition of `row`."""
+        ended = row if isinstance(row, EndedRun) else None
+        succeeded = ended is not None and ended.state == StoredState.SUCCESS
+        if not succeeded and not memoryview(payload):
             return None
         lane = await load_lane(self._lanes, connection, row.lane_id)
-        stored = JobDefinition(
-            task=lane.task,
-            name=row.name,
-            payload=row.payload_text,
-            queue=lane.queue,
-            priority=Priority(lane.priority),
-            spec=spec_from_text(row.spec_text),
-            required_labels=lane.required_labels,
+        changed = repeated(
+            run_definition(row, lane),
+            payload,
+            self._clock.now(),
+            run_id=str(row.run_id),
+            new_id=str(replay_id),
+            succeeded=succeeded,
+            dropped=ended is not None and ended.payload_dropped,
         )
-        changed = amend(stored, JobPatch(payload=payload), self._clock.now())
-        self._signatures.check(tenant, changed.task, changed.payload)
-        return changed.payload, spec_to_text(changed.spec)
+        if changed is None:
+            return None
+        if memoryview(payload):
+            self._signatures.check(tenant, changed.task, changed.payload)
+        return changed.payload, stored_spec(changed)
 
     async def _begun(self) -> datetime:
         async with self._store.reads.acquire() as connection:

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import DEFAULT_TIMEOUT, spec_from_text
+from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
+from mainspring.domain.run_key import idempotency_key
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import TenantId
@@ -184,14 +185,18 @@ class Claimer:
             lane.queue,
             None,
             row.losses,
+            row.snoozes,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
+            order.at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
             order.timeout = spec.timeout
             if (left := row.time_left) is not None:
                 order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
+            if spec.repeat is not None:
+                order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat)
         return order
 
     def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:

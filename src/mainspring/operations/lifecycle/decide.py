@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mainspring.domain.durations import format_duration
 from mainspring.domain.job import Delivery, Spec, spec_from_text
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
+from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.texts import storable_text
 from mainspring.operations.lifecycle.effects import Changes
@@ -35,9 +35,9 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
             Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, held_ms, run.attempt, loss)
         )
 
-    def again(how: str, delay: float, given_back: int = 0) -> None:
+    def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
         started_at = None if given_back else _began(run, outcome, lost=lost)
-        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss))
+        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
         changes.attempts.append(
             PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay)
         )
@@ -48,6 +48,13 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         end(StoredState.CANCELLED, "cancelled by its worker")
     elif outcome.status == "RETURNED" and not lost:
         again("RETURNED", 0.0, given_back=1)
+    elif outcome.snooze is not None and outcome.status == "FAILED" and not lost:
+        verdict = after_snooze(spec_from_text(run.spec_text), run.snoozes, outcome.snooze, run.time_left)
+        if verdict.delay is None:
+            end(StoredState.FAILED, verdict.reason)
+        else:
+            error = None
+            again("SNOOZED", verdict.delay, snoozed=1)
     else:
         verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost)
         if verdict.delay is None:
@@ -76,8 +83,8 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
     else:
         verdict = after_failure(
             spec.retry,
-            run.attempt - run.losses,
-            run.max_attempts - run.losses,
+            run.attempt - run.losses - run.snoozes,
+            run.max_attempts - run.losses - run.snoozes,
             random,
             cause=outcome.cause,
             wanted=outcome.retry,
@@ -90,7 +97,3 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
     if time_left is not None and verdict.delay >= time_left:
         return Verdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
     return verdict
-
-
-def out_of_time(spec: Spec) -> str:
-    return f"timed out after {format_duration(spec.run_timeout or 0.0)} in all (run_timeout)"

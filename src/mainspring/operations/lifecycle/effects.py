@@ -64,7 +64,7 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
     metrics.dead.inc(len(dead))
-    metrics.retries.inc(sum(item.outcome != "RETURNED" for item in changes.attempts))
+    metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
 
 
 def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:

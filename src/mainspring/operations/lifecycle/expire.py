@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.job import spec_from_text
+from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
-from mainspring.operations.lifecycle.decide import out_of_time
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun

@@ -67,12 +67,26 @@ async def fire_one_time(
     return fired
 
 
-async def run_now(connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str) -> Fired | None:
-    """Create a manual run. It is skipped if nothing was created. Return None if the job is cancelled or does not exist.
-    The caller holds the job's lock."""
-    run = await fires.run_now(connection, tenant, job_id, run_id, trigger)
-    if run is None:
-        return None
+async def run_now(
+    connection: Connection,
+    tenant: TenantId,
+    job_id: str,
+    run_id: UUID,
+    trigger: str,
+    changed: fires.Changed | None = None,
+) -> Fired | None:
+    """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created. Return
+    None if the job is cancelled or does not exist. The caller holds the job's lock."""
+    run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed)
+    return None if run is None else _manual(run_id, run)
+
+
+async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat) -> Fired:
+    """Create a manual run of a one-time job that has fired. The caller holds the lock of the fired job."""
+    return _manual(item.run_id, await fires.run_again(connection, tenant, item))
+
+
+def _manual(run_id: UUID, run: fires.ManualRun) -> Fired:
     fired = Fired(created={} if run.skipped else {run.lane_id: 1})
     after_end([(run_id, run.follows)], fired)
     return fired

@@ -15,36 +15,45 @@ def encode_cursor(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
+def encode_place(place: tuple[datetime, str] | UUID) -> str:
+    """The cursor of a list of jobs: it ends with a job, or with the run of a one-time job."""
+    return encode_cursor(str(place) if isinstance(place, UUID) else f"{place[0].isoformat()} {place[1]}")
+
+
 def run_cursor(cursor: str | None) -> UUID | None:
     """The run before which the next page begins. None for the first page."""
     if cursor is None:
         return None
-    run_id = parse_uuid(_decoded(cursor))
+    run_id = parse_uuid(decode_cursor(cursor))
     if run_id is None:
-        raise _bad_cursor()
+        raise bad_cursor()
     return run_id
 
 
-def job_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    """(created_at, job_id) before which the next page begins. None for the first page."""
+def job_cursor(cursor: str | None) -> tuple[datetime, str] | UUID | None:
+    """What the next page follows: (created_at, job_id) of a job, or the run of a one-time job that has fired. None for
+    the first page."""
     if cursor is None:
         return None
-    text, _, job_id = _decoded(cursor).partition(" ")
+    decoded = decode_cursor(cursor)
+    if (run_id := parse_uuid(decoded)) is not None:
+        return run_id
+    text, _, job_id = decoded.partition(" ")
     try:
         moment = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _bad_cursor() from None
+        raise bad_cursor() from None
     if "\x00" in job_id:
-        raise _bad_cursor()
+        raise bad_cursor()
     return moment, job_id
 
 
-def _decoded(cursor: str) -> str:
+def decode_cursor(cursor: str) -> str:
     try:
         return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise _bad_cursor() from None
+        raise bad_cursor() from None
 
 
-def _bad_cursor() -> InvalidInput:
+def bad_cursor() -> InvalidInput:
     return InvalidInput("the cursor is not valid", field="cursor", hint="take it from `next` or the Link header")

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
+from uuid import UUID
 
 from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
-from mainspring.domain.transitions import StoredJobStatus
+from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
-from mainspring.operations.read.cursors import encode_cursor, job_cursor
-from mainspring.operations.read.runs import RunReader
-from mainspring.operations.read.search import JobQuery, job_statuses, searching
+from mainspring.operations.lookup import chosen_lanes, load_lane, no_job
+from mainspring.operations.read.cursors import encode_place, job_cursor
+from mainspring.operations.read.job_pages import (
+    JobsThatFired,
+    JobsWithRows,
+    Stretch,
+    Wanted,
+    gather,
+    merge,
+    row_place,
+    run_place,
+    status_of_missed,
+    was_missed,
+)
+from mainspring.operations.read.one_time import deciding_run, fired_job
+from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
+from mainspring.operations.read.search import JobQuery, searching
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import history, jobs
+from mainspring.store.fired_jobs import brief_of
+from mainspring.store.history import Run
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pages import cut
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
-_YET_TO_FIRE = [int(StoredJobStatus.SCHEDULED), int(StoredJobStatus.PAUSED)]
+_BUDGET = 1.0  # seconds for a page of jobs
 
 
 class JobReader:
+    """`budget` and `first_stretch`: how long a page may take, and how many jobs and runs it looks at first. None: twice
+    as many as it shows."""
+
+    budget = _BUDGET
+    first_stretch: int | None = None
+
     def __init__(self, store: Store, lanes: LaneRegistry, runs: RunReader) -> None:
         self._store = store
         self._lanes = lanes
@@ -31,55 +54,67 @@ class JobReader:
 
     async def job(self, caller: Caller, job_id: str) -> JobView:
         """A job from any of the tables: jobs, runs or the history."""
-        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            row = await jobs.get(connection, tenant, job_id)
-            if row is not None:
-                return job_view(row, await load_lane(self._lanes, connection, row.lane_id))
-            fired = await own_run(connection, tenant, job_id)
-            if fired is None:
-                newest = await history.runs_of_job(connection, tenant, job_id, None, 1)
-                if not newest:
-                    raise no_job(job_id)
-                fired = newest[0]
-            return fired_job_view(fired, await load_lane(self._lanes, connection, fired.lane_id))
+            view, _ = await self._load(connection, caller.tenant, job_id)
+            return view
 
     async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
+        """Newest first."""
         tenant = caller.tenant
-        lane_ids = await chosen_lanes(self._lanes, tenant, query.queue, None)
-        before = job_cursor(query.cursor)
-        async with searching(self._store, tenant, "jobs", query) as connection:
-            rows = await jobs.list_jobs(
-                connection,
-                tenant,
-                before=before,
-                statuses=job_statuses(query.statuses) or _YET_TO_FIRE,
-                lane_ids=lane_ids,
-                owner=query.owner,
-                label=query.label,
-                text=query.text,
-                declared_by=query.declared_by,
-                limit=query.limit + 1,
+        statuses, latest = named_statuses(query.statuses), named_states(query.latest, "latest_run")
+        wanted = Wanted(
+            statuses=frozenset(statuses) or None,
+            latest=latest or None,
+            lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, None),
+            owner=query.owner,
+            label=query.label,
+            text=query.text,
+            created_after=query.created_after,
+            created_before=query.created_before,
+            next_fire_after=query.next_fire_after,
+            next_fire_before=query.next_fire_before,
+            declared_by=query.declared_by,
+        )
+        after = job_cursor(query.cursor)
+        limit, first = query.limit, self.first_stretch or 2 * query.limit + 50
+        async with searching(self._store, tenant, "jobs", query, ONE_SNAPSHOT) as connection:
+            loop = asyncio.get_running_loop()
+            end = loop.time() + self.budget
+            sources = (
+                JobsWithRows(connection, tenant, self._lanes, wanted),
+                JobsThatFired(connection, tenant, self._lanes, wanted),
             )
-        page, more = cut(rows, query.limit)
-        following = None
-        if more:
-            last = page[-1]
-            following = encode_cursor(f"{last.created_at.isoformat()} {last.job_id}")
-        return JobList([job_view(row, await self._lanes.get(row.lane_id)) for row in page], following)
+            rows = await gather(sources[0], wanted, row_place(after), limit, lambda: loop.time() >= end, first)
+            fired = Stretch[UUID]([], None)
+            if sources[1].any:
+                fired = await gather(sources[1], wanted, run_place(after), limit, lambda: loop.time() >= end, first)
+        views, following = merge(rows, fired, limit)
+        return JobList(views, None if following is None else encode_place(following))
 
     async def status(self, caller: Caller, job_id: str) -> JobStatus:
         """The status of a job, and its latest run."""
-        tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
-            found = await history.runs_of_job(connection, tenant, job_id, None, 1)
-            own = await own_run(connection, tenant, job_id)
-            if own is not None:
-                found.append(own)
-            newest = max(found, key=lambda run: run.scheduled_for, default=None)
-            latest = None if newest is None else await self._runs.view(caller, connection, newest)
-        view = await self.job(caller, job_id)
-        return JobStatus(job_id, view.status, latest)
+            view, latest = await self._load(connection, caller.tenant, job_id)
+            shown = None if latest is None else await self._runs.view(caller, connection, latest)
+        return JobStatus(job_id, view.status, shown, view.error_message)
+
+    async def _load(self, connection: Connection, tenant: TenantId, job_id: str) -> tuple[JobView, Run | None]:
+        """A job and its latest run."""
+        row = await jobs.get(connection, tenant, job_id)
+        if row is None:
+            fired = await fired_job(connection, tenant, job_id)
+            if fired is None:
+                raise no_job(job_id)
+            lane = await load_lane(self._lanes, connection, fired.fired.lane_id)
+            return fired_job_view(fired, lane), fired.deciding
+        status, latest = None, None
+        if was_missed(row):
+            latest = await deciding_run(connection, tenant, job_id, None)
+            status = status_of_missed(latest)
+        elif newest := await history.runs_of_job(connection, tenant, job_id, None, 1):
+            latest = newest[0]
+        lane = await load_lane(self._lanes, connection, row.lane_id)
+        return job_view(row, lane, None if latest is None else brief_of(latest), status), latest
 
     async def upcoming(self, caller: Caller, job_id: str, count: int) -> Upcoming:
         """The next fires of a job."""

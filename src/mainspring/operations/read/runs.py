@@ -16,16 +16,17 @@ from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_ru
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
-from mainspring.operations.read.views import run_view
+from mainspring.operations.read.views import RunFacts, run_view
 from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
 from mainspring.store import dead_letters, history, jobs, workers
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
+from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.runs import RunList, RunView, TimelineEntry, Why
 
-_ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
+ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
 
 
 class RunReader:
@@ -38,6 +39,14 @@ class RunReader:
             run = await _find(connection, caller.tenant, run_id)
             return await self.view(caller, connection, run)
 
+    async def accepted(self, caller: Caller, job_id: str, run_id: UUID) -> RunNowAccepted:
+        """A run that was created by run-now, now or earlier."""
+        try:
+            run = await self.run(caller, run_id)
+        except NotFound:
+            return RunNowAccepted(str(run_id), job_id, reason="the run is no longer in the history")
+        return RunNowAccepted(run.run_id, job_id, run.status, run.reason, run.replay_of)
+
     async def runs(self, caller: Caller, query: RunQuery) -> RunList:
         tenant = caller.tenant
         live, ended, backing_off = run_states(query.statuses)
@@ -48,15 +57,18 @@ class RunReader:
             ended_states=ended,
             backing_off=backing_off,
             error=query.error,
-            since=query.since,
-            until=query.until,
+            since=query.due_from,
+            until=query.due_until,
+            created_after=query.created_after,
+            created_before=query.created_before,
+            label=query.label,
         )
         before = run_cursor(query.cursor)
         asked = [chosen]
         if query.job is not None and (own := parse_uuid(query.job)) is not None:
             asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
         found: list[Run] = []
-        async with searching(self._store, tenant, "runs", query, _ONE_SNAPSHOT) as connection:
+        async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             for one in asked:
                 if live is None or live:
                     found += await history.live_runs(connection, tenant, one, before, query.limit + 1)
@@ -68,7 +80,7 @@ class RunReader:
     async def runs_of_job(self, caller: Caller, job_id: str, cursor: str | None, limit: int) -> RunList:
         """Newest first. A one-time job with a generated id is itself a run, in addition to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
-        async with searching(self._store, tenant, "runs of a job", isolation=_ONE_SNAPSHOT) as connection:
+        async with searching(self._store, tenant, "runs of a job", isolation=ONE_SNAPSHOT) as connection:
             found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1)
             own = await own_run(connection, tenant, job_id)
             if own is not None and (before is None or own.run_id < before):
@@ -101,15 +113,16 @@ class RunReader:
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it. For a queued run, the view includes what it waits for."""
         lane = await load_lane(self._lanes, connection, run.lane_id)
+        facts = await _facts(connection, [run])
         if not _is_queued(run):
-            return run_view(run, lane)
+            return run_view(run, lane, facts=facts)
         missing = lacking(lane, await workers.offers(connection, caller.tenant))
         waited = (run.now - run.ready_at).total_seconds()
         # Most runs are fetched at once, so the query starts after a moment.
         if missing is None and waited >= A_MOMENT:
             takers = await workers.takers(connection, caller.tenant, lane.queue, lane.task)
             missing = left_waiting(lane, takers, waited)
-        return run_view(run, lane, lacking=missing)
+        return run_view(run, lane, lacking=missing, facts=facts)
 
     async def _page(self, connection: Connection, tenant: TenantId, found: Sequence[Run], limit: int) -> RunList:
         page, more = cut(found, limit)
@@ -120,7 +133,8 @@ class RunReader:
         offers = await workers.offers(connection, tenant) if waiting else []
         # Once per lane: with 10,000 workers that have different labels, the check takes up to 16 ms.
         missing = {lane_id: lacking(lanes[lane_id], offers) for lane_id in waiting}
-        views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id)) for run in page]
+        facts = await _facts(connection, page)
+        views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
 
@@ -129,6 +143,22 @@ async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
     if run is None:
         raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
     return run
+
+
+async def _facts(connection: Connection, runs: Sequence[Run]) -> RunFacts:
+    """What is shown of these runs and is not in their rows."""
+    executors = sorted({run.worker_id for run in runs if run.worker_id is not None})
+    under_way = sorted({run.worker_id for run in runs if _has_started(run) and run.worker_id is not None})
+    backing_off = [run.run_id for run in runs if _is_queued(run) and run.ready_at > run.now]
+    return RunFacts(
+        heard=await workers.last_beats(connection, under_way) if under_way else {},
+        names=await history.worker_names(connection, executors) if executors else {},
+        ends=await history.last_attempts(connection, backing_off) if backing_off else {},
+    )
+
+
+def _has_started(run: Run) -> bool:
+    return isinstance(run, LiveRun) and run.state == StoredState.RUNNING and run.started_at is not None
 
 
 def _is_queued(run: Run) -> TypeGuard[LiveRun]:

@@ -10,7 +10,8 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, Unavailable
-from mainspring.domain.transitions import LIVE, RunState, StoredJobStatus, StoredState
+from mainspring.domain.state_names import named_states
+from mainspring.domain.transitions import LIVE, RunState, StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Store
 from mainspring.store.searches import SearchesBusy, SearchTooSlow
@@ -38,9 +39,22 @@ class RunQuery(msgspec.Struct, frozen=True):
     until: datetime | None = None
     cursor: str | None = None
     limit: int = 50
+    label: tuple[str, str] | None = None
+    scheduled_after: datetime | None = None
+    scheduled_before: datetime | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)
+
+    @property
+    def due_from(self) -> datetime | None:
+        return max(filter(None, (self.since, self.scheduled_after)), default=None)
+
+    @property
+    def due_until(self) -> datetime | None:
+        return min(filter(None, (self.until, self.scheduled_before)), default=None)
 
 
 class JobQuery(msgspec.Struct, frozen=True):
@@ -54,6 +68,11 @@ class JobQuery(msgspec.Struct, frozen=True):
     cursor: str | None = None
     limit: int = 50
     declared_by: str | None = None
+    latest: Sequence[str] = ()
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    next_fire_after: datetime | None = None
+    next_fire_before: datetime | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -89,8 +108,8 @@ def _check_bounds(query: Query) -> None:
             raise _too_long(_parameter(name), f"at most {most} characters")
         if name == "label" and value is not None and sum(map(len, value)) > _LONGEST_NAME:
             raise _too_long(name, f"at most {_LONGEST_NAME} characters")
-        if name == "statuses" and len(value) > _MOST_STATUSES:
-            raise _too_long("status", f"at most {_MOST_STATUSES} of them")
+        if name in ("statuses", "latest") and len(value) > _MOST_STATUSES:
+            raise _too_long(_parameter(name), f"at most {_MOST_STATUSES} of them")
 
 
 def _too_long(parameter: str, expected: str) -> InvalidInput:
@@ -98,7 +117,7 @@ def _too_long(parameter: str, expected: str) -> InvalidInput:
 
 
 def _parameter(field: str) -> str:
-    return {"text": "q", "statuses": "status"}.get(field, field)
+    return {"text": "q", "statuses": "status", "latest": "latest_run"}.get(field, field)
 
 
 def _filters(query: Query) -> list[str]:
@@ -140,40 +159,11 @@ def search_in_words(what: str, query: Query | None = None) -> Iterator[None]:
         ) from None  # fmt: skip
 
 
-def job_statuses(names: Sequence[str]) -> list[int] | None:
-    """The stored numbers of job statuses. Upper and lower case are equal. None means any status."""
-    found = []
-    for name in names:
-        folded = name.upper()
-        if folded == "PENDING":
-            folded = "SCHEDULED"
-        if folded not in StoredJobStatus.__members__:
-            raise InvalidInput(
-                f"{name!r} is not a job status", field="status", expected=", ".join(StoredJobStatus.__members__)
-            )
-        found.append(int(StoredJobStatus[folded]))
-    return found or None
-
-
 def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None, bool | None]:
     """Live states, ended states, and whether QUEUED means backing off (True), ready (False) or either (None)."""
     if not names:
         return None, None, None
-    wanted: set[RunState] = set()
-    for name in names:
-        match name.upper():
-            case "PENDING":
-                wanted |= {RunState.SCHEDULED, RunState.WAITING, RunState.QUEUED}
-            case "COMPLETED":
-                wanted.add(RunState.SUCCESS)
-            case folded if folded in RunState.__members__:
-                wanted.add(RunState(folded))
-            case _:
-                raise InvalidInput(
-                    f"{name!r} is not a run status",
-                    field="status",
-                    expected=", ".join(RunState) + ", pending, completed",
-                )
+    wanted = named_states(names)
     stored = {StoredState.QUEUED if state is RunState.SCHEDULED else StoredState[state.name] for state in wanted}
     backing_off: bool | None = None
     if (RunState.SCHEDULED in wanted) != (RunState.QUEUED in wanted):

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.transitions import RunState, StoredState
-from mainspring.operations.read.views import uuid7_time
+from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
 from mainspring.wire.runs import AttemptView, TimelineEntry
@@ -101,7 +101,8 @@ def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Itera
     reason = "handed back unstarted" if one.outcome == TimelineState.RETURNED else None
     yield TimelineEntry(ended_at, one.outcome, attempt, worker, name, reason=reason, error=one.error, duration=took)
     if ready_at is not None and ready_at > ended_at:
-        until = f"backing off until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
+        waits = "snoozed" if one.outcome == TimelineState.SNOOZED else "backing off"
+        until = f"{waits} until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
         yield TimelineEntry(ended_at, RunState.SCHEDULED, attempt, reason=until)
     if ready_at is None or ready_at <= known_until:
         yield TimelineEntry(ready_at or ended_at, RunState.QUEUED)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, Priority, spec_from_text
+from mainspring.domain.job import Priority, spec_from_text
+from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
-from mainspring.domain.showing import show_job
+from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.operations.lookup import run_definition
+from mainspring.operations.read.one_time import FiredJob, created_at, status_of
 from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT
 from mainspring.store.dead_letters import DeadLetterRow
+from mainspring.store.fired_jobs import BriefRun, brief_of, with_cut_error
 from mainspring.store.history import EndedRun, LiveRun, Run
 from mainspring.store.jobs import JobRow, definition_of
 from mainspring.store.lanes import Lane
 from mainspring.store.workers import WorkerRow
 from mainspring.wire.jobs import JobView
-from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunView, WorkerView
+from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
 
 
 class _OfJob(Protocol):
@@ -33,61 +38,73 @@ class _OfJob(Protocol):
     def job_id(self) -> str | None: ...
 
 
-def job_view(row: JobRow, lane: Lane) -> JobView:
-    """A job that has a jobs row."""
+class RunFacts(msgspec.Struct, frozen=True):
+    """What the rows of runs do not say: when workers were last heard, their names, and when the last attempts of runs
+    that back off ended."""
+
+    heard: Mapping[UUID, datetime] = {}
+    names: Mapping[UUID, str] = {}
+    ends: Mapping[UUID, datetime] = {}
+
+
+_NO_FACTS = RunFacts()
+
+
+def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: JobStatus | None = None) -> JobView:
+    """A job that has a jobs row. `status`: of a one-time job that was missed."""
     definition = definition_of(row, lane)
+    status = status or JobStatus(StoredJobStatus(row.status).name)
     return show_job(
         definition,
         job_id=row.job_id,
-        status=JobStatus(StoredJobStatus(row.status).name),
+        status=status,
         next_fire_at=row.next_fire_at,
         last_fired_for=row.last_fired_for,
         shard=row.shard,
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        latest_run=None if latest is None else brief_view(latest),
+        error_message=_job_error(status, latest),
         pruned=row.pruned,
     )
 
 
-def fired_job_view(row: Run, lane: Lane) -> JobView:
-    """A one-time job that has become a run, live or ended."""
-    scheduled_for = row.scheduled_for
-    schedule = Schedule(kind=ScheduleKind.AT, at=scheduled_for) if row.trigger == "at" else NOW
-    if isinstance(row, EndedRun):
-        status = JobStatus.CANCELLED if row.state == StoredState.CANCELLED else JobStatus.COMPLETED
-        updated_at = row.ended_at
-    else:
-        # The run is being stopped, so the job will not run again.
-        status = JobStatus.SCHEDULED if row.cancel_requested_at is None else JobStatus.CANCELLED
-        updated_at = row.started_at or row.claimed_at or row.ready_at
-    definition = JobDefinition(
-        task=lane.task,
-        name=row.name,
-        payload=row.payload_text,
-        queue=lane.queue,
-        priority=Priority(lane.priority),
-        schedule=schedule,
-        spec=spec_from_text(row.spec_text),
-        required_labels=lane.required_labels,
-    )
+def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobView:
+    """A one-time job that has fired. `listed`: long errors are cut."""
+    row, deciding = job.fired, job.deciding
+    latest = with_cut_error(brief_of(deciding)) if listed else brief_of(deciding)
+    schedule = Schedule(kind=ScheduleKind.AT, at=row.scheduled_for) if row.trigger == "at" else NOW
+    definition = msgspec.structs.replace(run_definition(row, lane), schedule=schedule)
+    status = status_of(deciding)
     return show_job(
         definition,
-        job_id=job_id_of(row),
+        job_id=job.job_id,
         status=status,
         next_fire_at=None,
-        last_fired_for=scheduled_for,
+        last_fired_for=row.scheduled_for,
         shard=None,
         version=1,
-        created_at=uuid7_time(row.run_id),
-        updated_at=updated_at,
+        created_at=job.created_at,
+        updated_at=_last_change(deciding, None),
+        latest_run=brief_view(latest),
+        error_message=_job_error(status, latest),
     )
 
 
-def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
+def _job_error(status: JobStatus, latest: BriefRun | None) -> str | None:
+    """The error of the latest run. A run that failed without one, e.g. because its time was over, has a reason."""
+    failed = status is JobStatus.FAILED
+    if latest is None:
+        return NEVER_RAN if failed else None
+    return latest.error or (latest.reason if failed or latest.state == StoredState.FAILED else None)
+
+
+def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFacts = _NO_FACTS) -> RunView:
     """A run, live or ended. `lacking`: why no live worker can take a queued run."""
+    executor = None if row.worker_id is None else facts.names.get(row.worker_id)
     if isinstance(row, EndedRun):
-        return _ended_run_view(row, lane)
+        return _ended_run_view(row, lane, executor)
     state = shown_state(row.state, row.ready_at, row.started_at, row.now)
     started = row.started_at if state is RunState.RUNNING else None
     return RunView(
@@ -105,9 +122,9 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         start_time=started,
         end_time=None,
         duration=(row.now - started).total_seconds() if started else None,
-        modified_time=row.started_at or row.claimed_at or row.ready_at,
+        modified_time=_last_change(row, facts),
         executor_id=str(row.worker_id) if row.worker_id else None,
-        attempt_number=row.attempt,
+        attempt_number=_started(row),
         max_attempts=row.max_attempts,
         fence=row.fence,
         error_message=row.last_error,
@@ -117,11 +134,14 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None) -> RunView:
         progress=_progress(row),
         replay_of=_replay_of(row),
         losses=row.losses,
+        executor=executor,
+        created_at=created_at(row),
+        snoozes=row.snoozes,
+        idempotency_key=_key(row),
     )
 
 
-def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
-    ran = row.ran_ms
+def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
     return RunView(
         run_id=str(row.run_id),
         job_id=job_id_of(row),
@@ -136,10 +156,10 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         ready_at=None,
         start_time=row.started_at,
         end_time=row.ended_at,
-        duration=None if ran is None or row.started_at is None else round(ran / 1000, 6),
+        duration=_took(row),
         modified_time=row.ended_at,
         executor_id=str(row.worker_id) if row.worker_id else None,
-        attempt_number=row.attempt,
+        attempt_number=_started(row),
         max_attempts=row.max_attempts,
         fence=row.fence,
         error_message=row.error,
@@ -148,17 +168,74 @@ def _ended_run_view(row: EndedRun, lane: Lane) -> RunView:
         payload=raw(row.payload_text),
         replay_of=_replay_of(row),
         losses=row.losses,
+        executor=executor,
+        created_at=created_at(row),
+        snoozes=row.snoozes,
+        payload_dropped=row.payload_dropped,
+        idempotency_key=_key(row),
     )
 
 
-def _why_waiting(row: LiveRun, state: RunState, lacking: str | None) -> str | None:
+def brief_view(row: BriefRun) -> RunBrief:
+    """The same run as `run_view` shows, in fewer words."""
+    ended = row.ended_at is not None
+    state = RunState(StoredState(row.state).name) if ended else brief_state(row)
+    started = row.started_at if ended or state is RunState.RUNNING else None
+    duration = _took(row) if ended else None if started is None else (row.now - started).total_seconds()
+    return RunBrief(
+        run_id=str(row.run_id),
+        status=state.value,
+        reason=row.reason if ended else _why_waiting(row, state, None, known=False),
+        trigger=_trigger(row),
+        scheduled_for=row.scheduled_for,
+        created_at=created_at(row),
+        start_time=started,
+        end_time=row.ended_at,
+        duration=duration,
+        attempt_number=_started(row),
+        max_attempts=row.max_attempts,
+        error_message=row.error,
+    )
+
+
+def brief_state(row: BriefRun) -> RunState:
+    return shown_state(row.state, row.ready_at, row.started_at, row.now)
+
+
+def _took(row: EndedRun | BriefRun) -> float | None:
+    return None if row.ran_ms is None or row.started_at is None else round(row.ran_ms / 1000, 6)
+
+
+def _started(row: Run | BriefRun) -> int:
+    """How many attempts have started. A claim counts the attempt that it begins, before the worker has started it."""
+    held = row.state in (StoredState.RUNNING, StoredState.CANCELLED) and row.worker_id is not None
+    return row.attempt - 1 if held and row.started_at is None else row.attempt
+
+
+def _last_change(row: Run, facts: RunFacts | None) -> datetime:
+    """Of a run that has started, when its worker was last heard. It rises as long as the worker is alive."""
+    if isinstance(row, EndedRun):
+        return row.ended_at
+    if row.state == StoredState.RUNNING and row.worker_id is not None:
+        changed = row.started_at or row.claimed_at or row.ready_at
+        if facts is None or row.started_at is None or row.worker_id not in facts.heard:
+            return changed
+        return max(changed, facts.heard[row.worker_id])
+    if row.ready_at <= row.now:
+        return row.ready_at
+    return (facts.ends.get(row.run_id) if facts is not None else None) or created_at(row)
+
+
+def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, *, known: bool = True) -> str | None:
+    """`known`: whether it is known that no worker lacks."""
     if row.cancel_requested_at is not None:
         return "cancel requested; waiting for its processes to end"
+    if state is RunState.SCHEDULED and row.snoozed and row.ready_at is not None:
+        return snoozed_until(row.ready_at)
     if state is RunState.SCHEDULED:
-        lost = f", {row.losses} of them lost" if row.losses else ""
-        return f"backing off after attempt {row.attempt} of {row.max_attempts}{lost}"
+        return backing_off(row.attempt, row.max_attempts, row.losses, row.snoozes)
     if state is RunState.QUEUED:
-        return ASSIGNED if row.state == StoredState.RUNNING else lacking or FOR_A_SLOT
+        return ASSIGNED if row.state == StoredState.RUNNING else lacking or (FOR_A_SLOT if known else None)
     return None
 
 
@@ -204,13 +281,17 @@ def job_id_of(row: _OfJob) -> str:
     return str(row.run_id) if row.job_id is None else row.job_id
 
 
-def _trigger(row: Run) -> str:
+def _trigger(row: Run | BriefRun) -> str:
     return "schedule" if row.trigger in (None, "at") else row.trigger
+
+
+def _key(row: Run) -> str:
+    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat)
 
 
 def _log_url(row: Run) -> str | None:
     """The address of the output of its attempts. None for a run that never started."""
-    return f"/v1/runs/{row.run_id}/logs" if row.attempt > 0 else None
+    return f"/v1/runs/{row.run_id}/logs" if _started(row) > 0 else None
 
 
 def _progress(row: LiveRun) -> ProgressView | None:
@@ -227,7 +308,3 @@ def _replay_of(row: Run | DeadLetterRow) -> str | None:
 def raw(text: str | None) -> Any:
     """JSON text that the encoder copies unchanged."""
     return None if text is None else msgspec.Raw(text)
-
-
-def uuid7_time(run_id: UUID) -> datetime:
-    return datetime.fromtimestamp((run_id.int >> 80) / 1000, UTC)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
 from mainspring.store.lanes import Lane
 from mainspring.store.workers import Offer, Taker
@@ -73,6 +74,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
             return words + _expiry(expires_at) + _until(deadline)
         case RunState.SCHEDULED:
             assert view.ready_at is not None
+            if view.reason == snoozed_until(view.ready_at):
+                return f"It asked to come back later: it is {view.reason}.{_until(deadline)}"
             return f"It is {view.reason}, until {_stamp(view.ready_at)}.{_last_error(view)}{_until(deadline)}"
         case RunState.RUNNING:
             if view.reason:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError
+from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
+from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
-from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, spec_to_text
+from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, stored_spec
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -178,8 +179,7 @@ class _Batch:
         if not self._plain or len(self._definitions) > _CHUNK or self._is_heavy:
             return False
         return len(self._definitions) == 1 or (
-            len(set(self._lane_ids)) == 1
-            and all(item.spec is DEFAULT_SPEC and item.name is None for item in self._definitions)
+            len(set(self._lane_ids)) == 1 and all(_is_default(item) and item.name is None for item in self._definitions)
         )
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
@@ -204,7 +204,7 @@ class _Batch:
             else:
                 lane_id = self._lane_ids[index]
                 self.created[lane_id] = self.created.get(lane_id, 0) + 1
-                if item.spec is DEFAULT_SPEC and item.name is None and item.job_id is None:
+                if _is_default(item) and item.name is None and item.job_id is None:
                     bare.setdefault(lane_id, []).append(index)
                     continue
                 self._add_run(full, index, item)
@@ -253,7 +253,7 @@ class _Batch:
         new.job_ids.append(item.job_id)
         new.names.append(item.name)
         new.payloads.append(item.payload)
-        new.specs.append(None if item.spec is DEFAULT_SPEC else spec_to_text(item.spec))
+        new.specs.append(None if _is_default(item) else stored_spec(item))
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = anchored(item.schedule, self._now)
@@ -277,7 +277,7 @@ class _Batch:
             first = keyed.setdefault(item.idempotency_key, (index, digest))
             if first[0] != index:  # the same key twice in one batch
                 if first[1] != digest:
-                    raise self._refusal([(index, _key_conflict(item.idempotency_key))])
+                    raise self._refusal([(index, key_reused(item.idempotency_key))])
                 self.repeated[index] = True
                 self.job_ids[index] = self.job_ids[first[0]]
         if not keyed:
@@ -293,7 +293,7 @@ class _Batch:
             if before is None or item.idempotency_key is None:
                 continue
             if before.body_hash != keyed[item.idempotency_key][1]:
-                conflicts.append((index, _key_conflict(item.idempotency_key)))
+                conflicts.append((index, key_reused(item.idempotency_key)))
             self.repeated[index] = True
             self.job_ids[index] = before.job_id
         if conflicts:
@@ -344,6 +344,11 @@ def _plain(item: JobDefinition) -> bool:
     return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
 
 
+def _is_default(item: JobDefinition) -> bool:
+    """Whether its spec is stored as NULL. Of an immediate job, whose overlap rule is part of it."""
+    return item.spec is DEFAULT_SPEC and item.overlap is Overlap.SKIP
+
+
 def _are_heavy(definitions: Sequence[JobDefinition]) -> bool:
     """Whether one insert would be too large. Only payloads count: a spec that is not the default goes elsewhere."""
     if len(definitions) * MAX_PAYLOAD_BYTES <= _CHUNK_BYTES:
@@ -377,20 +382,7 @@ async def _digests(requests: Sequence[JobRequest], definitions: Sequence[JobDefi
 def body_hash(request: JobRequest) -> bytes:
     """A hash that does not depend on spacing and the order of keys. It does not include the options of the task, so a
     repeat is recognized even if a worker has declared other options meanwhile."""
-    text = msgspec.json.encode(request)
-    # A payload with numbers that are out of range (1e999) is compared as text.
-    with suppress(msgspec.DecodeError, RecursionError):
-        text = msgspec.json.encode(msgspec.json.decode(text), order="sorted")
-    return hashlib.sha256(text).digest()
-
-
-def _key_conflict(key: str) -> Conflict:
-    return Conflict(
-        f"the idempotency key {key!r} was used with another body",
-        code="idempotency_key_reused",
-        field="idempotency_key",
-        hint="send the same body, or a new key",
-    )
+    return hashlib.sha256(canonical_json(msgspec.json.encode(request))).digest()
 
 
 def _id_conflict(job_id: str) -> Conflict:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -36,11 +37,16 @@ from mainspring.sdk.app.declared_schedules import (
     full_name,
     source_of,
 )
-from mainspring.sdk.app.task import ExecutorName, Task
+from mainspring.sdk.app.decorators import Async, TakesContext, TaskDecorator, Ts
+from mainspring.sdk.app.task import ExecutorName, FunctionTask, Task
+from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
+from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.client.job_fields import Duration, JobOptions
 from mainspring.wire.fields import PlainKeywords
 
 if TYPE_CHECKING:
+    from mainspring.sdk.app.context import Context
+
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
     from mainspring.sdk.client.client import AsyncClient, Client
@@ -70,6 +76,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     env: dict[str, str]
     limits: dict[str, Any]
     required_labels: dict[str, str]
+    keep_payload: bool | int | str
 
 
 class Mainspring:
@@ -77,6 +84,12 @@ class Mainspring:
 
     The schedules of an application belong to its `name` (default: the module that creates it). Schedules that it
     declared earlier and no longer declares are reported when a worker starts. With `prune_schedules` they are paused.
+
+    `patience` is for how long a submission is repeated while no server answers: a number of seconds, "30s" or a
+    timedelta. By default it is 15 s, and 2 s while connections are refused. Inside a worker it is 15 s in any case.
+
+    `state` is for what tasks share, such as a connection pool: set attributes of it in `on_worker_start`. Each process
+    has its own.
     """
 
     def __init__(
@@ -87,6 +100,7 @@ class Mainspring:
         token: str | None = None,
         data: str | Path | None = None,
         prune_schedules: bool = False,
+        patience: Duration | None = None,
     ) -> None:
         self._creator = creator_of(self)
         self.named = name is not None
@@ -94,20 +108,40 @@ class Mainspring:
         self.prune_schedules = prune_schedules
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
+        self.state: Any = SimpleNamespace()
+        self.hooks = WorkerHooks()
         self._url = url
         self._token = token
         self._data = data
+        self._patience = patience
+        if patience is not None:
+            checked_patience(patience)
         self._lock = threading.Lock()
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
         self._instead: tuple[Client, AsyncClient] | None = None
 
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, function: TakesContext[P, Async[R]], /) -> FunctionTask[P, R, TakesContext[P, Async[R]]]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def task(self, function: TakesContext[P, R], /) -> FunctionTask[P, R, TakesContext[P, R]]: ...
 
     @overload
     def task(
-        self, name: str | None = None, /, **options: Unpack[TaskOptions]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+        self, function: Callable[[Unpack[Ts], Context], Async[R]], /
+    ) -> FunctionTask[..., R, Callable[..., Async[R]]]: ...
+
+    @overload
+    def task(self, function: Callable[[Unpack[Ts], Context], R], /) -> FunctionTask[..., R, Callable[..., R]]: ...
+
+    @overload
+    def task(self, function: Callable[P, Async[R]], /) -> FunctionTask[P, R, Callable[P, Async[R]]]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> FunctionTask[P, R, Callable[P, R]]: ...
+
+    @overload
+    def task(self, name: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
     def task(self, name_or_function: Any = None, /, **options: Unpack[TaskOptions]) -> Any:
         """Register a function as a task under its own name or the given one. The options are defaults for all its jobs,
@@ -122,9 +156,7 @@ class Mainspring:
         default name apart."""
         return source_of(self._creator)
 
-    def cron(
-        self, expression: str, **options: Unpack[JobOptions]
-    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+    def cron(self, expression: str, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at the times of a cron expression: 5 fields, 6 fields with seconds first, or an alias like
         @daily. It stands above @app.task. Raises ValueError for a schedule that no server would accept.
 
@@ -133,12 +165,24 @@ class Mainspring:
         """
         return self._scheduled({**options, "cron": expression}, as_written("cron", expression, options))
 
-    def every(
-        self, interval: Duration, **options: Unpack[JobOptions]
-    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+    def every(self, interval: Duration, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds. It stands above @app.task. Raises
         ValueError for a schedule that no server would accept."""
         return self._scheduled({**options, "every": interval}, as_written("every", interval, options))
+
+    def on_worker_start(self, hook: HookT) -> HookT:
+        """Call this function when a worker starts, before it takes a run: to open a pool, for example. It has no
+        parameters. A coroutine function runs on the loop of async tasks, a plain function in a thread. If it fails, the
+        worker ends. Each child process of process tasks calls it too."""
+        self.hooks.starts.append(checked_hook(hook))
+        return hook
+
+    def on_worker_stop(self, hook: HookT) -> HookT:
+        """Call this function when a worker stops, after its last run has ended. The last function that was declared is
+        called first. All of them together have 5 seconds. They are called after a failed start hook as well, so one
+        must not rely on what a start hook has opened. A worker that is killed calls none."""
+        self.hooks.stops.append(checked_hook(hook))
+        return hook
 
     @property
     def queues(self) -> list[str]:
@@ -148,7 +192,10 @@ class Mainspring:
         return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
 
     def adopt(self, url: str, token: str) -> None:
-        """Use this server if the application names none. A worker calls it, so that its tasks can submit jobs."""
+        """Use this server if the application names none. A worker calls it, so that its tasks can submit jobs. From now
+        on submissions wait also for a server that refuses connections: it restarts, and the worker waits for it too."""
+        if self._patience is None:
+            self._patience = DEFAULT_PATIENCE
         if self._url is None and self._token is None and self._data is None:
             self._url, self._token = url, token
 
@@ -170,7 +217,7 @@ class Mainspring:
     def _own_client(self) -> Client:
         from mainspring.sdk.client.client import Client
 
-        return Client(self._url, self._token, data=self._data)
+        return Client(self._url, self._token, data=self._data, patience=self._patience)
 
     @property
     def async_client(self) -> AsyncClient:
@@ -184,7 +231,9 @@ class Mainspring:
         with self._lock:
             client = self._async_clients.get(loop)
             if client is None:
-                client = self._async_clients[loop] = AsyncClient(self._url, self._token, data=self._data)
+                client = self._async_clients[loop] = AsyncClient(
+                    self._url, self._token, data=self._data, patience=self._patience
+                )
         return client
 
     def _register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
@@ -196,7 +245,7 @@ class Mainspring:
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. The options are: {known}.")
         defaults = options.copy()
         executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
-        task: Task[Any, Any] = Task(
+        task: Task[Any, Any] = FunctionTask(
             self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
         )
         if task.name in self.tasks:
@@ -204,9 +253,9 @@ class Mainspring:
         self.tasks[task.name] = task
         return task
 
-    def _scheduled(self, options: Any, decorator: str) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
-        def add(below: Task[P, R] | Callable[P, R]) -> Task[P, R]:
-            task = below if isinstance(below, Task) else self.task(below)
+    def _scheduled(self, options: Any, decorator: str) -> TaskDecorator:
+        def add(below: Any) -> Any:
+            task = below if isinstance(below, Task) else self._register(below, None, {})
             job_id = options.get("job_id") or task.name
             schedule = AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id}))
             if any(other.job_id == job_id for other in self.schedules):

@@ -5,19 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-
-def rfc3339(moment: datetime) -> str:
-    """`moment` (aware) in UTC with a Z, as in idempotency keys and in the environment of a shell run."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
-def idempotency_key(job_id: str, scheduled_for: datetime) -> str:
-    """A key that is the same for all attempts of one fire and different for every other fire."""
-    return f"{job_id}/{rfc3339(scheduled_for)}"
+from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.retry import DEFAULT_RETRY, LONGEST_DELAY
+from mainspring.domain.run_key import idempotency_key
+from mainspring.sdk.errors import Snooze
+from mainspring.wire.fields import Duration
 
 
 class Channel(Protocol):
@@ -32,7 +29,11 @@ class Channel(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """Given to a task that has a parameter named `ctx` or annotated `Context`."""
+    """The run that a task executes. A task gets it if it has a parameter named `ctx` or annotated `Context`.
+
+    `attempt` counts from 1. The attempt is the last one if it equals `max_attempts`. A snooze raises both by one, as
+    the loss of an attempt with its worker does, and uses up no attempt. `snoozes` says how often the run was snoozed.
+    """
 
     job_id: str
     run_id: str
@@ -40,15 +41,20 @@ class Context:
     scheduled_for: datetime
     task: str
     name: str | None = None
+    max_attempts: int = DEFAULT_RETRY.max_attempts
+    snoozes: int = 0
+    _at_most_once: bool = field(default=False, repr=False)
+    _key: str | None = field(default=None, repr=False)
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     @property
     def idempotency_key(self) -> str:
-        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this
-        fire."""
-        return idempotency_key(self.job_id, self.scheduled_for)
+        """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this fire
+        and for its replays. A run that repeats a success, or has another payload than the run that it repeats, has a
+        key of its own."""
+        return self._key or idempotency_key(self.job_id, self.scheduled_for)
 
     @property
     def cancelled(self) -> bool:
@@ -74,6 +80,23 @@ class Context:
         if self._channel is not None:
             self._channel.log(sep.join(map(str, words)) + end)
 
+    def snooze(self, delay: Duration) -> NoReturn:
+        """End this attempt and come back after `delay`: "10m", a number of seconds or a timedelta. The run is SCHEDULED
+        until then. It uses no attempt. `run_timeout` limits all attempts and snoozes together.
+
+        It raises `Snooze`, which is no Exception, so that `except Exception` does not catch it. A job that is at most
+        once never starts again, so InvalidInput is raised for its runs.
+        """
+        if self._at_most_once:
+            raise InvalidInput(
+                "ctx.snooze: this job is delivered at most once, and a snoozed run would start again",
+                code="snooze_at_most_once",
+                field="delivery",
+                hint='use delivery="at_least_once", or submit another job with delay=',
+            )
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        raise Snooze(parse_duration(seconds, "snooze", most=LONGEST_DELAY, zero_ok=False))
+
     def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:
         """Call `function` when this attempt ends with success, failure, cancellation or timeout. Functions are called
         in reverse order. In an async task it can be a coroutine function."""
@@ -85,5 +108,5 @@ class Context:
         return taken
 
     def cancel(self) -> None:
-        """Set `cancelled`. For the worker."""
+        """Ask the task to stop, by setting `cancelled`. For the worker."""
         self._cancel.set()

@@ -1,4 +1,8 @@
-"""A task: a Python function with a name and default options. Converts payloads to calls of the function."""
+"""A task: a Python function with a name and default options. Converts payloads to calls of the function.
+
+`submit` is typed by three overloads. The first takes exactly the parameters of the function. The others put options of
+the job before them: checkers match keywords by name wherever they stand (docs/decisions/0026-typed-submissions.md).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from typing import (
     cast,
     get_args,
     get_type_hints,
+    overload,
 )
 
 import msgspec
@@ -31,7 +36,7 @@ from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.signature import payload_schema
 from mainspring.sdk.app.task_options import plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
-from mainspring.sdk.client.job_fields import OPTION_NAMES, JobFields, JobOptions
+from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["async", "thread", "process"]
 ExecutorName = Literal["process"]
 
@@ -53,6 +59,9 @@ _RESERVED = (SHELL_TASK, HTTP_TASK)
 class Task(Generic[P, R]):
     """A registered function. Calling the task calls the function. `submit` creates a job.
 
+    P are the parameters that come from the payload, without `ctx`. R is the result of a run. For an async function that
+    is what awaiting it returns.
+
     kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
     concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs.
     declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
@@ -62,7 +71,7 @@ class Task(Generic[P, R]):
     def __init__(
         self,
         app: Mainspring,
-        function: Callable[P, R],
+        function: Callable[..., Any],
         name: str | None = None,
         defaults: JobOptions | None = None,
         *,
@@ -88,44 +97,138 @@ class Task(Generic[P, R]):
 
     @property
     def queue(self) -> str | None:
+        """The default queue of its jobs."""
         return self.defaults.get("queue")
 
     @property
     def priority(self) -> str | int | None:
+        """The default priority of its jobs."""
         return self.defaults.get("priority")
 
     @property
     def timeout(self) -> Any:
+        """The default time limit of an attempt."""
         return self.defaults.get("timeout")
 
     @property
     def retries(self) -> int | None:
+        """How often its jobs are retried by default."""
         return self.defaults.get("retries")
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.function(*args, **kwargs)
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self) -> Callable[..., Any]:
+            """Call the function."""
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Call the function."""
+            return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<task {self.name} ({self.kind})>"
 
-    def submit(self, *args: Any, **params: Any) -> Handle:
+    @overload
+    def submit(self, *args: P.args, **params: P.kwargs) -> Handle[R]: ...
+
+    @overload
+    def submit(
+        self,
+        at: When | None = ...,
+        delay: Duration | None = ...,
+        every: Duration | None = ...,
+        cron: str | None = ...,
+        timezone: str | None = ...,
+        priority: str | int | None = ...,
+        queue: str | None = ...,
+        idempotency_key: str | None = ...,
+        job_id: str | None = ...,
+        timeout: Duration | None = ...,
+        retries: int | None = ...,
+        *args: P.args,
+        **params: P.kwargs,
+    ) -> Handle[R]: ...
+
+    @overload
+    def submit(
+        self,
+        name: str | None = ...,
+        at: When | None = ...,
+        delay: Duration | None = ...,
+        every: Duration | None = ...,
+        cron: str | None = ...,
+        timezone: str | None = ...,
+        priority: str | int | None = ...,
+        queue: str | None = ...,
+        idempotency_key: str | None = ...,
+        job_id: str | None = ...,
+        timeout: Duration | None = ...,
+        retries: int | None = ...,
+        *args: P.args,
+        **params: P.kwargs,
+    ) -> Handle[R]: ...
+
+    def submit(self, *args: Any, **params: Any) -> Handle[R]:
         """Create a job of this task. The function's parameters become the payload. at=, delay=, every=, cron=,
         timezone=, priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job,
         unless the function has a parameter with that name (use `options` then). at= is a time, or a delay such as
         "5m" or a timedelta."""
         options, payload = self._split(params)
-        return Submission(self, options).submit(*args, **payload)
+        return Submission(self, options)._submit(args, payload)
 
-    async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle:
-        """`submit` for async code."""
+    @overload
+    async def submit_async(self, *args: P.args, **params: P.kwargs) -> AsyncHandle[R]: ...
+
+    @overload
+    async def submit_async(
+        self,
+        at: When | None = ...,
+        delay: Duration | None = ...,
+        every: Duration | None = ...,
+        cron: str | None = ...,
+        timezone: str | None = ...,
+        priority: str | int | None = ...,
+        queue: str | None = ...,
+        idempotency_key: str | None = ...,
+        job_id: str | None = ...,
+        timeout: Duration | None = ...,
+        retries: int | None = ...,
+        *args: P.args,
+        **params: P.kwargs,
+    ) -> AsyncHandle[R]: ...
+
+    @overload
+    async def submit_async(
+        self,
+        name: str | None = ...,
+        at: When | None = ...,
+        delay: Duration | None = ...,
+        every: Duration | None = ...,
+        cron: str | None = ...,
+        timezone: str | None = ...,
+        priority: str | int | None = ...,
+        queue: str | None = ...,
+        idempotency_key: str | None = ...,
+        job_id: str | None = ...,
+        timeout: Duration | None = ...,
+        retries: int | None = ...,
+        *args: P.args,
+        **params: P.kwargs,
+    ) -> AsyncHandle[R]: ...
+
+    async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle[R]:
+        """Create a job of this task from async code, with the same parameters and options as `submit`."""
         options, payload = self._split(params)
-        return await Submission(self, options).submit_async(*args, **payload)
+        return await Submission(self, options)._submit_async(args, payload)
 
-    def options(self, **options: Unpack[JobOptions]) -> Submission:
-        """The same task with job options: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`."""
+    def options(self, **options: Unpack[JobOptions]) -> Submission[P, R]:
+        """Add options of the job to a submission: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All
+        options of a job can be given, also those that have the name of a parameter of the function."""
         return Submission(self, options)
 
-    def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], R]:
+    def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], Any]:
         """A call of the function with `payload` (decoded JSON). Raises BadPayload if it does not match."""
         try:
             fields = msgspec.convert(payload, self._shape, str_keys=True)
@@ -133,8 +236,9 @@ class Task(Generic[P, R]):
             raise self._bad(error) from None
         return self._call(fields, payload, ctx)
 
-    def bind_json(self, payload: bytes | msgspec.Raw, ctx: Context | None = None) -> Callable[[], R]:
-        """`bind` from JSON text, in one pass. The worker uses it. null is an empty payload."""
+    def bind_json(self, payload: bytes | msgspec.Raw, ctx: Context | None = None) -> Callable[[], Any]:
+        """A call of the function with a payload that is JSON text, decoded in one pass. null is an empty payload. The
+        worker uses it."""
         raw = bytes(memoryview(payload))
         if raw in (b"", b"null"):
             raw = b"{}"
@@ -165,7 +269,7 @@ class Task(Generic[P, R]):
                 raise InvalidInput(f"{self.name} needs the parameter {name}", field=f"payload.{name}")
         return payload
 
-    def _call(self, fields: msgspec.Struct, payload: Mapping[str, Any], ctx: Context | None) -> Callable[[], R]:
+    def _call(self, fields: msgspec.Struct, payload: Mapping[str, Any], ctx: Context | None) -> Callable[[], Any]:
         given = dict(payload) if self.takes_any else {}
         for name in self.parameters:
             if (value := getattr(fields, name)) is not UNSET:
@@ -193,6 +297,12 @@ class Task(Generic[P, R]):
         return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not self.takes_any)
 
     @functools.cached_property
+    def result_type(self) -> Any:
+        """The annotated type of the result, to which `Handle.result` converts. Any if there is none that JSON can be
+        converted to."""
+        return _readable(_hints(self.function).get("return", Any))
+
+    @functools.cached_property
     def payload_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the payload. None if the task accepts anything. When a worker has declared it, the server
         checks submissions with it."""
@@ -214,23 +324,46 @@ class Task(Generic[P, R]):
         return f"use {self.name}.options({name}=...) for options of the job" if name in OPTION_NAMES else None
 
 
-class Submission:
-    """A task with the options of a job."""
+class FunctionTask(Task[P, R], Generic[P, R, F]):
+    """A task as the decorators return it: F is the type of its function, so that calls of the task are checked too."""
 
-    def __init__(self, task: Task[Any, Any], options: JobOptions) -> None:
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self) -> F:
+            """Call the function."""
+
+
+class Submission(Generic[P, R]):
+    """A task with the options of a job. `Task.options` returns it."""
+
+    def __init__(self, task: Task[P, R], options: JobOptions) -> None:
         self.task = task
         self._options = options
 
-    def fields(self, *args: Any, **params: Any) -> JobFields:
+    def fields(self, *args: P.args, **params: P.kwargs) -> JobFields:
         """The fields of the job, for `Client.submit` and `Client.submit_batch`."""
+        return self._fields(args, params)
+
+    def submit(self, *args: P.args, **params: P.kwargs) -> Handle[R]:
+        """Create the job. All arguments are parameters of the function."""
+        return self._submit(args, params)
+
+    async def submit_async(self, *args: P.args, **params: P.kwargs) -> AsyncHandle[R]:
+        """Create the job from async code. All arguments are parameters of the function."""
+        return await self._submit_async(args, params)
+
+    def _fields(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> JobFields:
         options = with_defaults(self._options, self.task.defaults)
         return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
-    def submit(self, *args: Any, **params: Any) -> Handle:
-        return self.task.app.client.submit(**self.fields(*args, **params))
+    def _submit(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> Handle[R]:
+        handle = self.task.app.client.submit(**self._fields(args, params))
+        return handle.returning(self.task.result_type)
 
-    async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle:
-        return await self.task.app.async_client.submit(**self.fields(*args, **params))
+    async def _submit_async(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> AsyncHandle[R]:
+        handle = await self.task.app.async_client.submit(**self._fields(args, params))
+        return handle.returning(self.task.result_type)
 
 
 def _check_name(name: str) -> str:

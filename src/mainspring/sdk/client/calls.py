@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.app.context import rfc3339
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
@@ -22,6 +22,8 @@ from mainspring.wire.runs import (
     Discarded,
     Health,
     JobStatus,
+    JobTimeline,
+    JobTimelineEntry,
     QueueList,
     QueueView,
     Readiness,
@@ -37,24 +39,39 @@ from mainspring.wire.tasks import TaskList
 
 
 class JobFilters(TypedDict, total=False):
+    """Filters for jobs. `status` and `latest_run` may name several, with commas. Times from `_after` on, and before
+    `_before`."""
+
     status: str | None
+    latest_run: str | None
     label: str | None
     queue: str | None
     owner: str | None
     q: str | None
     declared_by: str | None
+    created_after: When | None
+    created_before: When | None
+    next_fire_after: When | None
+    next_fire_before: When | None
     limit: int | None
     cursor: str | None
 
 
 class RunFilters(TypedDict, total=False):
+    """Filters for runs. `since` and `until` are other names of `scheduled_after` and `scheduled_before`."""
+
     status: str | None
     job: str | None
     queue: str | None
     task: str | None
     error: str | None
+    label: str | None
     since: When | None
     until: When | None
+    scheduled_after: When | None
+    scheduled_before: When | None
+    created_after: When | None
+    created_before: When | None
     limit: int | None
     cursor: str | None
 
@@ -77,6 +94,7 @@ _job_list = json_of(JobList)
 _job_status = json_of(JobStatus)
 _upcoming = json_of(Upcoming)
 _missed = json_of(list[MissedRange])
+_timeline_entries = json_of(list[JobTimelineEntry])
 _run_now = json_of(RunNowAccepted)
 _run = json_of(RunView)
 _run_list = json_of(RunList)
@@ -130,7 +148,8 @@ def job(job_id: str) -> Call[JobView]:
 
 
 def jobs(**filters: Unpack[JobFilters]) -> Call[JobList]:
-    """One page of the jobs that will fire. `label` is "key:value". `q` searches names and ids."""
+    """One page of jobs, newest first: those that have yet to fire or will fire again, or those with a `status`.
+    `label` is "key:value". `q` searches names and ids."""
     return Call("GET", "/v1/jobs", _job_list, params=_params(filters))
 
 
@@ -153,6 +172,12 @@ def upcoming(job_id: str, n: int = 20) -> Call[Upcoming]:
 def missed(job_id: str) -> Call[list[MissedRange]]:
     """The job's missed fires, as ranges with a reason."""
     return Call("GET", _job_path(job_id, "/missed"), _missed)
+
+
+def job_timeline(job_id: str, *, limit: int | None = None, cursor: str | None = None) -> Call[JobTimeline]:
+    """One page of what happened to the job, newest first: its runs, its creation and last change, and missed fires."""
+    params = _params({"limit": limit, "cursor": cursor})
+    return Call("GET", _job_path(job_id, "/timeline"), _timeline_page, params=params)
 
 
 def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[JobChanges]) -> Call[JobView]:
@@ -178,9 +203,15 @@ def resume(job_id: str) -> Call[JobView]:
     return _verb(_job_path(job_id, ":resume"), _job)
 
 
-def run_now(job_id: str) -> Call[RunNowAccepted]:
-    """Run the job once now, in addition to its schedule. Not repeated after a lost response: it could run twice."""
-    return _verb(_job_path(job_id, ":runNow"), _run_now, repeatable=False)
+def run_now(
+    job_id: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+) -> Call[RunNowAccepted]:
+    """Run the job once now, in addition to its schedule, with another payload if one is given. A one-time job that has
+    fired is repeated. The answer has the status of the run: SKIPPED if another run of the job is alive. It is repeated
+    after a lost response only with an idempotency key, which stands for one run of this job."""
+    given = {} if idempotency_key is None else {"idempotency_key": idempotency_key}
+    body = _with_payload(given, payload)
+    return Call("POST", _job_path(job_id, ":runNow"), _run_now, body=body, repeatable=idempotency_key is not None)
 
 
 def run(run_id: str) -> Call[RunView]:
@@ -199,7 +230,9 @@ def cancel_run(run_id: str) -> Call[RunView]:
 
 
 def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
-    """Repeat a run that ended without success, as a new run with the same scheduled time."""
+    """Repeat an ended run as a new run with the same scheduled time, with another payload if one is given. A repeat of
+    a success, or with another payload, has an idempotency key of its own. Not repeated after a lost response. A run is
+    repeated at most once."""
     return Call("POST", _run_path(run_id, ":retry"), _run, body=_with_payload({}, payload), repeatable=False)
 
 
@@ -389,6 +422,10 @@ def _verb(path: str, read: Any, *, repeatable: bool = True) -> Call[Any]:
 
 def _run_page(answer: Answer) -> RunList:
     return RunList(runs=_run_array(answer), next=next_cursor(answer))
+
+
+def _timeline_page(answer: Answer) -> JobTimeline:
+    return JobTimeline(entries=_timeline_entries(answer), next=next_cursor(answer))
 
 
 def _printed(answer: Answer) -> str:

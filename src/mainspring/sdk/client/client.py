@@ -4,7 +4,8 @@
         handle = client.submit(task="hello", payload={"name": "you"})
         print(handle.result(timeout=30))
 
-Both find the server and the token; see `mainspring.sdk.client.connection`.
+Both find the server and the token: from their arguments, from MAINSPRING_URL and MAINSPRING_TOKEN, or from the data
+folder of `mainspring up`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
+from math import inf
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
@@ -26,17 +28,18 @@ from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
-    DEFAULT_PATIENCE,
     Answer,
     Call,
     NoAnswer,
     PageT,
+    Patience,
     RetryingCall,
+    checked_patience,
     choose_next,
     following,
 )
 from mainspring.sdk.client.handle import AsyncHandle, Handle
-from mainspring.sdk.client.job_fields import JobFields, When
+from mainspring.sdk.client.job_fields import Duration, JobFields, When
 from mainspring.sdk.client.log_stream import BROKE_OFF, LogEvent, LogStream
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import RunView
@@ -116,7 +119,8 @@ def _no_answer(error: httpx.TransportError) -> NoAnswer:
         return NoAnswer(failure.why, reached=False, hint=failure.hint)
     why, reached = str(error) or type(error).__name__, not isinstance(error, _NEVER_REACHED)
     plain = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and error.request.url.scheme == "http"
-    return NoAnswer(why, reached, guess=_PERHAPS_TLS if plain else None)
+    refused = isinstance(error, httpx.ConnectError)
+    return NoAnswer(why, reached, refused, guess=_PERHAPS_TLS if plain else None)
 
 
 def _blocking(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
@@ -147,9 +151,10 @@ def _show_self(method: Any) -> None:
 class Client:
     """A blocking client. Threads can share one.
 
-    `patience` is how many seconds a call is retried while the server does not answer. `url` can contain several
-    servers, separated by commas: if one does not answer, the next one is used. `ca` is the file of the authorities that
-    are trusted instead of those of the system. `insecure_http` allows to send the token to another machine without TLS.
+    `patience` is for how long a call is repeated while no server answers: a number of seconds, "30s" or a timedelta.
+    The default is 15 s, and 2 s while connections are refused. `url` can contain several servers, separated by commas:
+    if one does not answer, the next one is used. `ca` is the file of the authorities that are trusted instead of those
+    of the system. `insecure_http` allows to send the token to another machine without TLS.
     """
 
     def __init__(
@@ -161,7 +166,7 @@ class Client:
         data: str | Path | None = None,
         ca: str | Path | None = None,
         insecure_http: bool = False,
-        patience: float = DEFAULT_PATIENCE,
+        patience: Duration | None = None,
         timeout: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -173,13 +178,15 @@ class Client:
             ca=ca,
             insecure_http=insecure_http or transport is not None,
         )
-        self.patience = patience
+        self.patience = checked_patience(patience)
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **_http_settings(self.connection, timeout))
 
-    def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and return its result."""
-        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+    def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
+        """Send a call of `mainspring.sdk.client.calls` and return its result. `patience` limits the client's own.
+        `persist`: repeat it also while connections are refused, because the server has answered before."""
+        limit = Patience.of(self.patience).at_most(inf if patience is None else patience, persist=persist)
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=limit)
         while True:
             address = self._rotation.current
             outcome = self._send_once(address, call)
@@ -196,15 +203,17 @@ class Client:
             yield page
             following_call = following(following_call, page)
 
-    def submit(self, **fields: Unpack[JobFields]) -> Handle:
-        """Create a job. See `calls.submit`."""
+    def submit(self, **fields: Unpack[JobFields]) -> Handle[Any]:
+        """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
+        one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
+        so that the request can be repeated safely."""
         return self.handle(self.send(calls.submit(**fields)).job_id)
 
-    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle:
+    def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle(self.send(calls.add_job(task_id, time, payload)).job_id)
 
-    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle[Any]:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return Handle(self, job_id, run_id)
 
@@ -249,6 +258,7 @@ class Client:
     job = _blocking(calls.job)
     jobs = _blocking(calls.jobs)
     job_status = _blocking(calls.job_status)
+    job_timeline = _blocking(calls.job_timeline)
     job_runs = _blocking(calls.job_runs)
     upcoming = _blocking(calls.upcoming)
     missed = _blocking(calls.missed)
@@ -287,6 +297,7 @@ class Client:
     readiness = _blocking(calls.readiness)
 
     def close(self) -> None:
+        """Close the connections to the server."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -296,7 +307,7 @@ class Client:
         self.close()
 
     def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
-        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=Patience.of(self.patience))
 
     def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
         try:
@@ -306,7 +317,9 @@ class Client:
 
 
 class AsyncClient:
-    """The async version of `Client`."""
+    """A client for async code. Its methods are coroutines, and its parameters are those of `Client`: `patience` is for
+    how long a call is repeated while no server answers (15 s, and 2 s while connections are refused).
+    """
 
     def __init__(
         self,
@@ -317,7 +330,7 @@ class AsyncClient:
         data: str | Path | None = None,
         ca: str | Path | None = None,
         insecure_http: bool = False,
-        patience: float = DEFAULT_PATIENCE,
+        patience: Duration | None = None,
         timeout: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -329,13 +342,15 @@ class AsyncClient:
             ca=ca,
             insecure_http=insecure_http or transport is not None,
         )
-        self.patience = patience
+        self.patience = checked_patience(patience)
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
 
-    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
-        """Send a call of `mainspring.sdk.client.calls` and return its result."""
-        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=_least(self.patience, patience))
+    async def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
+        """Send a call of `mainspring.sdk.client.calls` and return its result. `patience` limits the client's own.
+        `persist`: repeat it also while connections are refused, because the server has answered before."""
+        limit = Patience.of(self.patience).at_most(inf if patience is None else patience, persist=persist)
+        retrying = RetryingCall(call, url=self.connection.url, clock=_CLOCK, patience=limit)
         while True:
             address = self._rotation.current
             outcome = await self._send_once(address, call)
@@ -352,15 +367,17 @@ class AsyncClient:
             yield page
             following_call = following(following_call, page)
 
-    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle:
-        """Create a job. See `calls.submit`."""
+    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle[Any]:
+        """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
+        one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
+        so that the request can be repeated safely."""
         return self.handle((await self.send(calls.submit(**fields))).job_id)
 
-    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle:
+    async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
         return self.handle((await self.send(calls.add_job(task_id, time, payload))).job_id)
 
-    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle[Any]:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return AsyncHandle(self, job_id, run_id)
 
@@ -408,6 +425,7 @@ class AsyncClient:
     job = _awaited(calls.job)
     jobs = _awaited(calls.jobs)
     job_status = _awaited(calls.job_status)
+    job_timeline = _awaited(calls.job_timeline)
     job_runs = _awaited(calls.job_runs)
     upcoming = _awaited(calls.upcoming)
     missed = _awaited(calls.missed)
@@ -446,6 +464,7 @@ class AsyncClient:
     readiness = _awaited(calls.readiness)
 
     async def close(self) -> None:
+        """Close the connections to the server."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -455,14 +474,10 @@ class AsyncClient:
         await self.close()
 
     def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
-        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=self.patience)
+        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=Patience.of(self.patience))
 
     async def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
         try:
             return _answer(await self._http.send(_request(self._http, address, call)))
         except httpx.TransportError as error:
             return _no_answer(error)
-
-
-def _least(own: float, asked: float | None) -> float:
-    return own if asked is None else min(own, asked)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import random
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import (
     Conflict,
     Fenced,
@@ -32,11 +34,14 @@ from mainspring.domain.errors import (
 )
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import Clock
+from mainspring.wire.fields import Duration
 from mainspring.wire.problems import Problem
 
 T = TypeVar("T")
 
 DEFAULT_PATIENCE = 15.0
+REFUSED_PATIENCE = 2.0
+_NOT_THERE = "is it running? start it with: mainspring up; a server elsewhere is named by url= or MAINSPRING_URL"
 _MOST_DIGITS = 4300  # Python parses no longer integers
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
@@ -79,11 +84,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """There was no response. `reached` is False only if the server cannot have received the request. `hint`: what to do
-    about it; the same request would not succeed later. `guess`: what to try if it does not succeed later either."""
+    """There was no response. `reached` is False only if the server cannot have received the request. `refused`: there
+    was no connection at all. `hint`: what to do about it; the same request would not succeed later. `guess`: what to
+    try if it does not succeed later either."""
 
     why: str
     reached: bool
+    refused: bool = False
     hint: str | None = None
     guess: str | None = None
 
@@ -123,16 +130,44 @@ def following(call: Call[PageT], page: PageT) -> Call[PageT] | None:
     return replace(call, params=(*kept, ("cursor", page.next)))
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how many seconds a call is repeated: in all, and while connections are refused, because there a server may
+    come back, but is more often not running or has another address."""
+
+    seconds: float = DEFAULT_PATIENCE
+    refused: float = REFUSED_PATIENCE
+
+    @classmethod
+    def of(cls, seconds: float | None) -> Patience:
+        """The patience of a client that was given `seconds`. They hold for refused connections too."""
+        return cls() if seconds is None else cls(seconds, seconds)
+
+    def at_most(self, seconds: float, *, persist: bool = False) -> Patience:
+        """The same within a time limit. `persist`: the server has answered before, so it is likely to come back."""
+        refused = self.seconds if persist else self.refused
+        return Patience(min(self.seconds, seconds), min(refused, seconds))
+
+
+def checked_patience(value: Duration | None) -> float | None:
+    """The patience in seconds. Raises InvalidInput if it is no duration."""
+    if value is None:
+        return None
+    return parse_duration(value.total_seconds() if isinstance(value, timedelta) else value, "patience")
+
+
 class RetryingCall(Generic[T]):
     """One call with its retries: decides whether and when the call is sent again."""
 
     def __init__(
-        self, call: Call[T], *, url: str, clock: Clock, patience: float, chance: Callable[[], float] = random
+        self, call: Call[T], *, url: str, clock: Clock, patience: Patience, chance: Callable[[], float] = random
     ) -> None:
         self.call = call
         self._url = url
         self._clock = clock
-        self._deadline = clock.monotonic() + patience
+        self._patience = patience
+        self._deadline = clock.monotonic() + patience.seconds
+        self._refused_since: float | None = None
         self._chance = chance
         self._tries = 0
         self._last: Answer | NoAnswer | None = None
@@ -142,6 +177,12 @@ class RetryingCall(Generic[T]):
         `elsewhere`: the next attempt goes to another server, which has not failed."""
         self._last = outcome
         self._tries += 1
+        now = self._clock.monotonic()
+        refused = isinstance(outcome, NoAnswer) and outcome.refused
+        if not refused:
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
         if not self._worth_repeating(outcome):
             return None
         if elsewhere:
@@ -151,7 +192,10 @@ class RetryingCall(Generic[T]):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._tries - 1, 10)) * (0.5 + self._chance())
         if isinstance(outcome, Answer):
             pause = max(retry_after(outcome) or 0.0, pause)
-        return pause if self._clock.monotonic() + pause <= self._deadline else None
+        deadline = self._deadline
+        if self._refused_since is not None:
+            deadline = min(deadline, self._refused_since + self._patience.refused)
+        return pause if now + pause <= deadline else None
 
     def result(self) -> T:
         """The result of the call. Raises the error that the server's problem document describes."""
@@ -164,7 +208,7 @@ class RetryingCall(Generic[T]):
                 raise Unavailable(
                     f"no answer from {self._url}: {why}",
                     code="unreachable",
-                    hint=hint or guess or "is it running? start it with: mainspring up",
+                    hint=hint or guess or _NOT_THERE,
                 )
             case None:
                 raise RuntimeError("the call has not been sent")

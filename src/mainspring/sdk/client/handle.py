@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.transitions import ENDED
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
+R_co = TypeVar("R_co", covariant=True)
 Seen = Callable[[JobStatus], None]
 ENDED_NAMES = frozenset(state.name for state in ENDED)
 
@@ -34,9 +37,11 @@ class WaitLoop:
         self._clock = clock
         self._deadline = float("inf") if timeout is None else clock.monotonic() + timeout
         self._pause = FIRST_PAUSE
+        self.answered = False
 
     def ended(self, status: JobStatus) -> RunView | None:
         """The run if it has ended. Raises TimeoutError after the timeout, and RunFailed if there will be no run."""
+        self.answered = True
         if self._seen is not None:
             self._seen(status)
         run = status.latest_run
@@ -44,6 +49,8 @@ class WaitLoop:
             return run
         if run is None and status.status == JobState.CANCELLED:
             raise RunFailed(f"job {self._job_id} was cancelled before it ran", status=status.status)
+        if run is None and status.status == JobState.FAILED:
+            raise RunFailed(status.error_message or f"job {self._job_id} did not run", status=status.status)
         if self.left() <= 0:
             raise TimeoutError(self._timeout_message(status))
         return None
@@ -65,10 +72,16 @@ class WaitLoop:
         return f"job {self._job_id} is still {state}{reason} after {format_duration(self._timeout or 0)}"
 
 
-def result_of(run: RunView) -> Any:
-    """The result of the run. Raises RunFailed if it did not succeed."""
+def result_of(run: RunView, kind: Any = Any) -> Any:
+    """The result of the run, converted to `kind`. A result that does not fit is returned as it is: annotations are not
+    checked when a task returns. Raises RunFailed if the run did not succeed."""
     if run.status == "SUCCESS":
-        return run.result
+        if kind is Any:
+            return run.result
+        try:
+            return msgspec.convert(run.result, kind, str_keys=True)
+        except msgspec.ValidationError:
+            return run.result
     detail = run.error_message or run.reason or f"the run ended with {run.status}"
     raise RunFailed(detail, status=run.status, run=run)
 
@@ -83,10 +96,16 @@ def run_id_of(status: JobStatus) -> str | None:
     return None if status.latest_run is None else status.latest_run.run_id
 
 
-class _Handle:
+class _Handle(Generic[R_co]):
     def __init__(self, job_id: str, run_id: str | None) -> None:
         self.job_id = job_id
         self.run_id = run_id
+        self._result_type: Any = Any
+
+    def returning(self, kind: Any) -> Self:
+        """This handle, with the type to which `result` converts. `task.submit` uses the annotation of the task."""
+        self._result_type = kind
+        return self
 
     def __repr__(self) -> str:
         run = f", run_id={self.run_id!r}" if self.run_id else ""
@@ -99,8 +118,8 @@ class _Handle:
         return JobStatus(job_id=self.job_id, status=JobState.SCHEDULED, latest_run=run)
 
 
-class Handle(_Handle):
-    """A submitted job, or one run of it if `run_id` is set."""
+class Handle(_Handle[R_co]):
+    """A submitted job, or one run of it if `run_id` is set. `Handle[R]` is the handle of a task that returns R."""
 
     def __init__(self, client: Client, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
@@ -117,13 +136,14 @@ class Handle(_Handle):
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
-        while (run := watch.ended(self.look(patience=watch.left()))) is None:
+        while (run := watch.ended(self.look(patience=watch.left(), persist=watch.answered))) is None:
             time.sleep(watch.pause())
         return run
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
-        return result_of(self.wait(timeout))
+        result: R_co = result_of(self.wait(timeout), self._result_type)
+        return result
 
     def logs(self, attempt: int | None = None) -> str:
         """The output of the latest run, or of the handle's own run. "" before it runs."""
@@ -137,15 +157,16 @@ class Handle(_Handle):
         else:
             self._client.cancel_job(self.job_id)
 
-    def look(self, *, patience: float | None = None) -> JobStatus:
+    def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
-            return self._as_status(self._client.send(calls.run(self.run_id), patience=patience))
-        return self._client.send(calls.job_status(self.job_id), patience=patience)
+            return self._as_status(self._client.send(calls.run(self.run_id), patience=patience, persist=persist))
+        return self._client.send(calls.job_status(self.job_id), patience=patience, persist=persist)
 
 
-class AsyncHandle(_Handle):
-    """The async version of `Handle`."""
+class AsyncHandle(_Handle[R_co]):
+    """A submitted job, or one run of it if `run_id` is set, for async code. `AsyncHandle[R]` is the handle of a task
+    that returns R."""
 
     def __init__(self, client: AsyncClient, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
@@ -162,13 +183,16 @@ class AsyncHandle(_Handle):
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
         watch = self._watch(timeout, seen)
-        while (run := watch.ended(await self.look(patience=watch.left()))) is None:  # noqa: ASYNC110 - no Event over HTTP
+        while True:
+            run = watch.ended(await self.look(patience=watch.left(), persist=watch.answered))
+            if run is not None:
+                return run
             await asyncio.sleep(watch.pause())
-        return run
 
-    async def result(self, timeout: float | None = None) -> Any:
+    async def result(self, timeout: float | None = None) -> R_co:
         """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""
-        return result_of(await self.wait(timeout))
+        result: R_co = result_of(await self.wait(timeout), self._result_type)
+        return result
 
     async def logs(self, attempt: int | None = None) -> str:
         """The output of the latest run, or of the handle's own run. "" before it runs."""
@@ -182,8 +206,8 @@ class AsyncHandle(_Handle):
         else:
             await self._client.cancel_job(self.job_id)
 
-    async def look(self, *, patience: float | None = None) -> JobStatus:
+    async def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""
         if self.run_id is not None:
-            return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience))
-        return await self._client.send(calls.job_status(self.job_id), patience=patience)
+            return self._as_status(await self._client.send(calls.run(self.run_id), patience=patience, persist=persist))
+        return await self._client.send(calls.job_status(self.job_id), patience=patience, persist=persist)

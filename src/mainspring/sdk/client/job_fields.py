@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from mainspring.domain.durations import is_duration
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.app.context import rfc3339
+from mainspring.domain.run_key import rfc3339
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
 
@@ -44,6 +44,7 @@ class _Settings(PlainKeywords, total=False):
     owner: str | None
     description: str | None
     labels: Mapping[str, str] | None
+    keep_payload: bool | int | str | None
 
 
 class _TaskFields(TypedDict, total=False):

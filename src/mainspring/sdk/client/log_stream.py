@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
 from mainspring.kernel.clock import Clock
-from mainspring.sdk.client.core import Answer, Call, NoAnswer, RetryingCall
+from mainspring.sdk.client.core import Answer, Call, NoAnswer, Patience, RetryingCall
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
 BROKE_OFF = NoAnswer("the connection ended before the log", reached=True)
@@ -32,7 +33,7 @@ class LogEvent:
 class LogStream:
     """A reader of one log. It uses several connections if one breaks."""
 
-    def __init__(self, run_id: str, attempt: int | None, *, url: str, clock: Clock, patience: float) -> None:
+    def __init__(self, run_id: str, attempt: int | None, *, url: str, clock: Clock, patience: Patience) -> None:
         self.ended = False
         self._path = f"/v1/runs/{quote(run_id, safe='')}/logs"
         self._params = (("follow", "true"), *((("attempt", str(attempt)),) if attempt is not None else ()))
@@ -70,7 +71,8 @@ class LogStream:
     def pause(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float:
         """Seconds to wait before the next connection. Raises the error if there are no more retries."""
         if self._retrying is None:
-            self._retrying = RetryingCall(self.call(), url=self._url, clock=self._clock, patience=self._patience)
+            patience = self._patience.at_most(inf, persist=bool(self._seen))
+            self._retrying = RetryingCall(self.call(), url=self._url, clock=self._clock, patience=patience)
         seconds = self._retrying.next_delay(outcome, elsewhere=elsewhere)
         if seconds is None:
             self._retrying.result()

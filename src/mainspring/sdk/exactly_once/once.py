@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Protocol, overload
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.app.context import Context, idempotency_key
+from mainspring.domain.run_key import idempotency_key
+from mainspring.sdk.app.context import Context
 from mainspring.sdk.exactly_once.done_table import DDL, run_steps
 from mainspring.wire.runs import RunView
 
@@ -61,7 +62,8 @@ def exactly_once(connection: Any, run: Run, *, step: str | None = None) -> bool 
 
     The connection is one of sqlite3, psycopg, asyncpg, SQLAlchemy or Django. Await the result of an async connection.
     `run` is the task's Context, a RunView, or your own key. The key of a run consists of its job and its fire time. It
-    is the same for all attempts and for a replay of that fire. `step` names one of several effects of the same run:
+    is the same for all attempts and for a replay of that fire. A run that repeats a success, or has another payload
+    than the run that it repeats, has a key of its own. `step` names one of several effects of the same run:
     `exactly_once(connection, ctx, step="mail")`.
 
     The function does not commit. You commit, and a rollback reverts the record together with the effect. If two
@@ -113,7 +115,7 @@ def _key_of(run: Run, step: str | None) -> str:
         case Context():
             key = run.idempotency_key
         case RunView():
-            key = idempotency_key(run.job_id, run.scheduled_for)
+            key = run.idempotency_key or idempotency_key(run.job_id, run.scheduled_for)  # older servers show none
         case _:
             raise TypeError(f"run must be a Context, a RunView or a key, not {type(run).__name__}")
     for field, text in (("run", key), ("step", step)):

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from mainspring.domain.job import Delivery
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.task import Task
-from mainspring.sdk.errors import BadPayload, GiveUp, Retry
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry, Snooze, snooze_in
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.wire.execution import Cause
 
@@ -22,7 +23,7 @@ Steps = Generator[Coroutine[Any, Any, Any], Any, T]
 """A generator that yields awaitables, so that both sync and async tests can run it."""
 
 # Not all of BaseException: KeyboardInterrupt and pytest.fail in a task must end the test.
-_A_TASKS_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
+_A_TASKS_ERRORS = (Exception, SystemExit, asyncio.CancelledError, Snooze, BaseExceptionGroup)
 _LOST = "worker lost"
 
 
@@ -39,6 +40,7 @@ class Failure(NamedTuple):
     cause: Cause | None = None
     exception: BaseException | None = None
     lost: bool = False
+    snooze: float | None = None
 
 
 class RunChannel:
@@ -63,6 +65,10 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         scheduled_for=run.scheduled_for,
         task=run.task,
         name=run.definition.name,
+        max_attempts=run.max_attempts,
+        snoozes=run.snoozes,
+        _at_most_once=run.definition.spec.delivery is Delivery.AT_MOST_ONCE,
+        _key=run.idempotency_key,
         _channel=RunChannel(run),
     )
     failure: Failure | None = None
@@ -113,6 +119,8 @@ def _as_json(result: object) -> Any:
 
 def failure_of(error: BaseException) -> Failure:
     """What a worker would report for an attempt that raised `error`."""
+    if (snooze := snooze_in(error)) is not None:
+        return Failure("", exception=snooze, snooze=snooze.seconds)
     match error:
         case BadPayload():
             return Failure(error.detail, wanted=False, exception=error)

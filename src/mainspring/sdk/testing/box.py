@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,9 @@ class Box:
             box.advance("1d")                                 # schedules fire at their times
             assert [run.status for run in box.runs_of(report)] == ["SUCCESS"]
 
+    The start hooks of the application run at the beginning of the block, its stop hooks at the end. If they are
+    coroutine functions, write `async with` in an async test.
+
     Inside the block, `task.submit` and the application's clients use the box instead of a server. Nothing runs until
     you call `advance`, `advance_to`, `run_pending`, `settle` or a handle's `result`. Async tasks run on an event loop
     of the box. In an async test, use the `..._async` methods. The tasks run on the loop of the test then.
@@ -53,7 +57,7 @@ class Box:
         self.app = app
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
-        self._driver = Driver(self._engine)
+        self._driver = Driver(self._engine, app.hooks)
         found = {
             name: read_declaration(name, msgspec.json.decode(raw)) for name, raw in declared(app.tasks.values()).items()
         }
@@ -68,15 +72,42 @@ class Box:
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
+        with self._closed_on_error():
+            self._driver.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
+        with self._closed_on_error():
+            await self._driver.start_async()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        with self._closed_on_error():
+            await self._driver.stop_async()
+        self.close()
+
     def close(self) -> None:
-        """Restore the application's own clients. The runs can still be read."""
-        self._open.close()
-        self._driver.close()
+        """Run the application's stop hooks and restore its own clients. The runs can still be read."""
+        try:
+            self._driver.stop()
+        finally:
+            self._open.close()
+            self._driver.close()
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """A start hook that fails must not leave the application in the box."""
+        try:
+            yield
+        except BaseException:
+            self._open.close()
+            raise
 
     # -- state
 
@@ -92,7 +123,7 @@ class Box:
 
     @property
     def async_client(self) -> AsyncClient:
-        """The same for async code."""
+        """A client of the box for async code."""
         return self._async_client
 
     @property
@@ -100,7 +131,7 @@ class Box:
         """All runs, in the order of their creation."""
         return list(self._engine.runs.values())
 
-    def runs_of(self, what: Task[Any, Any] | Handle | AsyncHandle | str) -> list[BoxRun]:
+    def runs_of(self, what: Task[Any, Any] | Handle[Any] | AsyncHandle[Any] | str) -> list[BoxRun]:
         """The runs of a task, of a handle's job, or of the job or task with this name."""
         name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
         by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
@@ -132,24 +163,24 @@ class Box:
         """Advance the clock until no run is live, including retries. Raises TimeoutError if that exceeds `within`."""
         return self._driver.drive(self._driver.settling(self.now + _length(within)))
 
-    def result(self, handle: Handle | str) -> Any:
+    def result(self, handle: Handle[Any] | str) -> Any:
         """The result of this handle's run, or of the job with this id. Advances the clock as needed."""
         return (self._client.handle(handle) if isinstance(handle, str) else handle).result()
 
     async def advance_async(self, duration: Duration) -> list[BoxRun]:
-        """`advance` in an async test. Tasks run on the loop of the test."""
+        """Advance the clock by a duration, as `advance` does. Tasks run on the loop of the async test."""
         return await self.advance_to_async(self.now + _length(duration))
 
     async def advance_to_async(self, moment: Moment) -> list[BoxRun]:
-        """`advance_to` in an async test."""
+        """Advance the clock to `moment`, as `advance_to` does. Tasks run on the loop of the async test."""
         return await self._driver.drive_async(self._driver.until(self._ahead(moment)))
 
     async def run_pending_async(self) -> list[BoxRun]:
-        """`run_pending` in an async test."""
+        """Run everything that is ready without advancing the clock. Tasks run on the loop of the async test."""
         return await self.advance_to_async(self.now)
 
     async def settle_async(self, within: Duration = _SETTLED_WITHIN) -> list[BoxRun]:
-        """`settle` in an async test."""
+        """Advance the clock until no run is live, as `settle` does. Tasks run on the loop of the async test."""
         return await self._driver.drive_async(self._driver.settling(self.now + _length(within)))
 
     def _ahead(self, moment: Moment) -> datetime:
@@ -160,7 +191,9 @@ class Box:
 
 
 def run(app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
-    """Run the application in a box: `with mainspring.testing.run(app) as box:`. See `Box`."""
+    """Run the application in a box: `with mainspring.testing.run(app) as box:`. `start` is the initial time of the box,
+    by default the real time. `seed` is for the jitter of retries. With `raise_errors`, the methods that run tasks raise
+    their errors, except Retry and GiveUp."""
     return Box(app, start=start, seed=seed, raise_errors=raise_errors)
 
 

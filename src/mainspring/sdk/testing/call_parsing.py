@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.request import parse_time
 from mainspring.sdk.client.core import Call
 
 T = TypeVar("T")
@@ -34,3 +36,16 @@ def matches(call: Call[Any], **values: str | None) -> bool:
     """Whether these values match the filters of the call."""
     asked = dict(call.params)
     return all(name not in asked or asked[name] == value for name, value in values.items())
+
+
+def within(call: Call[Any], name: str, moment: datetime | None) -> bool:
+    """Whether a time matches the filters `<name>_after` and `<name>_before` of the call."""
+    asked = dict(call.params)
+    after, before = (asked.get(f"{name}_{side}") for side in ("after", "before"))
+    if after is None and before is None:
+        return True
+    return (
+        moment is not None
+        and (after is None or moment >= parse_time(after, f"{name}_after"))
+        and (before is None or moment < parse_time(before, f"{name}_before"))
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainspring.domain.errors import NotSupportedYet
 from mainspring.sdk.client.client import AsyncClient, Client
@@ -28,13 +28,13 @@ class BoxClient(Client):
         self._local_server = local_server
         self._driver = driver
 
-    def send(self, call: Call[T], *, patience: float | None = None) -> T:
+    def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
         raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or client.logs(run_id)")
 
-    def handle(self, job_id: str, run_id: str | None = None) -> Handle:
+    def handle(self, job_id: str, run_id: str | None = None) -> Handle[Any]:
         return BoxHandle(self, self._driver, job_id, run_id)
 
     def close(self) -> None:
@@ -50,20 +50,20 @@ class BoxAsyncClient(AsyncClient):
         self._local_server = local_server
         self._driver = driver
 
-    async def send(self, call: Call[T], *, patience: float | None = None) -> T:
+    async def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
     def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
         raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or await client.logs(run_id)")
 
-    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle:
+    def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle[Any]:
         return BoxAsyncHandle(self, self._driver, job_id, run_id)
 
     async def close(self) -> None:
         """There is nothing to close."""
 
 
-class BoxHandle(Handle):
+class BoxHandle(Handle[Any]):
     """A `Handle` that advances the clock of the box instead of waiting."""
 
     def __init__(self, client: Client, driver: Driver, job_id: str, run_id: str | None) -> None:
@@ -77,7 +77,7 @@ class BoxHandle(Handle):
         return run
 
 
-class BoxAsyncHandle(AsyncHandle):
+class BoxAsyncHandle(AsyncHandle[Any]):
     """An `AsyncHandle` that advances the clock of the box instead of waiting."""
 
     def __init__(self, client: AsyncClient, driver: Driver, job_id: str, run_id: str | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from mainspring.sdk.app.worker_hooks import HookFailed, WorkerHooks
 from mainspring.sdk.testing.attempt import Steps
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
@@ -15,12 +16,19 @@ T = TypeVar("T")
 
 
 class Driver:
-    def __init__(self, engine: Engine) -> None:
+    """`hooks` are started before the first steps."""
+
+    def __init__(self, engine: Engine, hooks: WorkerHooks) -> None:
         self.engine = engine
+        self._hooks = hooks
         self._runner: asyncio.Runner | None = None
+        self._started = False
 
     def drive(self, steps: Steps[T]) -> T:
         """Execute the steps. Awaitables run on a loop of the driver."""
+        return self._drive(self._after_start(steps))
+
+    def _drive(self, steps: Steps[T]) -> T:
         try:
             awaited = next(steps)
             while True:
@@ -36,6 +44,9 @@ class Driver:
 
     async def drive_async(self, steps: Steps[T]) -> T:
         """Execute the steps. Awaitables run on the current loop."""
+        return await self._drive_async(self._after_start(steps))
+
+    async def _drive_async(self, steps: Steps[T]) -> T:
         sent: Any = None
         error: BaseException | None = None
         while True:
@@ -53,6 +64,35 @@ class Driver:
                 error = cancelled
             except BaseException as raised:  # noqa: BLE001 - passed on to the run that raised it
                 error = raised
+
+    def start(self) -> None:
+        """Run the start hooks, unless this is an async test: then they run before its first steps."""
+        if not _loop_is_running():
+            self.drive(_nothing())
+
+    async def start_async(self) -> None:
+        await self.drive_async(_nothing())
+
+    def stop(self) -> None:
+        """Run the stop hooks, if the start hooks have run. Raises the first error."""
+        if self._started:
+            self._started = False
+            _raise_first(self._drive(self._hooks.stop_steps()))
+
+    async def stop_async(self) -> None:
+        if self._started:
+            self._started = False
+            _raise_first(await self._drive_async(self._hooks.stop_steps()))
+
+    def _after_start(self, steps: Steps[T]) -> Steps[T]:
+        if not self._started:
+            try:
+                yield from self._hooks.start_steps()
+            except HookFailed:
+                yield from self._hooks.stop_steps()
+                raise
+            self._started = True
+        return (yield from steps)
 
     def close(self) -> None:
         if self._runner is not None:
@@ -91,12 +131,28 @@ class Driver:
             yield from self.engine.until(deadline if moment is None else min(moment, deadline))
 
     def _own_loop(self, awaited: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _loop_is_running():
             self._runner = self._runner or asyncio.Runner()
             return self._runner.get_loop()
         awaited.close()
         raise RuntimeError(
-            "an event loop is running here. Use await box.advance_async(...), or a handle of submit_async."
+            "an event loop is running here. Use await box.advance_async(...), or a handle of submit_async. If the "
+            "application has async hooks, open the box with `async with`."
         )
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _nothing() -> Steps[None]:
+    yield from ()
+
+
+def _raise_first(failures: list[HookFailed]) -> None:
+    if failures:
+        raise failures[0]

@@ -19,6 +19,8 @@ from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.schedules.misfire import missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.domain.showing import backing_off, snoozed_until
+from mainspring.domain.snoozes import after_snooze
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
@@ -103,7 +105,7 @@ class Engine:
 
     def add(self, definition: JobDefinition) -> BoxJob:
         """Create a job. An immediate job gets its run at once."""
-        job_id = definition.job_id or self._new_id()
+        job_id = definition.job_id or self.new_id()
         definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
         job = self.jobs[job_id] = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         schedule = definition.schedule
@@ -149,20 +151,27 @@ class Engine:
             job.status = JobStatus.COMPLETED
 
     def fire_for(
-        self, job: BoxJob, scheduled_for: datetime, trigger: str = "schedule", because: str = STILL_ALIVE
+        self,
+        job: BoxJob,
+        scheduled_for: datetime,
+        trigger: str = "schedule",
+        because: str = STILL_ALIVE,
+        definition: JobDefinition | None = None,
     ) -> BoxRun:
         """Create a run of the job. It is skipped if an earlier run is live and the job allows no overlap."""
         skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
-        return self._create_run(job, scheduled_for, trigger=trigger, skipped=because if skipped else None)
+        return self._create_run(
+            job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
+        )
 
     # -- runs
 
-    def replay(self, ended: BoxRun, definition: JobDefinition) -> BoxRun:
-        """Create a run with the same job and fire time, and therefore the same idempotency key."""
+    def replay(self, ended: BoxRun, run_id: str, definition: JobDefinition) -> BoxRun:
+        """Create a run with the same job and fire time."""
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
         run = self.replays[ended.run_id] = self._create_run(
-            job, ended.scheduled_for, trigger=trigger, definition=definition
+            job, ended.scheduled_for, trigger=trigger, run_id=run_id, definition=definition
         )
         return run
 
@@ -187,7 +196,7 @@ class Engine:
     ) -> BoxRun:
         definition = definition or job.definition
         run = BoxRun(
-            run_id=run_id or self._new_id(),
+            run_id=run_id or self.new_id(),
             job_id=job.job_id,
             task=definition.task,
             scheduled_for=scheduled_for,
@@ -217,14 +226,17 @@ class Engine:
         run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
         run.attempt += 1
         run.started_at = self.now
+        run.first_started_at = run.first_started_at or self.now
         failure = yield from run_attempt(self._tasks[run.task], run)
-        if failure is not None:
+        if failure is not None and failure.snooze is None:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
             self._end(run, RunState.CANCELLED, "cancelled on request")
         elif failure is None:
             self._end(run, RunState.SUCCESS, None)
+        elif failure.snooze is not None:
+            self._snooze_or_end(run, failure.snooze)
         else:
             self._retry_or_end(run, failure)
             intended = isinstance(failure.exception, Retry | GiveUp | WorkerLost)
@@ -242,15 +254,31 @@ class Engine:
             self._queue(run, self.now)
         else:
             run.status = RunState.SCHEDULED
-            lost = f", {run.losses} of them lost" if run.losses else ""
-            run.reason = f"backing off after attempt {run.attempt} of {run.max_attempts}{lost}"
+            run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
             self._queue(run, self.now + timedelta(seconds=verdict.delay))
+
+    def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:
+        """The clock of the box stands still during an attempt, so only snoozes and retries use up the run_timeout."""
+        spec = run.definition.spec
+        left = None
+        if spec.run_timeout is not None and run.first_started_at is not None:
+            left = spec.run_timeout - (self.now - run.first_started_at).total_seconds()
+        verdict = after_snooze(spec, run.snoozes, seconds, left)
+        if verdict.delay is None:
+            self._end(run, RunState.FAILED, verdict.reason)
+            self.dead[run.run_id] = run
+            return
+        run.snoozes += 1
+        run.status = RunState.SCHEDULED
+        until = self.now + timedelta(seconds=verdict.delay)
+        run.reason = snoozed_until(until)
+        self._queue(run, until)
 
     def _after_failure(self, run: BoxRun, failure: Failure) -> Verdict:
         return after_failure(
             run.definition.spec.retry,
-            run.attempt - run.losses,
-            run.max_attempts - run.losses,
+            run.attempt - run.losses - run.snoozes,
+            run.max_attempts - run.losses - run.snoozes,
             self._random.random,
             cause=failure.cause,
             wanted=failure.wanted,
@@ -275,7 +303,7 @@ class Engine:
         if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""
         self._count += 1
         stamp = f"{int(self.now.astimezone(UTC).timestamp() * 1000):012x}"

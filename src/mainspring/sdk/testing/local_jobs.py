@@ -7,16 +7,19 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, VersionMismatch
+from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, VersionMismatch, key_reused
+from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import Declaration, amended, defined
+from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
-from mainspring.sdk.testing.records import BoxJob
-from mainspring.sdk.testing.views import job_view, run_view
+from mainspring.sdk.testing.records import BoxJob, BoxRun
+from mainspring.sdk.testing.views import job_error, job_view, run_view
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -26,11 +29,12 @@ from mainspring.wire.jobs import (
     JobView,
     MissedRange,
     RunNowAccepted,
+    RunNowRequest,
     Upcoming,
 )
 from mainspring.wire.runs import JobStatus, RunView
 
-_YET_TO_FIRE = (JobState.SCHEDULED, JobState.PAUSED)
+_YET_TO_FIRE = [JobState.SCHEDULED, JobState.PAUSED]
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,6 +46,7 @@ class LocalJobs:
         self._engine = engine
         self._known = known
         self._keys: dict[str, tuple[Any, str]] = {}
+        self._run_now_keys: dict[tuple[str, str], tuple[bytes, BoxRun]] = {}
 
     def routes(self) -> dict[str, Route]:
         return {
@@ -88,12 +93,7 @@ class LocalJobs:
         if key is not None and key in self._keys:
             before, job_id = self._keys[key]
             if before != said:
-                raise Conflict(
-                    f"the idempotency key {key!r} was used with another body",
-                    code="idempotency_key_reused",
-                    field="idempotency_key",
-                    hint="send the same body, or a new key",
-                )
+                raise key_reused(key)
             return job_id
         if definition.job_id in self._engine.jobs:
             raise Conflict(
@@ -111,15 +111,20 @@ class LocalJobs:
 
     def _jobs(self, _: str, call: Call[Any]) -> JobList:
         asked = dict(call.params)
-        wanted: Any = (asked["status"].upper(),) if "status" in asked else _YET_TO_FIRE
+        wanted = named_statuses(_several(asked.get("status"))) or _YET_TO_FIRE
+        latest = named_states(_several(asked.get("latest_run")), "latest_run")
         text, label = asked.get("q", "").lower(), asked.get("label", "").replace("=", ":", 1)
         found = []
         for job in reversed(self._engine.jobs.values()):
             item, labels = job.definition, job.definition.spec.labels or {}
             if (
-                job.status in wanted
+                job.shown_status in wanted
+                and ("status" in asked or not job.has_fired)
+                and (not latest or (job.latest_run is not None and job.latest_run.status in latest))
                 and matches(call, queue=item.queue, owner=item.spec.owner, declared_by=item.declared_by)
-                and text in (item.name or item.task).lower()
+                and within(call, "created", job.created_at)
+                and within(call, "next_fire", job.next_fire)
+                and (text in (item.name or item.task).lower() or text in job.job_id.lower())
                 and (not label or label in [f"{name}:{value}" for name, value in labels.items()])
             ):
                 found.append(job)
@@ -129,7 +134,8 @@ class LocalJobs:
     def _status(self, job_id: str, _: Call[Any]) -> JobStatus:
         job = self._job(job_id)
         latest = job.latest_run
-        return JobStatus(job_id, job.status.value, None if latest is None else run_view(latest))
+        shown = None if latest is None else run_view(latest)
+        return JobStatus(job_id, job.shown_status.value, shown, job_error(job))
 
     def _runs(self, job_id: str, _: Call[Any]) -> list[RunView]:
         return [run_view(run) for run in reversed(self._job(job_id).runs)]
@@ -198,12 +204,33 @@ class LocalJobs:
             raise Conflict(f"job {job_id!r} is {job.status}, not PAUSED", code="not_paused")
         return self._touched(job)
 
-    def _run_now(self, job_id: str, _: Call[Any]) -> RunNowAccepted:
-        job = self._unfired(job_id, "run again")
+    def _run_now(self, job_id: str, call: Call[Any]) -> RunNowAccepted:
+        given = read_body(call, RunNowRequest)
+        key, said = given.idempotency_key, canonical_json(bytes(memoryview(given.payload)))
+        if key is not None and (job_id, key) in self._run_now_keys:
+            before, run = self._run_now_keys[job_id, key]
+            if before != said:
+                raise key_reused(key)
+        else:
+            run = self._manual_run(self._job(job_id), given.payload)
+            if key is not None:
+                self._run_now_keys[job_id, key] = (said, run)
+        return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of)
+
+    def _manual_run(self, job: BoxJob, payload: msgspec.Raw) -> BoxRun:
         if job.status is JobState.CANCELLED:
-            raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-        run = self._engine.fire_for(job, self._engine.now, f"manual:{len(job.runs)}")
-        return RunNowAccepted(run.run_id, job_id)
+            raise Conflict(f"job {job.job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
+        original = next((run for run in job.runs if run.trigger == "schedule"), None) if _fired_once(job) else None
+        dropped = original is not None and original.payload_dropped
+        definition = job.definition
+        if memoryview(payload):
+            definition = with_payload(definition, payload, self._engine.now, dropped=dropped)
+            if definition.task in self._known:
+                self._known[definition.task].check(definition.payload)
+        elif dropped:
+            raise payload_dropped(original.run_id if original is not None else None)
+        trigger = f"manual:{len(job.runs)}" if original is None else f"replay:{original.run_id}"
+        return self._engine.fire_for(job, self._engine.now, trigger, definition=definition)
 
     # -- inside
 
@@ -215,8 +242,7 @@ class LocalJobs:
     def _unfired(self, job_id: str, what: str) -> BoxJob:
         """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
-        fired = job.last_fired_for is not None and job.status is not JobState.COMPLETED
-        if job.definition.schedule.one_time and fired:
+        if _fired_once(job) and job.status is not JobState.COMPLETED:
             raise Conflict(
                 f"job {job_id!r} was to run once and has fired; it cannot be {what}",
                 code="already_fired",
@@ -228,3 +254,12 @@ class LocalJobs:
         job.version += 1
         job.updated_at = self._engine.now
         return job_view(job)
+
+
+def _several(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _fired_once(job: BoxJob) -> bool:
+    """Whether it is a one-time job that has fired."""
+    return job.definition.schedule.one_time and job.last_fired_for is not None

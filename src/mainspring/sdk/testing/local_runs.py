@@ -6,16 +6,16 @@ from typing import Any
 
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.intake.declaration import Declaration
-from mainspring.domain.intake.request import amend, parse_time
+from mainspring.domain.intake.repeat import repeated
+from mainspring.domain.intake.request import parse_time
 from mainspring.domain.job import Overlap
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.testing.views import dead_letter_view, run_view
-from mainspring.wire.jobs import JobPatch
 from mainspring.wire.runs import DeadLetterList, Discarded, ReplayRequest, RunList, RunView, Why
 
 _ALIASES = {
@@ -47,6 +47,7 @@ class LocalRuns:
         asked = dict(call.params)
         states = _ALIASES.get(asked.get("status", "").upper(), (asked.get("status", "").upper(),))
         since, until = (parse_time(asked[name], name) if name in asked else None for name in ("since", "until"))
+        label = asked.get("label", "").replace("=", ":", 1)
         found = [
             run
             for run in reversed(self._engine.runs.values())
@@ -55,6 +56,9 @@ class LocalRuns:
             and asked.get("error", "").lower() in (run.error or "").lower()
             and (since is None or run.scheduled_for >= since)
             and (until is None or run.scheduled_for < until)
+            and within(call, "scheduled", run.scheduled_for)
+            and within(call, "created", run.created_at)
+            and (not label or label in [f"{key}:{value}" for key, value in (run.definition.spec.labels or {}).items()])
         ]
         page, following = read_page(found, call)
         return RunList([run_view(run) for run in page], following)
@@ -86,8 +90,6 @@ class LocalRuns:
         run = self._run(run_id)
         if run.live:
             raise Conflict(f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait")
-        if run.status is RunState.SUCCESS:
-            raise Conflict(f"run {run_id} has succeeded", code="run_succeeded", hint="run its job, or submit a new one")
         return self._again(run, call)
 
     def _again(self, run: BoxRun, call: Call[Any]) -> RunView:
@@ -99,12 +101,19 @@ class LocalRuns:
                 raise Conflict(f"run {run.run_id} cannot be repeated: its job is CANCELLED", code="job_cancelled")
             if job.live and job.definition.overlap is Overlap.SKIP:
                 raise Conflict(f"run {run.run_id} cannot be repeated: a run of its job is alive", code="overlap")
-        definition, given = run.definition, read_body(call, ReplayRequest)
-        if memoryview(given.payload):
-            definition = amend(definition, JobPatch(payload=given.payload), self._engine.now)
-            if run.task in self._known:
-                self._known[run.task].check(definition.payload)
-        return run_view(self._engine.replay(run, definition))
+        given, new_id = read_body(call, ReplayRequest), self._engine.new_id()
+        changed = repeated(
+            run.definition,
+            given.payload,
+            self._engine.now,
+            run_id=run.run_id,
+            new_id=new_id,
+            succeeded=run.status is RunState.SUCCESS,
+            dropped=run.payload_dropped,
+        )
+        if changed is not None and memoryview(given.payload) and run.task in self._known:
+            self._known[run.task].check(changed.payload)
+        return run_view(self._engine.replay(run, new_id, changed or run.definition))
 
     def _check_not_replayed(self, run_id: str) -> None:
         again = self._engine.replays.get(run_id)

@@ -6,11 +6,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import STILL_ALIVE, JobDefinition
+from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.context import Context
 
+_OF_RUN = {
+    RunState.SCHEDULED: JobStatus.SCHEDULED,
+    RunState.QUEUED: JobStatus.SCHEDULED,
+    RunState.RUNNING: JobStatus.RUNNING,
+    RunState.SUCCESS: JobStatus.COMPLETED,
+    RunState.FAILED: JobStatus.FAILED,
+    RunState.SKIPPED: JobStatus.FAILED,
+    RunState.CANCELLED: JobStatus.CANCELLED,
+}
 _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 
 
@@ -18,10 +28,10 @@ _LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
 class BoxRun:
     """One run in a box. `status` can be compared with strings: `run.status == "SUCCESS"`.
 
-    `attempt` counts the attempts, `losses` those that were lost with their worker. `errors` has one line for each
-    failed attempt, and `error` is the last one. `exception` is what the last failed attempt raised. `result` is the
-    result after JSON encoding, as a client would see it. `logs` and `progress` are what the task reported through its
-    context.
+    `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those that asked to come
+    back later. `errors` has one line for each failed attempt, and `error` is the last one. `exception` is what the last
+    failed attempt raised. `result` is the result after JSON encoding, as a client would see it. `logs` and `progress`
+    are what the task reported through its context.
     """
 
     run_id: str
@@ -41,8 +51,10 @@ class BoxRun:
     logs: list[str] = field(default_factory=list, repr=False)
     progress: tuple[float | None, str | None] | None = field(default=None, repr=False)
     started_at: datetime | None = field(default=None, repr=False)
+    first_started_at: datetime | None = field(default=None, repr=False)
     ended_at: datetime | None = field(default=None, repr=False)
     losses: int = 0
+    snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
 
@@ -53,15 +65,28 @@ class BoxRun:
 
     @property
     def max_attempts(self) -> int:
-        """Each loss grants another attempt."""
-        return self.definition.spec.retry.max_attempts + self.losses
+        """Each loss and each snooze grants another attempt."""
+        return self.definition.spec.retry.max_attempts + self.losses + self.snoozes
 
     @property
     def live(self) -> bool:
+        """Whether the run has not ended."""
         return self.status in _LIVE
 
     @property
+    def payload_dropped(self) -> bool:
+        """Whether a server would not keep the payload of this run, which has succeeded."""
+        payload = self.definition.payload
+        too_large = payload is not None and len(payload.encode()) > self.definition.spec.keep_payload
+        return self.status is RunState.SUCCESS and too_large
+
+    @property
+    def idempotency_key(self) -> str:
+        return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat)
+
+    @property
     def replay_of(self) -> str | None:
+        """The id of the run that this one repeats, if it is a replay."""
         kind, _, run_id = self.trigger.partition(":")
         return run_id if kind == "replay" else None
 
@@ -87,5 +112,29 @@ class BoxJob:
     missed: list[tuple[Missed, datetime]] = field(default_factory=list)
 
     @property
+    def has_fired(self) -> bool:
+        """Whether this is a one-time job whose time has come."""
+        waits = self.next_fire is not None or self.paused_from is not None
+        return self.definition.schedule.one_time and self.last_fired_for is not None and not waits
+
+    @property
     def latest_run(self) -> BoxRun | None:
-        return max(reversed(self.runs), key=lambda run: run.scheduled_for, default=None)
+        """Its newest run. Of a one-time job that has fired, the run that its status tells of."""
+        if self.has_fired:
+            return max(reversed(self.runs), key=_weight, default=None)  # of equal ones the newest
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def shown_status(self) -> JobStatus:
+        """The status as a client of a server sees it."""
+        if not self.has_fired:
+            return self.status
+        run = self.latest_run
+        if run is None or run.reason == STILL_ALIVE:
+            return JobStatus.FAILED
+        return JobStatus.CANCELLED if run.live and run.cancel_requested else _OF_RUN[run.status]
+
+
+def _weight(run: BoxRun) -> tuple[bool, bool, bool, bool]:
+    """Which run of a one-time job decides."""
+    return run.live, run.live and not run.cancel_requested, run.status is RunState.RUNNING, run.reason != STILL_ALIVE

@@ -8,26 +8,56 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.job import Priority
-from mainspring.domain.showing import show_job
-from mainspring.domain.transitions import RunState
+from mainspring.domain.showing import NEVER_RAN, show_job
+from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.wire.jobs import JobView
-from mainspring.wire.runs import DeadLetterView, ProgressView, RunView
+from mainspring.wire.runs import DeadLetterView, ProgressView, RunBrief, RunView
 
 WORKER = "box"
 
 
 def job_view(job: BoxJob) -> JobView:
+    latest = job.latest_run
     return show_job(
         job.definition,
         job_id=job.job_id,
-        status=job.status,
+        status=job.shown_status,
         next_fire_at=job.next_fire,
         last_fired_for=job.last_fired_for,
         shard=None,
         version=job.version,
         created_at=job.created_at,
         updated_at=job.updated_at,
+        latest_run=None if latest is None else brief_view(latest),
+        error_message=job_error(job),
+    )
+
+
+def job_error(job: BoxJob) -> str | None:
+    """The error of the latest run. A run that failed without one has a reason."""
+    latest, failed = job.latest_run, job.shown_status is JobStatus.FAILED
+    if latest is None:
+        return NEVER_RAN if failed else None
+    return latest.error or (latest.reason if failed or latest.status is RunState.FAILED else None)
+
+
+def brief_view(run: BoxRun) -> RunBrief:
+    whole = run_view(run)
+    assert whole.created_at is not None
+    return RunBrief(
+        run_id=whole.run_id,
+        status=whole.status,
+        reason=None if run.status is RunState.QUEUED else whole.reason,
+        trigger=whole.trigger,
+        scheduled_for=whole.scheduled_for,
+        created_at=whole.created_at,
+        start_time=whole.start_time,
+        end_time=whole.end_time,
+        duration=whole.duration,
+        attempt_number=whole.attempt_number,
+        max_attempts=whole.max_attempts,
+        error_message=whole.error_message,
     )
 
 
@@ -56,10 +86,15 @@ def run_view(run: BoxRun) -> RunView:
         error_message=run.error,
         log_url=None,
         result=run.result,
-        payload=_raw(run.definition.payload),
+        payload=None if run.payload_dropped else _raw(run.definition.payload),
         progress=None if ended or run.progress is None else ProgressView(*run.progress),
         replay_of=run.replay_of,
         losses=run.losses,
+        executor=WORKER if run.attempt else None,
+        created_at=run.created_at,
+        snoozes=run.snoozes,
+        payload_dropped=run.payload_dropped,
+        idempotency_key=run.idempotency_key,
     )
 
 

@@ -81,6 +81,30 @@ begin
     return value::int;
 end $$;
 
+-- Up to how many bytes a payload is kept: true, false, a size such as "64KiB", or a number of bytes.
+create or replace function mainspring.intake_kept(value jsonb, field text) returns int
+language plpgsql strict as $$
+declare
+    parts text[] := regexp_match(btrim(value #>> '{}', E' \t\n\r\f\x0b'),
+                                 '^([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(?:([kmgt])(i?))?b?$', 'i');
+    size numeric;
+begin
+    if jsonb_typeof(value) = 'boolean' then
+        return case when value = 'true' then 262144 else 0 end;
+    elsif jsonb_typeof(value) = 'number' and value::text ~ '^-?[0-9]+$' then
+        size := value::numeric;
+    elsif jsonb_typeof(value) = 'string' and parts is not null then
+        size := trunc(parts[1]::numeric * (case when parts[3] <> '' then 1024 else 1000 end)
+                      ^ coalesce(position(lower(parts[2]) in 'kmgt'), 0));
+    end if;
+    if size is null or size not between 0 and 262144 then
+        perform mainspring.intake_refuse(mainspring.intake_shown(value)
+            || case when size is null then ' is not a size' else ' is out of range' end, field,
+            'write true, false, a size up to "256KiB", or a number of bytes');
+    end if;
+    return size;
+end $$;
+
 -- Durations: "90s", "15m", "1h30m", or a number of seconds.
 create or replace function mainspring.intake_seconds(value jsonb, field text, lowest numeric, most numeric) returns numeric
 language plpgsql strict as $$

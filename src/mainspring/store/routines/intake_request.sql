@@ -151,6 +151,7 @@ begin
         'command', command, 'owner', mainspring.intake_line(job -> 'owner', 'owner', 0, 10000),
         'description', job -> 'description',
         'labels', mainspring.intake_labels(job -> 'labels', 'labels', 64, 0)::jsonb,
+        'keep_payload', nullif(mainspring.intake_kept(job -> 'keep_payload', 'keep_payload'), {{KEPT_PAYLOAD}}),
         'idempotency_key', mainspring.intake_line(job -> 'idempotency_key', 'idempotency_key', 1, 200)));
     spec := nullif(whole, '{}')::text::json;
 end $$;

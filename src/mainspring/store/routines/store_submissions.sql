@@ -50,7 +50,7 @@ begin
         insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
                                      id_generated, next_fire_at, created_at, updated_at, name, schedule, payload, spec)
         select s.tenant_id, w.job_id, l.lane_id, mainspring.shard_of(s.tenant_id, w.job_id), {{JOB_SCHEDULED}}, s.overlap,
-               s.max_attempts, s.kind = 'FUTURE', s.job_id is null, w.fire_at, moment, moment, s.name,
+               s.max_attempts, s.kind = 'FUTURE', s.job_id is null, w.fire_at, c.created_at, c.created_at, s.name,
                json_strip_nulls(json_build_object(
                    'kind', s.kind, 'every', s.every,
                    'at', to_char(s.fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
@@ -61,7 +61,8 @@ begin
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels),
         lateral (select coalesce(s.job_id, s.run_id::text) as job_id,
                         coalesce(s.fire_at, date_trunc('second', moment) + make_interval(secs => s.every::float8))
-                            as fire_at) as w
+                            as fire_at) as w,
+        lateral (select coalesce({{job_created(s.tenant_id, w.job_id, s.job_id is null)}}, moment) as created_at) as c
         where s.xact = new.xact and s.turn >= new.turn and s.kind <> 'IMMEDIATE'
         order by s.turn
         returning next_fire_at

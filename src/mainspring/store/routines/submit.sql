@@ -28,6 +28,7 @@ declare
     how record;
     levels constant text[] := array['low', 'normal', 'high', 'critical'];
     level text;
+    allowed boolean;
 begin
     if job is null then
         perform mainspring.intake_refuse('the job is null', '$', 'such as {"task": "report.generate"}');
@@ -65,6 +66,10 @@ begin
         levels || array['0', '1', '2', '3']);
     select * into "when" from mainspring.intake_schedule(given);
     select * into how from mainspring.intake_spec(given, what.command);
+    allowed := coalesce(mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow']) = 'allow', false);
+    if allowed and "when".kind in ('IMMEDIATE', 'FUTURE') then -- see Spec in domain/job.py
+        how.spec := (coalesce(how.spec::jsonb, '{}') || '{"overlap": 1}')::text::json;
+    end if;
 
     -- First the key, then the id, like the servers. If an open transaction holds one of them, this waits for it.
     once := given ->> 'idempotency_key';
@@ -100,8 +105,7 @@ begin
             coalesce(array_position(levels, level) - 1, level::int, 1), what.task,
             coalesce(mainspring.intake_labels(given -> 'required_labels', 'required_labels', 16, 1), ''),
             "when".kind, "when".fire_at, "when".every,
-            case mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow'])
-                when 'allow' then 1 else 0 end,
+            allowed::int,
             how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
             case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
     return coalesce(chosen, own_id::text);

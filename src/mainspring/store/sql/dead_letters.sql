@@ -73,19 +73,20 @@ from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
 -- name: replay
--- Dead letters become runs with the same definition (or $5 and $6), scheduled_for and therefore idempotency key.
+-- Dead letters become runs with the same definition, scheduled_for and therefore idempotency key. Those with $7 have
+-- another payload and spec, and a key of their own.
 -- creates: QUEUED
 -- guard: only one transaction deletes a dead letter; replays has each run once; the caller has locked the jobs.
 with wanted as (
-    select * from unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::json[], $6::json[])
-        as w (run_id, replay_id, exclusive, payload, spec)
+    select * from unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::json[], $6::json[], $7::boolean[])
+        as w (run_id, replay_id, exclusive, payload, spec, changed)
 ), taken as (
     delete from mainspring.dead_letters d
     using wanted w
     where d.tenant_id = $1 and d.run_id = w.run_id
     returning d.run_id, d.lane_id, d.job_id, d.name, d.max_attempts, d.scheduled_for, w.replay_id, w.exclusive,
-              case when $7 then w.payload else d.payload end as payload,
-              case when $7 then w.spec else d.spec end as spec
+              case when w.changed then w.payload else d.payload end as payload,
+              case when w.changed then w.spec else d.spec end as spec
 ), noted as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, replay_id from taken
@@ -103,10 +104,10 @@ returning run_id, lane_id
 -- creates: QUEUED
 -- guard: replays has each run once; the caller has locked the job.
 with source as (
-    select h.run_id, h.lane_id, h.job_id, h.name, (h.max_attempts - h.losses)::smallint as max_attempts, h.scheduled_for,
+    select h.run_id, h.lane_id, h.job_id, h.name, (h.max_attempts - h.losses - h.snoozes)::smallint as max_attempts, h.scheduled_for,
            case when $6 then $4::json else h.payload end as payload, case when $6 then $5::json else h.spec end as spec
     from mainspring.run_history h
-    where h.tenant_id = $1 and h.run_id = $2 and h.state <> {{SUCCESS}}
+    where h.tenant_id = $1 and h.run_id = $2
 ), noted as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, $3 from source

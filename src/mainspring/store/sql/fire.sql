@@ -154,29 +154,40 @@ with gone as (
 ), {{runs_of_gone(null)}}
 
 -- name: run_now
--- A manual run of a job, independent of its schedule. The caller has locked the jobs row.
+-- A manual run of a job, independent of its schedule. The caller has locked the jobs row. $5: whether it has another
+-- payload than the job, with the spec that follows from it.
 -- creates: QUEUED, SKIPPED
 -- guard: not cancelled; the overlap rule is decided after the lock.
 with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
-           null::timestamptz as scheduled_for, j.job_id, $4::text as trigger, j.name, j.payload, j.spec,
+           null::timestamptz as scheduled_for, j.job_id, $4::text as trigger, j.name,
+           case when $5 then $6::json else j.payload end as payload, case when $5 then $7::json else j.spec end as spec,
            null::uuid as node_id, true as fired,
            case when j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} then {{STILL_ALIVE}} end as skip_reason
     from mainspring.jobs j
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
-), created as (
-    {{create_runs}}
-    where n.skip_reason is null
-    returning lane_id
-), ended_run as (
-    {{skipped_runs}}
-), skips as (
-    {{enter_history}}
-), touched as (
+), {{manual_run}}, touched as (
     {{touch_one_time}}
     where j.tenant_id = $1 and j.job_id = $2 and j.one_time
 )
-select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
+{{manual_run_made}}
+
+-- name: run_again
+-- A manual run of a one-time job that has fired, as a repeat of its run. The caller has taken the lock of fired jobs and
+-- read that run. $8: whether the job skips overlapping runs. $9: the run that is itself the job, if its id is ours.
+-- creates: QUEUED, SKIPPED
+-- guard: the overlap rule is decided after the lock; the run is fresh.
+with new_run as materialized (
+    select $3::uuid as run_id, o.tenant_id, $5::int as lane_id, $6::smallint as max_attempts, false as exclusive,
+           null::timestamptz as scheduled_for, o.job_id, $4::text as trigger, $7::text as name, $10::json as payload,
+           $11::json as spec, null::uuid as node_id, true as fired,
+           case when $8 and ({{has_live_run(o)}}
+                             or exists (select from mainspring.runs r
+                                        where r.tenant_id = o.tenant_id and r.run_id = $9 offset 0))
+                then {{STILL_ALIVE}} end as skip_reason
+    from (select $1::int as tenant_id, $2::text as job_id) as o
+), {{manual_run}}
+{{manual_run_made}}
 
 -- name: oldest_due
 -- How late the most overdue job of these shards is, in seconds. The readiness check uses it.

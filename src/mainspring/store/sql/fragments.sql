@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses
+       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,12 +34,18 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses)
+     follows, losses, snoozes, payload_dropped)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
-       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses
+       e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
+       e.snoozes, e.payload_dropped
 from ended_run e
 returning run_id, follows
+
+-- fragment: keeps_payload
+-- Whether the payload stays with a run that succeeds. Null if it has none.
+octet_length(cast(r.payload as text)) <= case when r.spec is null then {{KEPT_PAYLOAD}}
+                                      else coalesce(cast(r.spec ->> 'keep_payload' as int), {{KEPT_PAYLOAD}}) end
 
 -- ------------------------------------------------------------------------------------------- how a run is claimed
 
@@ -108,14 +114,14 @@ returning {{claimed_run}}
 -- fragment: claimed_run
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at
+r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
@@ -190,6 +196,22 @@ select (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone
 
+-- fragment: manual_run
+-- Creates `new_run`, or records that it is skipped.
+created as (
+    {{create_runs}}
+    where n.skip_reason is null
+    returning lane_id
+), ended_run as (
+    {{skipped_runs}}
+), skips as (
+    {{enter_history}}
+)
+
+-- fragment: manual_run_made
+-- ManualRun in store/fires.py.
+select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
+
 -- fragment: move_on(due)
 -- Advances the jobs of {{due}} past what is handled.
 update mainspring.jobs j
@@ -236,30 +258,167 @@ select (select array_agg(position) from moved) as moved,
        (select array_agg(lane_id) from created) as lanes,
        (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
 
+-- -------------------------------------------------------------------------------- the status of a one-time job
+-- A one-time job that has fired has no row: its status is that of one of its runs, the deciding one. A live run decides
+-- before an ended one. Of several live runs one that runs decides, then one that waits, then one that is being stopped.
+-- Of several ended runs the newest decides. A run that was skipped because another one was alive decides last.
+-- operations/read/one_time.py says the same in Python.
+
+-- fragment: job_of(run)
+-- The job of a run. The column is null if it equals run_id.
+coalesce({{run}}.job_id, {{run}}.run_id::text)
+
+-- fragment: own_id(run)
+-- The run that is itself the job of this run, if the id of the job was generated.
+case when {{run}}.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then {{run}}.job_id::uuid end
+
+-- fragment: later(other, run)
+-- Whether a run of the same job was created later. The id of a run that is itself a job is from the submission, so its
+-- time counts and not its id.
+case when {{other}}.job_id is not null and {{run}}.job_id is not null then {{other}}.run_id > {{run}}.run_id
+     else (coalesce({{other}}.fired_at, {{other}}.scheduled_for), {{other}}.run_id)
+          > (coalesce({{run}}.fired_at, {{run}}.scheduled_for), {{run}}.run_id) end
+
+-- fragment: live_rank(run)
+-- Which live run decides, and the status of its job: 3 is RUNNING, 2 SCHEDULED, 1 CANCELLED.
+case when {{run}}.cancel_requested_at is not null then 1
+     when {{run}}.state = {{RUNNING}} and {{run}}.started_at >= {{run}}.claimed_at then 3
+     else 2 end
+
+-- fragment: overlapped(run)
+-- Whether an ended run was skipped because another run of its job was alive.
+({{run}}.state = {{SKIPPED}} and {{run}}.reason in ({{STILL_ALIVE}}, {{DUE_TOGETHER}})) is true
+
+-- fragment: live_beaten
+-- Whether the live run o of the same job decides before r.
+({{live_rank(o)}} > {{live_rank(r)}} or {{live_rank(o)}} = {{live_rank(r)}} and {{later(o, r)}})
+
+-- fragment: live_decides
+-- Whether the live run r decides the status of a one-time job that has fired. "case" asks for the job first: a recurring
+-- one may have many runs.
+case when r.job_id is not null and exists (select from mainspring.jobs j
+                                           where j.tenant_id = r.tenant_id and j.job_id = r.job_id offset 0) then false
+     when exists (select from mainspring.runs o
+                  where o.tenant_id = r.tenant_id and o.job_id = {{job_of(r)}} and o.run_id <> r.run_id
+                    and {{live_beaten}}
+                  offset 0) then false
+     else not exists (select from mainspring.runs o
+                      where o.run_id = {{own_id(r)}} and o.tenant_id = r.tenant_id and o.job_id is null
+                        and {{live_beaten}}
+                      offset 0) end
+
+-- fragment: ended_decides
+-- The same for the ended run h. A run that was created later has not ended before: that says which partitions to read.
+-- The hour is for clocks that differ. Only a run that is itself a job is compared by time; see `later`.
+case when h.job_id is not null and exists (select from mainspring.jobs j
+                                           where j.tenant_id = h.tenant_id and j.job_id = h.job_id offset 0) then false
+     when exists (select from mainspring.runs o
+                  where o.tenant_id = h.tenant_id and o.job_id = {{job_of(h)}} offset 0) then false
+     when h.job_id is null then
+         not exists (select from mainspring.run_history o
+                     where o.job_id = h.run_id::text and o.tenant_id = h.tenant_id
+                       and o.ended_at >= case when {{overlapped(h)}} then '-infinity'
+                                              else coalesce(h.fired_at, h.scheduled_for) - interval '1 hour' end
+                       and case when {{overlapped(o)}} <> {{overlapped(h)}} then {{overlapped(h)}}
+                                else {{later(o, h)}} end
+                     offset 0)
+     when exists (select from mainspring.run_history o
+                  where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id > h.run_id
+                    and o.ended_at >= coalesce(h.fired_at, h.scheduled_for) - interval '1 hour'
+                    and ({{overlapped(h)}} or not {{overlapped(o)}})
+                  offset 0) then false
+     when {{overlapped(h)}} and exists (select from mainspring.run_history o
+                                        where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id < h.run_id
+                                          and not {{overlapped(o)}}
+                                        offset 0) then false
+     when {{own_id(h)}} is null then true
+     when exists (select from mainspring.runs o
+                  where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null offset 0) then false
+     else not exists (select from mainspring.run_history o
+                      where o.run_id = {{own_id(h)}} and o.tenant_id = h.tenant_id and o.job_id is null
+                        and case when {{overlapped(o)}} <> {{overlapped(h)}} then {{overlapped(h)}}
+                                 else {{later(o, h)}} end
+                      offset 0) end
+
+-- fragment: wanted_job(run)
+-- The filters of a list of jobs, on the run of a one-time job that has fired: its place, lanes, owner, label, text, and
+-- the bounds of the generated id.
+{{run}}.tenant_id = $1
+and ($2::uuid is null or {{run}}.run_id < $2)
+and ($3::uuid is null or {{run}}.run_id >= $3)
+and ($4::int[] is null or {{run}}.lane_id = any ($4))
+and ($10::uuid is null or {{run}}.job_id is not null or {{run}}.run_id >= $10)
+and ($11::uuid is null or {{run}}.job_id is not null or {{run}}.run_id < $11)
+and ($6::text is null or {{run}}.spec ->> 'owner' = $6)
+and ($7::text is null or {{run}}.spec -> 'labels' ->> $7 = $8)
+and ($9::text is null or coalesce({{run}}.job_id, {{run}}.run_id::text) ilike $9 or {{run}}.name ilike $9)
+
+-- fragment: job_created(tenant, id, generated)
+-- When a job was created: the time in a generated id, or else the time at which the id was taken. So the time is known
+-- after a one-time job has fired and has no row any more.
+case when {{generated}} then to_timestamp(('x' || left(translate({{id}}, '-', ''), 12))::bit(48)::bigint / 1000.0)
+     else (select i.taken_at from mainspring.taken_ids i where i.tenant_id = {{tenant}} and i.job_id = {{id}}) end
+
 -- ------------------------------------------------------------------------------------------- columns of rows
 
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
-       case when attempt = 0 then expires_at end as expires_at,
+       case when attempt = 0 then expires_at end as expires_at, snoozed_until,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns
 -- The fields of store/history.py EndedRun.
 {{run_columns}},
-       started_at, ended_at, ran_ms, reason, error, result::text as result_text
+       started_at, ended_at, ran_ms, reason, error, result::text as result_text,
+       state = {{SUCCESS}} and payload is null and payload_dropped is true as payload_dropped
+
+-- fragment: ended_row
+-- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
+h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
+h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped
+
+-- fragment: brief_columns
+-- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
+run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fired_at, cancel_requested_at, worker_id,
+       trigger
+
+-- fragment: brief_live_columns
+{{brief_columns}}, ready_at, snoozed_until, claimed_at, {{started_at}} as started_at, null::timestamptz as ended_at,
+       null::real as ran_ms, null::text as reason, left(last_error, 2001) as error, (select clock_timestamp()) as now
+
+-- fragment: brief_ended_columns
+{{brief_columns}}, null::timestamptz as ready_at, null::timestamptz as snoozed_until, null::timestamptz as claimed_at,
+       started_at, ended_at, ran_ms, reason, left(error, 2001) as error, (select clock_timestamp()) as now
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
        updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
        declared_by, pruned_version
+
+-- fragment: listed_job
+-- The filters of a list of jobs that have a row.
+j.tenant_id = $1
+  and ($2::timestamptz is null or (j.created_at, j.job_id) < ($2, $3))
+  and ($10::timestamptz is null or (j.created_at, j.job_id) >= ($10, $11))
+  and (j.status = any ($4::smallint[]) or $16 and j.one_time and j.status = {{JOB_COMPLETED}})
+  and ($5::int[] is null or j.lane_id = any ($5))
+  and ($12::timestamptz is null or j.created_at >= $12)
+  and ($13::timestamptz is null or j.created_at < $13)
+  and ($14::timestamptz is null or j.next_fire_at >= $14)
+  and ($15::timestamptz is null or j.next_fire_at < $15)
+  and ($17::text is null or j.declared_by = $17)
+  and ($6::text is null or j.spec ->> 'owner' = $6)
+  and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
+  and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
@@ -312,6 +471,32 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- ------------------------------------------------------------------------------------------- idempotency keys
+
+-- fragment: keys_of_ended_jobs(table, days, limit)
+-- Keys of jobs that ended more than so many days ago. A job has not ended while it has its row or a live run.
+-- `created_at` is the time of the request, or of a later end whose history was dropped (`keep_keys`).
+-- "offset 0" keeps the planner from reading the whole history into a hash table.
+select k.ctid
+from mainspring.{{table}} k
+cross join lateral (select case when k.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                                then k.job_id::uuid end as run_id) as own
+where k.created_at < (select clock_timestamp()) - {{days}} * interval '1 day'
+  and not exists (select from mainspring.jobs j
+                  where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
+  and not exists (select from mainspring.runs r
+                  where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
+  and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
+  and not exists (select from mainspring.run_history h
+                  where h.job_id = k.job_id and h.tenant_id = k.tenant_id
+                    and h.ended_at > (select clock_timestamp()) - {{days}} * interval '1 day'
+                  offset 0)
+  and not exists (select from mainspring.run_history h
+                  where h.run_id = own.run_id
+                    and h.ended_at > (select clock_timestamp()) - {{days}} * interval '1 day'
+                  offset 0)
+limit {{limit}}
 
 -- ------------------------------------------------------------------------------------------------- ids by a part
 

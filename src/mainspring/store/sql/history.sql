@@ -12,6 +12,20 @@ where h.run_id = $2 and h.tenant_id = $1
 order by h.ended_at desc
 limit 1
 
+-- name: live_original
+-- The run of a one-time job with a chosen id, without its manual runs and replays.
+select {{live_run_columns}}
+from mainspring.runs r
+where r.tenant_id = $1 and r.job_id = $2 and (r.trigger is null or r.trigger = 'at')
+limit 1
+
+-- name: ended_original
+select {{ended_run_columns}}
+from mainspring.run_history h
+where h.tenant_id = $1 and h.job_id = $2 and (h.trigger is null or h.trigger = 'at')
+order by h.run_id desc
+limit 1
+
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
 -- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
@@ -27,12 +41,16 @@ where r.tenant_id = $1
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
   and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
+  and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $11)
+  and ($12::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $12)
+  and ($13::text is null or r.spec -> 'labels' ->> $13 = $14)
   and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
-limit $11
+limit $15
 
 -- name: ended_runs
--- No run ends before it is due, so $7 also says which partitions to read. The hour is for clocks that differ.
+-- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
+-- differ.
 select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1
@@ -43,9 +61,13 @@ where h.tenant_id = $1
   and ($8::timestamptz is null or h.scheduled_for < $8)
   and ($3::text is null or h.job_id = $3)
   and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
+  and ($10::timestamptz is null
+       or (coalesce(h.fired_at, h.scheduled_for) >= $10 and h.ended_at >= $10 - interval '1 hour'))
+  and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
+  and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
   and ($6::text is null or h.error ilike $6)
 order by h.run_id desc
-limit $10
+limit $14
 
 -- name: live_runs_of_job
 select {{live_run_columns}}
@@ -95,6 +117,10 @@ from (select attempt, fence, worker_id, started_at, ended_at, outcome, error, re
       order by fence desc
       limit 1000) as newest
 order by fence
+
+-- name: last_attempts
+-- When the last attempts of these runs ended that another one follows.
+select run_id, max(ended_at) as ended_at from mainspring.attempts where run_id = any ($1::uuid[]) group by run_id
 
 -- name: worker_names
 -- Names are kept for a day after the end of a worker.

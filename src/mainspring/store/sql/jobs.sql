@@ -6,12 +6,14 @@ insert into mainspring.jobs
     (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
      created_at, updated_at, name, schedule, payload, spec, declared_by)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
-       u.next_fire_at, t.now, t.now, u.name, u.schedule, u.payload, u.spec, u.declared_by
+       u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
             $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, declared_by),
-     (select clock_timestamp() as now) as t
+               payload, spec, declared_by)
+cross join lateral (
+    select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
+) as c
 
 -- name: take_ids
 -- In sorted order, so that two batches cannot deadlock. Ids that are not returned were taken before.
@@ -41,6 +43,24 @@ returning key
 
 -- name: known_keys
 select key, body_hash, job_id from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+
+-- name: insert_run_now_key
+-- Like insert_keys. The scope of the key is the job.
+-- unguarded: insert if absent.
+with patience as materialized (
+    select set_config('lock_timeout', '2s', true)
+)
+insert into mainspring.run_now_keys (tenant_id, job_id, key, body_hash, run_id)
+select $1, $2, $3, $4, $5 from patience
+on conflict do nothing
+returning run_id
+
+-- name: known_run_now_key
+select body_hash, run_id from mainspring.run_now_keys where tenant_id = $1 and job_id = $2 and key = $3
+
+-- name: lock_fired_job
+-- For whoever creates another run of a one-time job that has fired: it has no row that could be locked.
+select pg_advisory_xact_lock(hashtextextended('mainspring.job/' || $1::int || '/' || $2::text, 0))
 
 -- name: get_job
 select {{job_columns}}
@@ -81,53 +101,64 @@ where tenant_id = $1 and job_id = $2
 order by missed_id desc
 limit $3
 
+-- name: missed_page
+-- The same, page by page.
+select missed_id, first_at, last_at, count, reason, recorded_at
+from mainspring.missed_fires
+where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
+order by missed_id desc
+limit $4
+
 -- name: list_jobs
--- Keyset pages, newest first.
+-- Keyset pages, newest first: jobs before ($2, $3), down to ($10, $11). $16: also one-time jobs that were missed, which
+-- are stored as COMPLETED.
 select {{job_columns}}
 from mainspring.jobs j
-where j.tenant_id = $1
-  and ($2::timestamptz is null or (j.created_at, j.job_id) < ($2, $3))
-  and ($4::smallint[] is null or j.status = any ($4))
-  and ($5::int[] is null or j.lane_id = any ($5))
-  and ($6::text is null or j.spec ->> 'owner' = $6)
-  and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
-  and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
-  and ($10::text is null or j.declared_by = $10)
+where {{listed_job}}
 order by j.created_at desc, j.job_id desc
-limit $11
+limit $18
+
+-- name: list_jobs_at_rest
+-- The same for statuses other than SCHEDULED, which have an index.
+select {{job_columns}}
+from mainspring.jobs j
+where j.status <> {{JOB_SCHEDULED}} and {{listed_job}}
+order by j.created_at desc, j.job_id desc
+limit $18
+
+-- name: jobs_boundary
+-- The place of the job that comes $4 jobs after ($2, $3).
+select created_at, job_id
+from mainspring.jobs
+where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))
+order by created_at desc, job_id desc
+offset $4 limit 1
+
+-- name: jobs_at_rest_boundary
+select created_at, job_id
+from mainspring.jobs
+where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3)) and status <> {{JOB_SCHEDULED}}
+order by created_at desc, job_id desc
+offset $4 limit 1
 
 -- name: prune_keys
--- Keys of jobs that ended more than $1 days ago, a batch at a time. A job has not ended while it has its row or a live
--- run. `created_at` is the time of the submission, or of a later end whose history was dropped (`keep_keys`).
--- "offset 0" keeps the planner from reading the whole history into a hash table.
+-- Keys of jobs that ended more than $1 days ago, a batch at a time.
 -- unguarded: by then nobody repeats the submission, and the look at the job is part of the statement.
 delete from mainspring.idempotency_keys
-where ctid = any (array(select k.ctid
-                        from mainspring.idempotency_keys k
-                        cross join lateral (select case when k.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-                                                        then k.job_id::uuid end as run_id) as own
-                        where k.created_at < (select clock_timestamp()) - $1 * interval '1 day'
-                          and not exists (select from mainspring.jobs j
-                                          where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
-                          and not exists (select from mainspring.runs r
-                                          where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
-                          and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
-                          and not exists (select from mainspring.run_history h
-                                          where h.job_id = k.job_id and h.tenant_id = k.tenant_id
-                                            and h.ended_at > (select clock_timestamp()) - $1 * interval '1 day'
-                                          offset 0)
-                          and not exists (select from mainspring.run_history h
-                                          where h.run_id = own.run_id
-                                            and h.ended_at > (select clock_timestamp()) - $1 * interval '1 day'
-                                          offset 0)
-                        limit $2))
+where ctid = any (array({{keys_of_ended_jobs(idempotency_keys, $1, $2)}}))
+
+-- name: prune_run_now_keys
+-- The same for keys of run-now.
+-- unguarded: as above.
+delete from mainspring.run_now_keys
+where ctid = any (array({{keys_of_ended_jobs(run_now_keys, $1, $2)}}))
 
 -- name: keep_keys
 -- Before history between $1 and $2 is dropped: a page of its runs, whose ends the keys of their jobs remember. Returns
 -- the last run of the page.
 -- unguarded: the time only rises.
 with page as materialized (
-    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key
+    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key, coalesce(job_id, run_id::text) as job_id
     from mainspring.run_history
     where ended_at >= $1 and ended_at < $2 and run_id > $3
     order by run_id
@@ -137,6 +168,11 @@ with page as materialized (
     set created_at = p.ended_at
     from (select tenant_id, key, max(ended_at) as ended_at from page where key is not null group by tenant_id, key) as p
     where k.tenant_id = p.tenant_id and k.key = p.key and k.created_at < p.ended_at
+), kept_run_now as (
+    update mainspring.run_now_keys k
+    set created_at = p.ended_at
+    from (select tenant_id, job_id, max(ended_at) as ended_at from page group by tenant_id, job_id) as p
+    where k.tenant_id = p.tenant_id and k.job_id = p.job_id and k.created_at < p.ended_at
 )
 select run_id from page order by run_id desc limit 1
 

@@ -130,12 +130,13 @@ with outcome as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = {{RUNNING}}
-    returning r.*, o.held_ms, o.ran_ms, o.result
+    returning r.*, o.held_ms, o.ran_ms, o.result, {{keeps_payload}} as keeps_payload
 ), ended_run as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
-           null::text as reason, null::text as error, result, null::json as payload, spec, node_id, fired_at,
-           null::timestamptz as cancel_requested_at, follows, losses
+           null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
+           node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
+           case when not keeps_payload then true end as payload_dropped
     from gone
 )
 {{enter_history}}
@@ -165,18 +166,20 @@ where exists (select from locked l where l.run_id = o.run_id)
    or not exists (select from mainspring.runs r where r.run_id = o.run_id)
 
 -- name: requeue
--- A failed run with attempts left, a run that was returned unstarted ($4: the attempt that it gives back), or a run that
--- was lost ($6: the loss). A loss grants another attempt.
+-- A failed run with attempts left, a run that was returned unstarted ($4: the attempt that it gives back), a run that
+-- was lost ($6: the loss), or a run that is snoozed ($7). A loss or a snooze grants another attempt.
 -- moves: RUNNING -> QUEUED
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
 set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
-    claimed_at = null, started_at = null, losses = r.losses + o.lost, max_attempts = r.max_attempts + o.lost,
-    last_error = coalesce(o.error, r.last_error),
+    claimed_at = null, started_at = null, losses = r.losses + o.lost, snoozes = r.snoozes + o.snoozed,
+    max_attempts = r.max_attempts + o.lost + o.snoozed, last_error = coalesce(o.error, r.last_error),
     progress = null, progress_text = null, progress_number = null,
-    ready_at = (select clock_timestamp()) + o.delay * interval '1 second'
-from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[])
-         as o (run_id, fence, delay, given_back, error, lost)
+    ready_at = t.now + o.delay * interval '1 second',
+    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[], $7::smallint[])
+         as o (run_id, fence, delay, given_back, error, lost, snoozed),
+     (select clock_timestamp() as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id
 
@@ -204,21 +207,21 @@ with outcome as (
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
          max_attempts, reason)
     select run_id, tenant_id, lane_id, job_id, name, attempt, error, scheduled_for,
-           (select clock_timestamp()), payload, spec, trigger, max_attempts - losses, reason
+           (select clock_timestamp()), payload, spec, trigger, max_attempts - losses - snoozes, reason
     from gone
     where end_state = {{FAILED}}
 ), ended_run as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
            scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
-           cancel_requested_at, follows, losses + lost as losses
+           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped
     from gone r
 )
 {{enter_history}}
 
 -- name: insert_attempts
--- Attempts that are followed by another one, $8 seconds later: failed, lost, or returned unstarted. The last attempt is
--- in the history itself.
+-- Attempts that are followed by another one, $8 seconds later: failed, lost, snoozed, or returned unstarted. The last
+-- attempt is in the history itself.
 -- unguarded: append-only; the caller has locked and matched the rows in this transaction.
 insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at)
 select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome, o.error,

@@ -197,6 +197,20 @@ from mainspring.workers w
 left join beaten b using (worker_id)
 where w.worker_id = any ($1::uuid[])
 
+-- name: last_beats
+-- The last heartbeats of these workers. $2: only those of so many seconds; null: all that are known.
+select w.worker_id, greatest(w.heard_at, b.at) as at
+from mainspring.workers w
+left join (select worker_id, max(at) as at
+           from (select at, unnest(worker_ids) as worker_id from mainspring.worker_beats_0
+                 where $2::float8 is null or at > (select clock_timestamp()) - $2 * interval '1 second'
+                 union all
+                 select at, unnest(worker_ids) from mainspring.worker_beats_1
+                 where $2::float8 is null or at > (select clock_timestamp()) - $2 * interval '1 second') as beats
+           where worker_id = any ($1::uuid[])
+           group by worker_id) as b using (worker_id)
+where w.worker_id = any ($1::uuid[]) and (b.at is not null or $2 is null and w.heard_at is not null)
+
 -- name: heard_by_server
 -- How many workers server $1 heard in these seconds since 1970.
 select count(distinct worker_id)::int

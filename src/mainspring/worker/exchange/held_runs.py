@@ -118,6 +118,8 @@ class HeldRuns:
             outcome.cause = ending.cause
         if ending.retry_after is not None:
             outcome.retry_after = ending.retry_after
+        if ending.snooze is not None:
+            outcome.snooze = ending.snooze
         if not self.pending:
             self.pending_since = now
         self.pending.append(outcome)

@@ -47,6 +47,7 @@ class Ending(msgspec.Struct, frozen=True):
     result: msgspec.Raw | None = None
     cause: Cause | None = None
     retry_after: float | None = None
+    snooze: float | None = None
 
 
 SUCCEEDED = Ending()

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.durations import format_duration
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.sdk.errors import BadPayload, GiveUp, Retry, in_seconds
+from mainspring.sdk.errors import BadPayload, GiveUp, Retry, Snooze, in_seconds, snooze_in
 from mainspring.wire.execution import Cause
 from mainspring.worker.execution.attempt import SUCCEEDED, Ending, error_text, failed
 
@@ -50,11 +51,20 @@ def ending_of_error(error: BaseException) -> Ending:
     Retry and GiveUp decide about the retry themselves, so they have no cause that a retry rule could match. An error
     whose `__str__` fails is described by its class.
     """
+    if (snooze := snooze_in(error)) is not None:
+        return snoozed(snooze)
     try:
         return _described(error)
     except Exception as trouble:  # noqa: BLE001 - the error is user code too
         name, why = type(error).__name__, type(trouble).__name__
         return failed(f"{name}, whose message cannot be read: {why}", retry=not isinstance(error, GiveUp))
+
+
+def snoozed(snooze: Snooze) -> Ending:
+    """The ending of an attempt that asks to come back later. To an older server it is a failure that asks for a
+    retry."""
+    words = f"snoozed for {format_duration(snooze.seconds)}"
+    return Ending("FAILED", words, retry_after=snooze.seconds, snooze=snooze.seconds)
 
 
 def _described(error: BaseException) -> Ending:

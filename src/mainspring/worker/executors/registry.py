@@ -35,6 +35,7 @@ def build_executors(
     confine_all: bool = False,
     accounts: CommandAccounts | None = None,
     isolated: bool = False,
+    stop_seconds: float = 0.0,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
     """Executors for the tasks of the application, for shell commands (all of them in `sandbox` with `confine_all`), and
@@ -42,6 +43,7 @@ def build_executors(
     from all other processes.
 
     `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
+    `stop_seconds`: how long they have for the stop hooks of the application; 0 if it has none.
     """
     folders = WorkFolders(shared=accounts is not None and accounts.change)
     folders.sweep_aside()
@@ -56,6 +58,7 @@ def build_executors(
         note_progress=note_progress,
         open_log=open_log,
         folders=folders,
+        stop_seconds=stop_seconds,
         clock=clock,
     )
     return [
@@ -87,6 +90,13 @@ def warm_up(executors: Iterable[Executor]) -> None:
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             executor.warm_up()
+
+
+async def dismiss_children(executors: Iterable[Executor]) -> None:
+    """After the last run: child processes run their stop hooks and end. Call it before the watchdog is stopped."""
+    for executor in executors:
+        if isinstance(executor, ProcessExecutor):
+            await executor.dismiss()
 
 
 def shut_down(executors: Iterable[Executor]) -> None:

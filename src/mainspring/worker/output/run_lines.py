@@ -24,6 +24,7 @@ _WHAT_WIDTH = 28
 _SHORT_ID = 6
 _LONGEST_ERROR = 160
 _STARTED = "started"
+_SNOOZED = "snoozed"
 _WORDS = {"SUCCESS": "succeeded", "FAILED": "failed", "CANCELLED": "cancelled", "RETURNED": "handed back"}
 _WORD_WIDTH = max(map(len, _WORDS.values()))
 
@@ -48,12 +49,14 @@ class RunLines:
             self._log.info(_line(_STARTED, attempt) + again)
 
     def ended(self, attempt: Attempt, ending: Ending) -> None:
-        word = _WORDS.get(ending.status, ending.status.lower())
+        word = _SNOOZED if ending.snooze is not None else _WORDS.get(ending.status, ending.status.lower())
         if not self._has_room(word):
             return
         took = f"  {format_duration(round(max(0.0, self._clock.monotonic() - attempt.started), 3))}"
         line = _line(word, attempt) + (took if attempt.started else "")
-        if ending.status == "FAILED":
+        if ending.snooze is not None:
+            self._log.info(f"{line}  for {format_duration(ending.snooze)}")
+        elif ending.status == "FAILED":
             self._log.warning(f"{line}  {short_error(ending.error or '')}")
         else:
             self._log.info(line)

@@ -110,6 +110,10 @@ class DeathRecord:
         """A server knows that this incarnation has stopped. The notice is only a repetition."""
         self._memory[2] = 1
 
+    def withdraw(self) -> None:
+        """This incarnation has spoken to no server, and ends: there is no notice to send."""
+        self._memory[0] = 0
+
     def _set_number(self, offset: int, number: int) -> None:
         _NUMBER.pack_into(self._memory, offset, number)
 

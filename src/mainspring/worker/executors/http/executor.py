@@ -124,7 +124,7 @@ class HttpExecutor:
                 min(_CONNECT_SECONDS, order.timeout),
                 # A server may close an idle connection while the request is written. A run with one attempt avoids
                 # that.
-                fresh=order.max_attempts - order.losses == 1,
+                fresh=order.max_attempts - order.losses - order.snoozes == 1,
             )
             try:
                 received = await connection.ask(

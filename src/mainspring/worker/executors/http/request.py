@@ -9,9 +9,9 @@ from hashlib import sha256
 import httpx
 import msgspec
 
+from mainspring.domain.run_key import key_of, rfc3339
 from mainspring.domain.texts import shown
 from mainspring.kernel.version import VERSION
-from mainspring.sdk.app.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import HttpCall
 from mainspring.worker.executors.http.address_guard import origin_text
@@ -106,7 +106,7 @@ def _can_be_called(url: httpx.URL) -> bool:
 
 def run_headers(order: RunOrder) -> dict[str, str]:
     """Headers that describe the run, like the environment variables of a shell run."""
-    key = idempotency_key(order.job_id, order.scheduled_for)
+    key = key_of(order)
     return {
         # Bodies are read up to a limit and never decompressed: a few compressed bytes can be gigabytes.
         "Accept-Encoding": "identity",

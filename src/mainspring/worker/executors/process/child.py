@@ -58,6 +58,7 @@ class Origin(msgspec.Struct, frozen=True):
     note_progress: NoteProgress | None = None
     open_log: OpenLog | None = None
     clock: LoopClock = SYSTEM_CLOCK
+    stop_seconds: float = 0.0  # that a dismissed child has for its stop hooks; 0: the application has none
 
 
 async def start_child(origin: Origin) -> WarmChild:
@@ -186,6 +187,15 @@ class WarmChild(asyncio.Protocol):
         self._close()
         if self.runs:
             await self._origin.folders.remove(self.folder)
+
+    async def dismiss(self) -> None:
+        """End a child that has no run. It runs its stop hooks first, if there are any."""
+        if self._origin.stop_seconds and self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+            with suppress(TimeoutError):
+                async with self._origin.clock.timeout(self._origin.stop_seconds):
+                    await self.command.exited.wait()
+        await self.kill_and_wait()
 
     def close(self) -> None:
         """For the end of the worker: the watchdog ends the processes."""

@@ -66,6 +66,7 @@ class ProcessExecutor:
         folders: WorkFolders | None = None,
         environ: Mapping[str, str] | None = None,
         runs_each: int = RUNS_EACH,
+        stop_seconds: float = 0.0,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
@@ -85,6 +86,7 @@ class ProcessExecutor:
             note_progress,
             open_log,
             clock,
+            stop_seconds,
         )
         warm = min(slots, os.cpu_count() or 1)
         start = partial(start_child, origin)
@@ -106,6 +108,10 @@ class ProcessExecutor:
     def kill_all(self) -> None:
         self._pool.kill_busy()
         self._apart.kill_busy()
+
+    async def dismiss(self) -> None:
+        """After the last run: end the children, which run their stop hooks."""
+        await asyncio.gather(self._pool.dismiss_all(), self._apart.dismiss_all())
 
     def close(self) -> None:
         """At the end of the worker."""
@@ -231,6 +237,10 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         folder=folder,
         env=setup.env if setup is not None else None,
         limits=setup.limits if setup is not None else None,
+        max_attempts=order.max_attempts,
+        snoozes=order.snoozes,
+        at_most_once=order.at_most_once,
+        idempotency_key=order.idempotency_key,
     )
 
 
@@ -250,7 +260,7 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
         return ending_after_stop(attempt)
     if ended is not None:
         result = None if ended.result is None else msgspec.Raw(ended.result)
-        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after)
+        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after, ended.snooze)
     cause = Cause(exit_code=child.command.exit_code)
     if child.nonsense is not None:
         return failed(f"the task wrote to descriptor 3, which the worker uses: {child.nonsense}", cause=cause)

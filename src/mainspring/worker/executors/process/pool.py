@@ -85,7 +85,7 @@ class ProcessPool:
         if fit and not child.lost and not self._worn(child):
             self._offer(child)
             return
-        self._retire(child)
+        self._retire(child, fit=fit)
         self.warm_up()
         self._grow()
 
@@ -172,9 +172,19 @@ class ProcessPool:
             self._retire(child)
             self.warm_up()
 
-    def _retire(self, child: WarmChild) -> None:
+    async def dismiss_all(self) -> None:
+        """At the end of the worker, after its last run: let the children run their stop hooks. No new one is
+        started."""
+        self._closed = True
+        idle, self._idle = [child for child, _ in self._idle], []
+        for child in idle:
+            child.on_lost = None
+        await asyncio.gather(*(child.dismiss() for child in idle), *self._ending)
+
+    def _retire(self, child: WarmChild, *, fit: bool = True) -> None:
+        """End a child. One that is fit for another run may run its stop hooks."""
         child.on_lost = None
-        task = asyncio.get_running_loop().create_task(child.kill_and_wait())
+        task = asyncio.get_running_loop().create_task(child.dismiss() if fit else child.kill_and_wait())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

@@ -154,6 +154,10 @@ class PythonExecutor:
             scheduled_for=order.scheduled_for,
             task=order.task,
             name=order.name,
+            max_attempts=order.max_attempts,
+            snoozes=order.snoozes,
+            _at_most_once=order.at_most_once,
+            _key=order.idempotency_key,
         )
         if self._log_writer is None and self._open_log is not None:
             self._log_writer = LogWriter(self._open_log)

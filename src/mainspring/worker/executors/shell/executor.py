@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from mainspring.domain.job import SHELL_TASK
+from mainspring.domain.run_key import key_of, rfc3339
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
-from mainspring.sdk.app.context import idempotency_key, rfc3339
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import (
@@ -190,7 +190,7 @@ def environment_of(order: RunOrder) -> dict[str, str]:
         "MAINSPRING_RUN_ID": str(order.run_id),
         "MAINSPRING_ATTEMPT": str(order.attempt),
         "MAINSPRING_SCHEDULED_FOR": rfc3339(order.scheduled_for),
-        "MAINSPRING_IDEMPOTENCY_KEY": idempotency_key(order.job_id, order.scheduled_for),
+        "MAINSPRING_IDEMPOTENCY_KEY": key_of(order),
         "MAINSPRING_PAYLOAD": bytes(memoryview(order.payload)).decode(),
     }
 

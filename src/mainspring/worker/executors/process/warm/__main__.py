@@ -12,7 +12,10 @@ from io import TextIOWrapper
 
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
+from mainspring.sdk.app.app import Mainspring
+from mainspring.sdk.app.worker_hooks import HookFailed
 from mainspring.worker.execution.application import load_app
+from mainspring.worker.executors.process.warm.child_loop import ChildLoop
 from mainspring.worker.executors.process.warm.cleanup import adopt_orphans
 from mainspring.worker.executors.process.warm.frames import Frames, Hello, Order, Ready, Unready, framed, orders
 from mainspring.worker.executors.process.warm.interpreter import Interpreter
@@ -38,15 +41,30 @@ def main() -> None:
         return
     if hello.server:
         app.adopt(hello.server, hello.token)
-    interpreter = Interpreter(app, channel, heard)
+    loop = ChildLoop()
+    try:
+        loop.drive(app.hooks.start_steps())
+    except HookFailed as error:
+        _stop_hooks(app, loop)
+        channel.sendall(framed(Unready(str(error))))
+        return
+    loop.keep()
+    interpreter = Interpreter(app, channel, heard, loop)
     freeze_garbage_collection()
     channel.sendall(framed(Ready(resident_bytes())))
     try:
         interpreter.serve()
+        _stop_hooks(app, loop)
     except BaseException:  # noqa: BLE001 - the process ends in any case
         traceback.print_exc()
     # At once: the worker waits for this process or is gone, and threads that a task left must not delay the exit.
     os._exit(_EXIT_GONE)
+
+
+def _stop_hooks(app: Mainspring, loop: ChildLoop) -> None:
+    """The worker has dismissed this child. It ends it if this takes too long."""
+    for failure in loop.drive(app.hooks.stop_steps()):
+        sys.stderr.write(f"{failure}\n")
 
 
 def _prepare_for_crashes() -> None:

@@ -35,6 +35,10 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     folder: str
     env: dict[str, str] | None
     limits: ResourceLimits | None
+    max_attempts: int
+    snoozes: int
+    at_most_once: bool
+    idempotency_key: str | None = None
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):
@@ -71,6 +75,7 @@ class Ended(msgspec.Struct, tag="ended", array_like=True):
     cause: Cause | None
     result: bytes | None
     unfit: str | None
+    snooze: float | None = None
 
 
 Order = Hello | Begin | Halt

@@ -23,8 +23,6 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-import uvloop
-
 from mainspring.domain.sizes import format_size
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
@@ -32,6 +30,7 @@ from mainspring.sdk.app.task import Task
 from mainspring.worker.execution.attempt import SUCCEEDED, Ending, failed
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Halted
+from mainspring.worker.executors.process.warm.child_loop import ChildLoop
 from mainspring.worker.executors.process.warm.cleanup import LeftoverCheck
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
 from mainspring.worker.executors.process.warm.run_environment import RunEnvironment
@@ -44,7 +43,9 @@ _FLAG_SECONDS = 0.05
 
 
 class Interpreter:
-    def __init__(self, app: Mainspring, channel: socket.socket, heard: Frames[Order]) -> None:
+    def __init__(
+        self, app: Mainspring, channel: socket.socket, heard: Frames[Order], loop: ChildLoop | None = None
+    ) -> None:
         self._app = app
         self._channel = channel
         self._heard = heard
@@ -55,7 +56,7 @@ class Interpreter:
         self._halt: Callable[[], None] | None = None
         self._held_back = False
         self._sending = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = loop or ChildLoop()
         self._context = contextvars.copy_context()
         self._listen()
         self._run_environment = RunEnvironment()
@@ -161,6 +162,10 @@ class Interpreter:
             scheduled_for=begin.scheduled_for,
             task=begin.task,
             name=begin.name,
+            max_attempts=begin.max_attempts,
+            snoozes=begin.snoozes,
+            _at_most_once=begin.at_most_once,
+            _key=begin.idempotency_key,
             _channel=_Channel(self),
         )
 
@@ -196,8 +201,7 @@ class Interpreter:
             raise Halted
 
     def _in_the_loop(self, call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> Ending:
-        loop = self._loop = self._loop or uvloop.new_event_loop()
-        asyncio.set_event_loop(loop)
+        loop = self._loop.get()
         running = loop.create_task(_awaited(call, context), context=self._context.copy())
 
         def cancel() -> None:
@@ -213,22 +217,8 @@ class Interpreter:
             ending = ending_of_error(error)
         finally:
             self._halt = None
-        if len(asyncio.all_tasks(loop)) or self._leftover_check.threads():
-            self._close_loop()
+        self._loop.clean(threads_left=bool(self._leftover_check.threads()))
         return ending
-
-    def _close_loop(self) -> None:
-        """Cancel the tasks that are left, and end the threads of `asyncio.to_thread`."""
-        loop, self._loop = self._loop, None
-        assert loop is not None
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
 
     # -- after the run
 
@@ -291,7 +281,9 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 def _ended(ending: Ending, unfit: str | None) -> Ended:
     result = None if ending.result is None else bytes(memoryview(ending.result))
-    return Ended(ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit)
+    return Ended(
+        ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit, ending.snooze
+    )
 
 
 def _errors(ending: Ending) -> list[str]:

@@ -1,0 +1,196 @@
+"""mainspring.toml: settings for what the command line and the environment do not say.
+
+The file of the working folder is read without being asked for, so it has to be our own: in a folder of somebody else it
+could send our token to their server, or start their code as us. A file that --config names is not questioned.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from mainspring.cli.settings import (
+    CLIENTS,
+    OF_CLIENTS,
+    OWN_DATA,
+    STARTING,
+    VARIABLES,
+    Setting,
+    all_settings,
+    settings_of,
+)
+
+FILE_NAME = "mainspring.toml"
+CONFIG_VARIABLE = "MAINSPRING_CONFIG"
+_URLS = ("database_url", "direct_url")
+_WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list of texts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a file says for one command: defaults of its options by parameter name, and variables."""
+
+    path: Path
+    found: bool  # in the working folder, not by name
+    options: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def read_settings(named: Path | None, verb: str) -> Settings | None:
+    """The settings of the file, or None if there is none. Raises InvalidInput or Forbidden."""
+    from mainspring.domain.errors import InvalidInput
+
+    path = Path.cwd() / FILE_NAME if named is None else named
+    try:
+        content = _own(path) if named is None else path.read_bytes()
+        if content is None:
+            return None
+        tables = tomllib.loads(content.decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}", code="invalid_settings", field="config") from None
+    chosen = _checked(tables, verb, path)
+    _warn_of_readers(path, tables)
+    if named is None and verb in STARTING:
+        sys.stderr.write(f"note: using the settings in {path}\n")
+    group = verb if verb in STARTING else CLIENTS
+    variables = {setting.key: setting.variable for setting in VARIABLES if group in setting.commands}
+    of_command = {setting.key: setting for setting in settings_of(verb)}
+    settings = Settings(path.absolute(), named is None)
+    for key, value in chosen.items():
+        setting = of_command.get(key)
+        if key in variables:
+            settings.variables[variables[key]] = str(value)
+        elif setting is not None and key in OF_CLIENTS and verb not in OWN_DATA:
+            settings.variables[setting.variable] = str(value)
+        elif setting is not None:
+            settings.options[setting.parameter] = value
+    return settings
+
+
+def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the file sets: those that the environment does not have. A token in either form is one."""
+    tokens = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
+    has_token = any(environ.get(name) for name in tokens)
+    return {
+        name: value
+        for name, value in settings.variables.items()
+        if not (has_token if name in tokens else environ.get(name))
+    } | {CONFIG_VARIABLE: str(settings.path)}
+
+
+def refuse_to_redirect(settings: Settings, environ: Mapping[str, str], url: str | None) -> None:
+    """Raises Forbidden if a file that was only found would decide where a token of the environment goes."""
+    from mainspring.domain.errors import Forbidden
+
+    redirected = "MAINSPRING_URL" in settings.variables and not (url or environ.get("MAINSPRING_URL"))
+    has_token = environ.get("MAINSPRING_TOKEN") or environ.get("MAINSPRING_TOKEN_FILE")
+    if settings.found and redirected and has_token:
+        raise Forbidden(
+            f"the token of the environment is not sent to the url in {settings.path}, which was only found there",
+            code="settings_not_named",
+            hint=f"set MAINSPRING_URL, or name the file with --config or {CONFIG_VARIABLE}",
+        )
+
+
+def _own(path: Path) -> bytes | None:
+    """The content of a file in the working folder that nobody else controls."""
+    from mainspring.domain.errors import Forbidden
+    from mainspring.kernel.ownership import ForeignFile, read_own
+
+    try:
+        path.lstat()
+    except OSError:
+        return None
+    try:
+        return read_own(path.parent, path.name)
+    except ForeignFile as error:
+        raise Forbidden(
+            str(error),
+            code="settings_not_ours",
+            field="config",
+            hint=f"run the command in another folder, or name a settings file with --config or {CONFIG_VARIABLE}",
+        ) from None
+
+
+def _checked(tables: dict[str, Any], verb: str, path: Path) -> dict[str, Any]:
+    """The values for this command. Every key of the file is checked, also those of other commands."""
+    from mainspring.domain.errors import InvalidInput
+
+    settings = all_settings()
+    everywhere: dict[str, Any] = {}
+    here: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            if key not in STARTING:
+                raise InvalidInput(
+                    f"{path} has a table [{key}], which is not a command that starts something",
+                    code="unknown_setting",
+                    field=key,
+                    expected=", ".join(f"[{each}]" for each in STARTING),
+                )
+            own = [setting for setting in settings if key in setting.commands]
+            values = {name: _value(name, given, own, path, f"{key}.") for name, given in value.items()}
+            here |= values if key == verb else {}
+        else:
+            everywhere[key] = _value(key, value, settings, path)
+    return everywhere | here
+
+
+def _value(key: str, value: Any, settings: Iterable[Setting], path: Path, where: str = "") -> Any:
+    from mainspring.domain.errors import InvalidInput
+
+    kinds = [setting.kind for setting in settings if setting.key == key]
+    if not kinds:
+        close = difflib.get_close_matches(key, [setting.key for setting in settings], 1)
+        raise InvalidInput(
+            f"{path} has {where}{key}, which is not a setting",
+            code="unknown_setting",
+            field=f"{where}{key}",
+            hint=f"did you mean {close[0]}?" if close else "docs/operating.md has all settings",
+        )
+    kind = kinds[0]
+    if type(value) is not kind or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+        raise InvalidInput(
+            f"{path}: {where}{key} is {_shown(value)}",
+            code="invalid_settings",
+            field=f"{where}{key}",
+            expected=_WORDS[kind],
+        )
+    return value
+
+
+def _shown(value: Any) -> str:
+    """The kind of a value. The value itself can be a secret."""
+    if isinstance(value, list):
+        return "a list with something else in it"
+    return next((words for kind, words in _WORDS.items() if type(value) is kind), "of another kind")
+
+
+def _warn_of_readers(path: Path, tables: dict[str, Any]) -> None:
+    values = [tables, *(table for table in tables.values() if isinstance(table, dict))]
+    secret = any("token" in table or any(_has_password(table.get(key)) for key in _URLS) for table in values)
+    if secret and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        sys.stderr.write(
+            f"warning: others can read {path}, which contains a password or a token; run: chmod 600 {path}\n"
+        )
+
+
+def _has_password(url: Any) -> bool:
+    try:
+        return isinstance(url, str) and bool(urlsplit(url).password)
+    except ValueError:
+        return True
+
+
+def config_file(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """The settings file that this command uses. It can hold secrets."""
+    named = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+    return [Path(named)] if named else []

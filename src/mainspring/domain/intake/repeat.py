@@ -1,0 +1,65 @@
+"""Intake of a run that repeats another one, or of a manual run with its own payload. The server and the test box of the
+SDK share this code."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.errors import Conflict
+from mainspring.domain.intake.canonical import same_json
+from mainspring.domain.intake.request import amend, command_in
+from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition
+from mainspring.wire.jobs import JobPatch
+
+
+def with_payload(stored: JobDefinition, payload: msgspec.Raw, now: datetime, *, dropped: bool = False) -> JobDefinition:
+    """`stored` with another payload, checked as at intake. `dropped`: the stored payload was not kept."""
+    if dropped:
+        stored = msgspec.structs.replace(stored, payload=_stand_in(stored, payload))
+    return amend(stored, JobPatch(payload=payload), now)
+
+
+def repeated(
+    stored: JobDefinition,
+    payload: msgspec.Raw,
+    now: datetime,
+    *,
+    run_id: str,
+    new_id: str,
+    succeeded: bool,
+    dropped: bool,
+) -> JobDefinition | None:
+    """The definition of run `new_id`, which repeats `run_id` with an idempotency key of its own: because that one has
+    succeeded, or because the payload is another one. None if it has the definition and the key of that run."""
+    if memoryview(payload):
+        changed = with_payload(stored, payload, now, dropped=dropped)
+        if not succeeded and same_json(changed.payload, stored.payload):
+            return None
+    elif dropped:
+        raise payload_dropped(run_id)
+    elif not succeeded:
+        return None
+    else:
+        changed = stored
+    return msgspec.structs.replace(changed, spec=msgspec.structs.replace(changed.spec, repeat=new_id))
+
+
+def payload_dropped(run_id: object) -> Conflict:
+    return Conflict(
+        f"the payload of run {run_id} was not kept when it succeeded (keep_payload)",
+        code="payload_dropped",
+        field="payload",
+        hint='give a payload, such as {"region": "eu"}, or {} if the task needs none',
+    )
+
+
+def _stand_in(stored: JobDefinition, payload: msgspec.Raw) -> str | None:
+    """A payload in the place of one that was not kept. It says whether the command or the call of the task was in the
+    payload. An HTTP call always was. A command was, if it is in the new payload."""
+    if stored.task == HTTP_TASK:
+        return "{}"
+    if stored.task == SHELL_TASK and command_in(str(payload, "utf-8", "replace")) is not None:
+        return msgspec.json.encode({"command": stored.spec.command}).decode()
+    return None

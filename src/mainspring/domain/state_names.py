@@ -1,0 +1,43 @@
+"""The names of states in filters. Upper and lower case are equal, and some names stand for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.transitions import JobStatus, RunState
+
+
+def named_statuses(names: Sequence[str]) -> list[JobStatus]:
+    """The job statuses of these names. `pending` means SCHEDULED. Empty means that none was named."""
+    found = []
+    for name in names:
+        folded = name.upper()
+        if folded == "PENDING":
+            folded = "SCHEDULED"
+        if folded not in JobStatus.__members__:
+            raise InvalidInput(
+                f"{name!r} is not a job status", field="status", expected=", ".join(JobStatus) + ", pending"
+            )
+        found.append(JobStatus(folded))
+    return found
+
+
+def named_states(names: Sequence[str], parameter: str = "status") -> set[RunState]:
+    """The run states of these names. `pending` means all that wait, `completed` means SUCCESS."""
+    wanted: set[RunState] = set()
+    for name in names:
+        match name.upper():
+            case "PENDING":
+                wanted |= {RunState.SCHEDULED, RunState.WAITING, RunState.QUEUED}
+            case "COMPLETED":
+                wanted.add(RunState.SUCCESS)
+            case folded if folded in RunState.__members__:
+                wanted.add(RunState(folded))
+            case _:
+                raise InvalidInput(
+                    f"{name!r} is not a run status",
+                    field=parameter,
+                    expected=", ".join(RunState) + ", pending, completed",
+                )
+    return wanted

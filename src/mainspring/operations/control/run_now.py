@@ -1,0 +1,146 @@
+"""Run now: a manual run of a job, in addition to its schedule.
+
+The job's row is locked, so that the overlap rule is decided as in a fire. A one-time job that has fired has no row. Its
+manual run repeats the run that it has become, under a lock of its own. With an idempotency key the key is taken first:
+a second request with it waits for the first one, and then gets the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.errors import Conflict, key_reused
+from mainspring.domain.intake.canonical import canonical_json
+from mainspring.domain.intake.repeat import payload_dropped, with_payload
+from mainspring.domain.job import JobDefinition, Overlap, stored_spec
+from mainspring.domain.texts import check_line
+from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.lifecycle.fire import Fired, run_again, run_now
+from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
+from mainspring.operations.signals import Signals
+from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.store import history, jobs
+from mainspring.store.fires import Changed, Repeat
+from mainspring.store.history import EndedRun, Run
+from mainspring.store.jobs import LockedJob
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import Connection, Store
+from mainspring.wire.jobs import RunNowRequest
+
+_LONGEST_ID = 200  # a longer one could not be stored with its key
+_SOON = timedelta(seconds=5)
+
+
+class RanNow(msgspec.Struct, frozen=True):
+    """`repeated`: the run exists already, by the idempotency key of the request."""
+
+    run_id: UUID
+    repeated: bool
+
+
+class ManualRuns:
+    def __init__(
+        self,
+        store: Store,
+        lanes: LaneRegistry,
+        signals: Signals,
+        clock: DatabaseClock,
+        signatures: SignatureRegistry,
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._clock = clock
+        self._signatures = signatures
+
+    async def run_now(self, caller: Caller, job_id: str, request: RunNowRequest) -> RanNow:
+        """Create a manual run, with another payload if one is given. The run is SKIPPED if the job does not overlap and
+        a run of it is alive."""
+        tenant, key, run_id = caller.tenant, request.idempotency_key, uuid7()
+        if key is not None:
+            check_line(key, "idempotency_key")
+        if len(job_id) > _LONGEST_ID:
+            raise no_job(job_id)
+        digest = hashlib.sha256(canonical_json(bytes(memoryview(request.payload)))).digest()
+        async with self._store.change() as connection:
+            if key is not None:
+                known = await jobs.take_run_now_key(connection, tenant, job_id, key, digest, run_id)
+                if known is not None:
+                    if known.body_hash != digest:
+                        raise key_reused(key)
+                    return RanNow(known.run_id, repeated=True)
+            row = await jobs.lock(connection, tenant, job_id)
+            if row is not None:
+                fired = await self._run(connection, row, run_id, request.payload)
+            else:
+                fired = await self._run_again(connection, tenant, job_id, run_id, request.payload)
+        self._signals.ready(fired.created)
+        if row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
+            self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
+        return RanNow(run_id, repeated=False)
+
+    async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> Fired:
+        tenant, job_id = row.tenant_id, row.job_id
+        if row.status == StoredJobStatus.CANCELLED:
+            raise _cancelled(job_id, "create a new one")
+        changed: Changed | None = None
+        if memoryview(payload):
+            lane = await load_lane(self._lanes, connection, row.lane_id)
+            item = with_payload(jobs.definition_of(row, lane), payload, row.now)
+            changed = self._checked(tenant, item)
+        fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed)
+        if fired is None:
+            raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        return fired
+
+    async def _run_again(
+        self, connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, payload: msgspec.Raw
+    ) -> Fired:
+        """A repeat of a one-time job that has fired."""
+        await jobs.lock_fired(connection, tenant, job_id)
+        own = await own_run(connection, tenant, job_id)
+        original = own or await history.original_run(connection, tenant, job_id)
+        if original is None:
+            raise no_job(job_id)
+        if _was_cancelled(original):
+            raise _cancelled(job_id, f"retry its run {original.run_id}, or create a new job")
+        definition = run_definition(original, await load_lane(self._lanes, connection, original.lane_id))
+        definition = msgspec.structs.replace(definition, spec=msgspec.structs.replace(definition.spec, repeat=None))
+        dropped = isinstance(original, EndedRun) and original.payload_dropped
+        text, spec = definition.payload, stored_spec(definition)
+        if memoryview(payload):
+            text, spec = self._checked(tenant, with_payload(definition, payload, self._clock.now(), dropped=dropped))
+        elif dropped:
+            raise payload_dropped(original.run_id)
+        item = Repeat(
+            job_id=job_id,
+            run_id=run_id,
+            trigger=f"replay:{original.run_id}",
+            lane_id=original.lane_id,
+            max_attempts=original.max_attempts - original.losses - original.snoozes,
+            name=original.name,
+            one_at_a_time=definition.overlap is Overlap.SKIP,
+            own=None if own is None else own.run_id,
+            payload=text,
+            spec=spec,
+        )
+        return await run_again(connection, tenant, item)
+
+    def _checked(self, tenant: TenantId, item: JobDefinition) -> Changed:
+        self._signatures.check(tenant, item.task, item.payload)
+        return item.payload, stored_spec(item)
+
+
+def _was_cancelled(run: Run) -> bool:
+    return run.state == StoredState.CANCELLED or (not isinstance(run, EndedRun) and run.cancel_requested_at is not None)
+
+
+def _cancelled(job_id: str, hint: str) -> Conflict:
+    return Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint=hint)

@@ -1,0 +1,60 @@
+"""A connection through a PgBouncer in transaction mode. Each transaction may run in another session of PostgreSQL.
+
+So nothing may outlive a transaction. A setting of the session becomes SET LOCAL, which travels with BEGIN. A statement
+outside a transaction gets one of its own. Prepared statements have no name: each execution parses its text again, in
+the same round trip. What is known about its parameters and its result is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+_BEGIN = "BEGIN"
+
+
+class TransactionConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
+    """Needs `statement_cache_size=0`: only then does asyncpg parse unnamed statements again."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._local = ""
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def use(self, settings: Mapping[str, str]) -> None:
+        """The settings of every transaction."""
+        self._local = "".join(f" set local {name} = '{value}';" for name, value in settings.items())
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        if not args and query.startswith(_BEGIN):
+            query += self._local
+        status: str = await super().execute(query, *args, timeout=timeout)
+        return status
+
+    async def _execute(self, *args: Any, **options: Any) -> Any:
+        if self.is_in_transaction():
+            return await super()._execute(*args, **options)
+        async with self.transaction():
+            return await super()._execute(*args, **options)
+
+    async def _get_statement(
+        self,
+        query: str,
+        timeout: float | None,
+        *,
+        ignore_custom_codec: bool = False,
+        record_class: Any = None,
+        **_named: Any,
+    ) -> Any:
+        """The statement without a name, also for cursors: their portal does not need it once it is bound."""
+        key = (query, ignore_custom_codec, record_class)
+        state = self._known.get(key)
+        if state is None:
+            state = await super()._get_statement(
+                query, timeout, ignore_custom_codec=ignore_custom_codec, record_class=record_class
+            )
+            state.mark_unprepared()
+            self._known[key] = state
+        return state

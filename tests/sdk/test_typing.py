@@ -1,0 +1,38 @@
+"""Type checkers know the parameters and the result of a submission: mypy accepts and refuses what it should.
+
+Pyright agrees on every line: `npx pyright --pythonpath .venv/bin/python tests/sdk/typing_samples`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+SAMPLES = Path(__file__).parent / "typing_samples"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def refused_lines() -> dict[str, set[int]]:
+    """For each sample, the lines that mypy refuses. One call checks all of them."""
+    files = [str(SAMPLES / name) for name in ("good.py", "bad.py")]
+    cache = str(ROOT / ".mypy_cache" / "samples")
+    options = ["--strict", "--config-file=", "--python-version=3.11", "--cache-dir", cache]
+    output, trouble, _ = api.run([*options, *files])
+    assert not trouble
+    found: dict[str, set[int]] = {"good.py": set(), "bad.py": set()}
+    for path, line in re.findall(r"^(.+?):(\d+): error:", output, re.MULTILINE):
+        found[Path(path).name].add(int(line))
+    return found
+
+
+def test_what_is_right_is_accepted(refused_lines: dict[str, set[int]]) -> None:
+    assert refused_lines["good.py"] == set()
+
+
+def test_what_is_wrong_is_refused_line_by_line(refused_lines: dict[str, set[int]]) -> None:
+    lines = (SAMPLES / "bad.py").read_text().splitlines()
+    assert refused_lines["bad.py"] == {n for n, line in enumerate(lines, 1) if line.endswith("# refused")}
