@@ -21,12 +21,13 @@ class OutOfCredit(Exception):
 def place_order(request: HttpRequest) -> HttpResponse:
     """Stores an order and submits its job after the commit, so that the worker finds the order.
 
-    The job id comes from the order. If it is submitted twice, it is still one job.
+    The idempotency key comes from the order. If it is submitted twice, it is still one job.
     """
     try:
         with transaction.atomic():
             order = Order.objects.create(account=request.POST["account"], cents=int(request.POST["cents"]))
-            transaction.on_commit(lambda: charge.submit(order=order.pk, job_id=f"charge-{order.pk}"))
+            name = f"charge-{order.pk}"
+            transaction.on_commit(lambda: charge.submit(order=order.pk, job_id=name, idempotency_key=name))
             if order.cents > CREDIT:
                 raise OutOfCredit
     except OutOfCredit:

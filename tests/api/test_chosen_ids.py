@@ -1,4 +1,4 @@
-"""FEATURES 1.1: a job_id that a client chooses is used for one job of its tenant."""
+"""FEATURES 1.1: a job_id that a client chooses is used for one live job of its tenant. See test_generations.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem, rows
-from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -47,30 +45,6 @@ async def test_a_second_create_answers_409_whatever_it_asks_for(
         assert (refused["status"], refused["code"], refused["field"]) == (409, "job_exists", "job_id")
         assert refused["hint"]
     assert await rows(connection) == stored
-
-
-@pytest.mark.parametrize("schedule", ["now", {"at": "2020-01-01T00:00:00Z"}])
-async def test_the_id_of_a_one_time_job_stays_taken_after_it_has_fired_and_ended(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, schedule: object
-) -> None:
-    body = {"job_id": "mine", "task": "noop", "schedule": schedule}
-    assert (await api.post("/v1/jobs", json=body)).status_code == 201
-    await fire_due(assembly, connection)
-    assert (await api.post("/v1/jobs", json=body)).status_code == 409, "while it is queued"
-    worker = HandWorker(api)
-    [order] = await worker.claim()
-    assert (await api.post("/v1/jobs", json=body)).status_code == 409, "while it runs"
-    await worker.report(outcome(order))
-    refused = problem(await api.post("/v1/jobs", json=body))
-    assert (refused["status"], refused["code"]) == (409, "job_exists")
-    assert (await api.get("/v1/jobs/mine")).json()["status"] == "COMPLETED"
-
-
-async def test_the_id_of_a_cancelled_job_stays_taken(api: httpx.AsyncClient) -> None:
-    body = {"job_id": "mine", "task": "noop", "schedule": "@daily"}
-    assert (await api.post("/v1/jobs", json=body)).status_code == 201
-    assert (await api.delete("/v1/jobs/mine")).status_code == 200
-    assert (await api.post("/v1/jobs", json=body)).status_code == 409
 
 
 @pytest.mark.parametrize("schedule", ["now", "@daily"])

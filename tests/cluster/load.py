@@ -103,6 +103,7 @@ class Load:
         self._go(self._run())
         self._go(self._steer())
         self._go(self._redefine())
+        self._go(self._reuse())
 
     async def stop(self) -> None:
         """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
@@ -270,4 +271,27 @@ class Load:
                 if self._random.random() < 0.4:
                     change = {"misfire": {"policy": self._random.choice(("skip", "once", "all"))}}
                 await self._clients.change(job_id, change)
+            await self._clients.cancel(job_id)
+            if self._random.random() < 0.4:
+                await self._over_after(self._random.uniform(0.0, 3.0))
+                await self._clients.steer(job_id, "resume")
+                await self._over_after(self._random.uniform(0.0, 2.0))
+                await self._clients.cancel(job_id)
+
+    async def _reuse(self) -> None:
+        """Create jobs with the same few ids again and again, sometimes before the old one has ended."""
+        ids = ("reused-0", "reused-1", "reused-2")
+        number = 0
+        while not self._over.is_set():
+            number += 1
+            job_id = self._random.choice(ids)
+            soon = datetime.now(UTC) + timedelta(seconds=self._random.uniform(-1, 1))
+            body = {"task": "note", "job_id": job_id, "idempotency_key": f"reused-{number}", "overlap": "allow"}
+            schedule = self._random.choice(("now", "now", {"at": soon.isoformat()}, *_SCHEDULES))
+            seconds = self._random.choice((0, 0, 0.4))
+            call = await self._clients.submit({**body, "schedule": schedule, "payload": {"seconds": seconds}})
+            await self._over_after(self._random.uniform(0.0, 1.2))
+            if call.result == "refused" or self._random.random() < 0.3:
+                await self._clients.cancel(job_id)
+        for job_id in ids:
             await self._clients.cancel(job_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.cluster.history import CANCELLED, CANCELLED_JOB, PAUSED_JOB, Call, Exit, History
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, COMPLETED_JOB, PAUSED_JOB, Call, Exit, History
+from tests.cluster.rules_fire import generation_of
 from tests.cluster.tasks import POISONED
 
 _DRAIN = {"worker": 30.0 + 5.0 + 5.0, "server": 15.0, "scheduler": 10.0}
@@ -16,19 +17,19 @@ _MOMENT = 0.1  # seconds: two faults at once ask a process to stop just after th
 
 
 def s7_one_job_per_key(history: History) -> Iterator[str]:
-    answers: dict[str, set[str]] = defaultdict(set)
+    answers: dict[str, set[tuple[str, int]]] = defaultdict(set)
     bodies: dict[str, list[Call]] = defaultdict(list)
     for call in _submits(history):
         key = call.body.get("idempotency_key")
         if key is not None and call.result == "ok":
-            answers[key].add(call.answer["job_id"])
+            answers[key].add((call.answer["job_id"], generation_of(call.answer)))
             bodies[key].append(call)
     for key, jobs in answers.items():
         if len(jobs) > 1:
             yield f"key {key} made {len(jobs)} jobs: {sorted(jobs)}"
         if any(call.body != bodies[key][0].body for call in bodies[key]):
             yield f"key {key} was taken with two different bodies"
-        if key in history.keys and history.keys[key] not in jobs:
+        if key in history.keys and history.keys[key] not in {job for job, _ in jobs}:
             yield f"key {key} was answered with {sorted(jobs)} and stands for {history.keys[key]}"
     for call in _submits(history):
         if call.result == "refused" and call.status not in (409, 422, 429):
@@ -68,12 +69,12 @@ def s7_a_run_is_retried_once(history: History) -> Iterator[str]:
 
 
 def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
-    created = {event.new["job_id"] or event.new["run_id"] for event in history.births}
+    created = {(event.new["job_id"] or event.new["run_id"], generation_of(event.new)) for event in history.births}
     names = {event.new["name"] for event in history.births} | {
         event.row["name"] for events in history.jobs.values() for event in events
     }
     for call in _submits(history):
-        if call.result == "ok" and not _there(history, call.answer["job_id"], created):
+        if call.result == "ok" and not _there(history, call.answer["job_id"], generation_of(call.answer), created):
             yield f"job {call.answer['job_id']} was acknowledged and is nowhere"
         name = str(call.body.get("name", ""))
         if call.result == "refused" and name in names and name.startswith("refused-"):
@@ -82,11 +83,12 @@ def s8_acknowledged_is_there_refused_is_not(history: History) -> Iterator[str]:
     yield from _cancels_are_kept(history)
 
 
-def _there(history: History, job: str, created: set[str]) -> bool:
-    if job in created:
+def _there(history: History, job: str, generation: int, created: set[tuple[str, int]]) -> bool:
+    """Whether this generation has a run or a row. A later one may have replaced the row of an ended job."""
+    if (job, generation) in created:
         return True
-    events = history.jobs.get(job)
-    return bool(events) and events[-1].op != "D"
+    events = [event for event in history.jobs.get(job, ()) if generation_of(event.row) == generation]
+    return bool(events) and (events[-1].op != "D" or events[-1].old["status"] in (CANCELLED_JOB, COMPLETED_JOB))
 
 
 def _steering_is_kept(history: History) -> Iterator[str]:
@@ -94,7 +96,7 @@ def _steering_is_kept(history: History) -> Iterator[str]:
     wanted = {"pause": PAUSED_JOB, "cancel": CANCELLED_JOB}
     last: dict[str, Call] = {}
     for call in history.calls:
-        if call.verb in ("pause", "resume", "cancel", "change") and call.result != "refused":
+        if call.verb in ("pause", "resume", "cancel", "change", "submit") and call.result != "refused":
             last[call.target] = call
     for job, call in last.items():
         events = history.jobs.get(job)

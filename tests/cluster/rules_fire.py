@@ -6,25 +6,61 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from tests.cluster.history import CANCELLED_JOB, PAUSED_JOB, SCHEDULED_JOB, TTL, Event, History, Row
+from tests.cluster.history import (
+    CANCELLED_JOB,
+    COMPLETED_JOB,
+    PAUSED_JOB,
+    SCHEDULED_JOB,
+    TTL,
+    Event,
+    History,
+    Row,
+)
 from tests.cluster.oracle import fires_between, first_after, parse
 
 ON_TIME = TTL + 2.0
 _A_ROUND = 1.0  # between lease rounds
 _LATE = timedelta(seconds=ON_TIME)
+_OFF = (PAUSED_JOB, CANCELLED_JOB)
 _UNKNOWN_FOR = 40.0  # no statement takes longer
 
 
 def s1_one_run_per_fire_time(history: History) -> Iterator[str]:
     identities = Counter(
-        (_job_of(birth.new), birth.new["trigger"], birth.new["scheduled_for"]) for birth in history.births
+        (_job_of(birth.new), generation_of(birth.new), birth.new["trigger"], birth.new["scheduled_for"])
+        for birth in history.births
     )
-    for (job, trigger, moment), count in identities.items():
+    for (job, generation, trigger, moment), count in identities.items():
         if count > 1:
-            yield f"job {job} has {count} runs for {moment} (trigger {trigger or 'schedule'})"
+            yield f"job {job}, generation {generation}: {count} runs for {moment} (trigger {trigger or 'schedule'})"
     for run, count in Counter(birth.new["run_id"] for birth in history.births).items():
         if count > 1:
             yield f"run {run} was born {count} times"
+    yield from _generations_follow_each_other(history)
+
+
+def _generations_follow_each_other(history: History) -> Iterator[str]:
+    """A generation begins when the one before has ended, with all its runs. Their numbers have no gap."""
+    newest: dict[str, int] = defaultdict(lambda: 1)
+    live: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        if event.table not in ("jobs", "runs"):
+            continue
+        job, generation = _job_of(event.row) if event.table == "runs" else event.row["job_id"], generation_of(event.row)
+        if generation > newest[job]:
+            if generation != newest[job] + 1:
+                yield f"{job}: generation {generation} follows {newest[job]}"
+            if live[job]:
+                yield f"{job}: generation {generation} begins while {sorted(live[job])} live"
+            if event.table == "jobs" and event.op == "U" and event.old["status"] not in (CANCELLED_JOB, COMPLETED_JOB):
+                yield f"{job}: generation {generation} replaces a job with status {event.old['status']}"
+            newest[job] = generation
+        elif event.table == "jobs" and generation < newest[job] and event.op != "D":
+            yield f"{job}: generation {generation} was written after {newest[job]}"
+        if event.table == "runs" and event.op == "I":
+            live[job].add(event.new["run_id"])
+        elif event.table == "runs" and event.op == "D":
+            live[job].discard(event.old["run_id"])
 
 
 def s2_no_phantom_fire(history: History) -> Iterator[str]:
@@ -32,8 +68,8 @@ def s2_no_phantom_fire(history: History) -> Iterator[str]:
         if birth.new["trigger"] not in (None, "at"):
             continue
         job, moment = _job_of(birth.new), parse(birth.new["scheduled_for"])
-        if birth.new["trigger"] is None and job not in history.jobs:
-            continue  # an immediate job, which is never in jobs
+        if _is_immediate(history, birth):
+            continue
         definition = _definition_fired(history, birth, job)
         if definition is None:
             yield f"run {birth.new['run_id']} of {job} was born for {moment}, and its job did not move on with it"
@@ -53,7 +89,7 @@ def _definition_fired(history: History, birth: Event, job: str) -> Row | None:
 
 
 def _fires_while_off(history: History) -> Iterator[str]:
-    """No run is created between the response to a pause or delete and the next resume."""
+    """No run is created between the response to a pause or delete and the next resume or create."""
     births = defaultdict(list)
     for birth in history.births:
         if birth.new["trigger"] in (None, "at"):
@@ -61,7 +97,11 @@ def _fires_while_off(history: History) -> Iterator[str]:
     for call in history.calls:
         if call.verb not in ("pause", "cancel") or call.result != "ok":
             continue
-        resumes = [other for other in history.calls if other.verb == "resume" and other.target == call.target]
+        resumes = [
+            other
+            for other in history.calls
+            if other.verb in ("resume", "submit") and other.target == call.target and other.result != "refused"
+        ]
         if any(other.result == "unknown" and 0 < call.ended - other.began < _UNKNOWN_FOR for other in resumes):
             continue  # a resume without a response may still be pending
         until = min((other.began for other in resumes if other.began > call.began), default=float("inf"))
@@ -101,7 +141,7 @@ def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
 
 def l1_fires_on_time(history: History) -> Iterator[str]:
     for birth in history.births:
-        if birth.new["trigger"] not in (None, "at") or _job_of(birth.new) not in history.jobs:
+        if birth.new["trigger"] not in (None, "at") or _is_immediate(history, birth):
             continue
         job = _job_of(birth.new)
         due = max(history.moment(birth.new["scheduled_for"]), _known_since(history, job, birth))
@@ -113,7 +153,7 @@ def l1_fires_on_time(history: History) -> Iterator[str]:
             if event.at > history.deadline(history.moment(row["first_at"]), ON_TIME):
                 yield f"{row['job_id']} was due since {row['first_at']} when it was changed ({row['reason']})"
             continue
-        if row["reason"] == "paused":
+        if row["reason"] in ("paused", "cancelled"):
             continue
         last = history.moment(row["last_at"])
         if event.at > history.deadline(last, ON_TIME):
@@ -153,13 +193,13 @@ def _known_since(history: History, job: str, birth: Event) -> float:
 def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
     for job, events in history.jobs.items():
         for event in events:
-            if event.op == "I":
+            if event.op == "I" or _begins_generation(event):
                 # A submission that takes long is stored after its first fire, which is then late.
                 moments = [event.new["created_at"], event.new["next_fire_at"] or event.new["created_at"]]
                 yield from _next_is(job, event.new, min(map(parse, moments)))
             elif event.op == "U" and _is_fire(event):
                 yield from _fire_is_exact(history, job, event)
-            elif event.op == "U" and event.old["status"] == PAUSED_JOB and event.new["status"] == SCHEDULED_JOB:
+            elif event.op == "U" and event.new["status"] == SCHEDULED_JOB and event.old["status"] in _OFF:
                 yield from _resume_is_exact(history, job, event)
             elif _is_change(event):
                 yield from _change_is_exact(history, job, event)
@@ -253,6 +293,10 @@ def _policy_is_followed(job: str, row: Row, wanted: list[datetime], through: dat
 
 def _resume_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     since = event.old["paused_from"]
+    if event.old["status"] == CANCELLED_JOB:  # nothing is recorded for the time of the cancel, except now
+        last = event.old["last_fired_for"] or event.old["updated_at"]
+        following = first_after(event.old["schedule"], max(parse(last), parse(event.old["updated_at"])))
+        since = None if following is None else following.isoformat()
     if event.new["schedule"]["kind"] not in ("CRON", "INTERVAL") or since is None:
         return
     missed = _missed_with(history, job, event)
@@ -306,7 +350,22 @@ def _is_fire_of_a_change(history: History, event: Event) -> bool:
 
 
 def _is_one_time_fire(event: Event) -> bool:
-    return event.op == "D" and event.old["status"] != CANCELLED_JOB
+    return event.op == "D" and event.old["status"] == SCHEDULED_JOB
+
+
+def _is_immediate(history: History, birth: Event) -> bool:
+    """The run of a job that was to run at once: nobody fired it. Such a job is not in jobs, but an earlier generation
+    may have been."""
+    new = birth.new
+    return new["trigger"] is None and (_job_of(new) not in history.jobs or ("fired_at" in new and not new["fired_at"]))
+
+
+def _begins_generation(event: Event) -> bool:
+    return event.op == "U" and generation_of(event.new) > generation_of(event.old)
+
+
+def generation_of(row: Row) -> int:
+    return int(row.get("generation", 1))
 
 
 def _job_of(row: Row) -> str:

@@ -201,6 +201,8 @@ def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
             birth = history.runs[run][0]
             if birth.row["trigger"] not in (None, "at") and birth.at > call.began:
                 continue  # a one-time job that was cancelled can be repeated
+            if history.runs[run][0].at > call.ended:
+                continue  # of a job that was revived or created again; S2 looks at those
             for event in history.runs[run]:
                 if event.at > call.ended and event.old and event.old.get("state") == QUEUED and event.new:
                     yield f"run {run} was claimed {event.at - call.ended:.2f} s after its cancel was acknowledged"

@@ -74,7 +74,7 @@ class Story:
     def close(self) -> None:
         """Nothing is due any more: the job was deleted right after its last fire, and the news of it comes late."""
         if self.job["status"] != CANCELLED_JOB:
-            until = self.job["last_fired_for"]
+            until = self.job["last_fired_for"] or self.job["updated_at"]
             self.change(30.0, status=CANCELLED_JOB, next_fire_at=None, paused_from=None, updated_at=until)
 
     def missed(self, first: int, last: int, reason: str) -> Row:
@@ -87,7 +87,7 @@ class Story:
         """Create the run for `second`. The next fire of the job is the second after it (or after `through`)."""
         last = through or second
         moved = self.job | {"last_fired_for": time_of(last), "next_fire_at": time_of(last + 1)}
-        run = self.created(second) | fields
+        run = self.created(second) | {"generation": self.job.get("generation", 1), "fired_at": time_of(at)} | fields
         self.write(at, process, ("jobs", "U", self.job, moved), ("runs", "I", {}, run))
         self.job = moved
         self.runs[run["run_id"]] = run

@@ -50,6 +50,59 @@ def test_changes_that_account_for_every_fire_are_fine() -> None:
     assert [str(violation) for violation in judge(story.history)] == []
 
 
+def test_a_revived_job_and_a_second_generation_are_fine() -> None:
+    story = plain_story()
+    story.change(3.5, status=CANCELLED_JOB, next_fire_at=None)
+    story.call("cancel", 3.51)
+    story.call("resume", 6.4)
+    story.change(6.4, story.missed(4, 6, "cancelled"), status=1, next_fire_at=time_of(7))
+    story.whole_life(7)
+    story.change(7.5, status=CANCELLED_JOB, next_fire_at=None)
+    story.call("cancel", 7.51)
+    again = {"body": {"job_id": "tick"}, "job_id": "tick", "generation": 2}
+    story.call("submit", 8.1, **again)
+    second_generation(story, 8.1)
+    story.whole_life(9)
+    story.close()
+    assert [str(violation) for violation in judge(story.history)] == []
+
+
+def second_generation(story: Story, at: float) -> None:
+    following = time_of(int(at) + 1)
+    story.change(at, status=1, generation=2, created_at=time_of(at), next_fire_at=following, last_fired_for=None)
+
+
+def a_generation_beside_a_live_run(story: Story) -> None:
+    story.fire(4.01, 4)
+    story.change(4.02, status=CANCELLED_JOB, next_fire_at=None)
+    second_generation(story, 4.1)
+
+
+def a_generation_of_a_job_that_has_not_ended(story: Story) -> None:
+    second_generation(story, 3.5)
+
+
+def two_generations_at_once(story: Story) -> None:
+    story.change(3.5, status=CANCELLED_JOB, next_fire_at=None)
+    second_generation(story, 3.6)
+    story.change(3.7, status=CANCELLED_JOB, next_fire_at=None)
+    story.change(3.8, status=1, generation=4, next_fire_at=time_of(4), last_fired_for=None)
+
+
+def an_acknowledged_generation_that_is_nowhere(story: Story) -> None:
+    story.call("submit", 3.5, body={"job_id": "tick"}, job_id="tick", generation=2)
+
+
+def a_key_that_made_two_generations(story: Story) -> None:
+    for generation in (1, 2):
+        story.call("submit", 3.5, body={"idempotency_key": "k"}, job_id="tick", generation=generation)
+
+
+def a_resume_that_forgets_what_a_cancel_kept_back(story: Story) -> None:
+    story.change(3.5, status=CANCELLED_JOB, next_fire_at=None)
+    story.change(6.4, status=1, next_fire_at=time_of(7))
+
+
 def paused(story: Story) -> Story:
     """Nothing is due any more."""
     story.change(3.5, status=PAUSED_JOB, next_fire_at=None, paused_from=time_of(4))
@@ -368,6 +421,9 @@ def a_drain_that_takes_for_ever(story: Story) -> None:
 
 WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S1", two_runs_for_one_second),
+    ("S1", a_generation_beside_a_live_run),
+    ("S1", a_generation_of_a_job_that_has_not_ended),
+    ("S1", two_generations_at_once),
     ("S2", a_run_for_a_time_that_is_none),
     ("S2", a_run_after_an_acknowledged_pause),
     ("S3", a_fire_under_an_old_epoch),
@@ -388,6 +444,8 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S7", two_runs_for_one_key_of_run_now),
     ("S7", an_acknowledged_run_that_is_nowhere),
     ("S7", two_retries_of_one_run),
+    ("S7", a_key_that_made_two_generations),
+    ("S8", an_acknowledged_generation_that_is_nowhere),
     ("S8", an_acknowledged_job_that_is_nowhere),
     ("S8", a_refused_job_that_is_there),
     ("S8", an_acknowledged_delete_that_is_forgotten),
@@ -410,6 +468,7 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("L2", a_pause_that_swallows_a_fire),
     ("L2", a_change_in_a_pause_that_swallows_its_fires),
     ("L2", a_delete_that_swallows_a_fire),
+    ("L2", a_resume_that_forgets_what_a_cancel_kept_back),
     ("L2", a_delete_in_a_pause_that_swallows_its_fires),
     ("L3", runs_left_with_the_dead),
     ("L4", shards_left_with_the_dead),

@@ -34,11 +34,14 @@ from mainspring.wire.tasks import DeclaredOptions
 from .requests_as_sent import amended, defined
 
 # Fields of the view of a job that its owner does not set.
-FATE = {"status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at"}
+FATE = {
+    "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
+    "generation", "latest_run", "error_message",
+}  # fmt: skip
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
 OF_THE_COMMAND = {
-    "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http",
+    "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http", "--config",
 }  # fmt: skip
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
 UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "concurrency": "Any", "rate_limit": "Any",

@@ -88,9 +88,9 @@ def test_the_diagram_lists_every_edge_birth_and_end() -> None:
     assert len(lines) == 1 + len(EDGES) + len(INITIAL_STATES) + len(ENDED)
 
 
-def test_jobs_have_a_row_for_every_status_and_cancelled_is_the_only_end() -> None:
+def test_jobs_have_a_row_for_every_status_and_a_cancelled_one_can_only_be_resumed() -> None:
     assert set(JOB_TRANSITIONS) == set(StoredJobStatus)
-    assert [status for status, following in JOB_TRANSITIONS.items() if not following] == [StoredJobStatus.CANCELLED]
+    assert list(JOB_TRANSITIONS[StoredJobStatus.CANCELLED]) == [StoredJobStatus.SCHEDULED]
     assert {status.name for status in StoredJobStatus} == {status.value for status in JobStatus}
     for status in set(StoredJobStatus) - {StoredJobStatus.CANCELLED}:
         assert job_may_follow(status, StoredJobStatus.CANCELLED)

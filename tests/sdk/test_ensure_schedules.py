@@ -49,6 +49,8 @@ class JobShelf:
                 self.outdated -= 1
                 return httpx.Response(412, json=problem(412, "version_mismatch"))
             self.changes.append(json.loads(request.content))
+        if self.present is None:
+            return httpx.Response(404, json=problem(404, "not_found"))
         return httpx.Response(200, json=self.present)
 
 

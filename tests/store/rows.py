@@ -60,6 +60,7 @@ async def queued(
     new.names = [None] * count
     new.payloads = [payload] * count
     new.specs = [spec_to_text(spec)] * count
+    new.generations = [1] * count
     await runs.insert(connection, DEFAULT_TENANT, new)
     await connection.execute(
         "update mainspring.runs set ready_at = ready_at - $2::interval where run_id = any ($1)",

@@ -86,7 +86,7 @@ async def test_the_loser_of_a_key_reads_what_the_winner_wrote(
     second = asyncio.create_task(jobs.take_keys(other, DEFAULT_TENANT, [("key", b"other", "second")]))
     await until_blocked(connection, other.get_server_pid())
     await transaction.commit()
-    assert await second == {"key": jobs.KnownKey(b"body", "first")}
+    assert await second == {"key": jobs.KnownKey(b"body", "first", 1)}
 
 
 async def test_a_key_that_was_rolled_back_is_free_again(

@@ -156,7 +156,20 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     following = [moment + timedelta(hours=1) for moment in moments]
     positions = list(range(1, BATCH + 1))
     no_gaps = [[1] * BATCH, zeros]
-    fired = [moments, following, positions, positions, *no_gaps, uuid7_batch(BATCH), moments, [], [], [], []]
+    fired = [
+        moments,
+        following,
+        positions,
+        positions,
+        *no_gaps,
+        [1] * BATCH,
+        uuid7_batch(BATCH),
+        moments,
+        [],
+        [],
+        [],
+        [],
+    ]
     ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
     return [

@@ -7,9 +7,8 @@ from pathlib import PurePosixPath
 import asyncpg
 import pytest
 
-from mainspring.store.migrate import migrate, migrate_at_start
+from mainspring.store.migrate import Stage, known_migrations, migrate, migrate_at_start
 from tests.store.schema_snapshot import SNAPSHOT, dump
-from tests.store.test_schema import all_names
 from tests.upgrades.trees import BEFORE_STAGES, git
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +36,10 @@ async def as_it_was(url: str) -> None:
     await connection.close()
 
 
+def names(stage: Stage) -> list[str]:
+    return [migration.label for migration in known_migrations() if migration.stage is stage]
+
+
 async def test_it_is_brought_up_to_date(empty_url: str, connection: asyncpg.Connection) -> None:
     await as_it_was(empty_url)
     old = await asyncpg.connect(empty_url)
@@ -44,10 +47,11 @@ async def test_it_is_brought_up_to_date(empty_url: str, connection: asyncpg.Conn
     async with user.transaction():  # submitted with the old routines, stored by the current ones
         # Without a chosen id, because its check would lock tables that a migration changes.
         await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "before"}')""")
-        assert await migrate_at_start(empty_url) == [*all_names()[5:], "routines"]
+        assert await migrate_at_start(empty_url) == [*names(Stage.PRE)[5:], "routines"]
         await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "after"}')""")
     rows = await old.fetch("select name, tenant_id from mainspring.runs order by name")
     assert [tuple(row) for row in rows] == [("after", 1), ("before", 1)]
+    assert await migrate(empty_url) == names(Stage.POST)
     assert await migrate(empty_url) == []
     assert await dump(old) == SNAPSHOT.read_text(encoding="utf-8")
     for what in (FUNCTIONS, VERSIONS):

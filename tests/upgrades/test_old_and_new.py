@@ -40,7 +40,7 @@ TROUBLE = ('"level": "error"', "cached statement plan")
 
 
 def later(header: str) -> list[Migration]:
-    version = len(known_migrations()) + 1
+    version = known_migrations()[-1].version + 1
     return [*known_migrations(), read_migration(version, "tomorrow", header + ADDITION)]
 
 
@@ -107,6 +107,43 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
     await fires(cluster)
 
 
+async def test_ids_are_used_again_only_when_no_old_server_is_left(
+    cluster: Cluster, old: Path, database_url: str
+) -> None:
+    """And an old server works with jobs of later generations, after a return to it."""
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("delete from mainspring.schema_migrations where name = 'generation_identity'")
+    await cluster.server()
+    body = {"job_id": "again", "command": "true"}
+    await cluster.worker()
+
+    async def create() -> int:
+        return (await cluster.http.post("/v1/jobs", json=body)).status_code
+
+    assert await create() == 201
+    await cluster.ended("again")
+    assert await create() == 409
+    await connection.execute(
+        "insert into mainspring.schema_migrations (version, name, stage, breaking) "
+        "select version + 1, 'generation_identity', 'post', false from mainspring.schema_migrations "
+        "order by version desc limit 1"
+    )
+    assert await create() == 201
+    await cluster.ended("again")
+    await cluster.submit(**{**EVERY_SECOND, "schedule": "@yearly"})
+    await cluster.http.delete("/v1/jobs/often")
+    assert (await cluster.http.post("/v1/jobs", json=EVERY_SECOND)).json()["generation"] == 2
+    for child in cluster._children:
+        child.kill()
+        child.wait()
+    cluster.talk_to(free_port())
+    await cluster.server(tree=old)
+    await cluster.worker(tree=old)
+    await fires(cluster)
+    assert await create() == 409
+    await connection.close()
+
+
 async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
     cluster: Cluster, old: Path, database_url: str
 ) -> None:
@@ -127,5 +164,5 @@ async def test_old_code_does_not_start_on_a_schema_that_breaks_it_and_says_so(
     assert child.wait(START) != 0
     said = cluster.said(child)
     assert "start a newer Mainspring" in said
-    assert f"migration {len(known_migrations()) + 1}" in said
+    assert f"migration {known_migrations()[-1].version + 1}" in said
     assert "Traceback" not in said

@@ -25,7 +25,7 @@ from tests.store.test_schema import all_names
 
 pytestmark = pytest.mark.anyio
 
-NEXT = len(known_migrations()) + 1
+NEXT = known_migrations()[-1].version + 1
 ONE_SHORT_ATTEMPT = LockPatience(wait=0.001, attempts=1, pause=0.0)
 
 
@@ -184,4 +184,6 @@ async def test_the_command_takes_a_stage(empty_url: str, capsys: pytest.CaptureF
     assert code != 0 and "--stage pre" in err
     code, out, _ = await said("--stage", "pre")
     assert (code, out.splitlines()[0]) == (0, "applied 0001_foundation")
+    code, out, _ = await said("--stage", "post", "--json")
+    assert (code, "generation_identity" in out) == (0, True)
     assert await said("--json") == (0, '{"applied":[]}\n', "")

@@ -31,6 +31,7 @@ def show_job(
     updated_at: datetime,
     latest_run: RunBrief | None = None,
     error_message: str | None = None,
+    generation: int = 1,
     pruned: bool = False,
 ) -> JobView:
     """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
@@ -77,6 +78,7 @@ def show_job(
         updated_at=updated_at,
         latest_run=latest_run,
         error_message=error_message,
+        generation=generation,
         declared_by=definition.declared_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         **plain_values(spec),

@@ -85,7 +85,7 @@ JOB_TRANSITIONS: dict[StoredJobStatus, dict[StoredJobStatus, str]] = {
     _J.SCHEDULED: {_J.PAUSED: "pause", _J.CANCELLED: "delete", _J.COMPLETED: "its schedule has ended"},
     _J.PAUSED: {_J.SCHEDULED: "resume", _J.CANCELLED: "delete"},
     _J.COMPLETED: {_J.SCHEDULED: "a new schedule", _J.CANCELLED: "delete"},
-    _J.CANCELLED: {},
+    _J.CANCELLED: {_J.SCHEDULED: "resume of a job that recurs"},
 }
 
 

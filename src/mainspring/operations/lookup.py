@@ -59,5 +59,11 @@ async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None,
     return sorted(set.intersection(*sets))
 
 
-def no_job(job_id: str) -> NotFound:
+def no_job(job_id: str, generation: int | None = None) -> NotFound:
+    if generation is not None:
+        return NotFound(
+            f"there is no generation {generation} of job {job_id!r}",
+            field="generation",
+            hint=f"see GET /v1/jobs/{job_id}",
+        )
     return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")

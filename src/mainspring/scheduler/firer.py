@@ -263,7 +263,10 @@ def _due_once(due: Sequence[DueJob]) -> list[fires.DueOnce]:
 
 
 def _due_again(planned: Planned) -> list[fires.DueAgain]:
-    return [fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan) for job, plan in planned]
+    return [
+        fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan, job.generation)
+        for job, plan in planned
+    ]
 
 
 def _becomes_run(job: DueJob, now: datetime) -> bool:

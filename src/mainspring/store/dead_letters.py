@@ -32,6 +32,7 @@ class DeadLetterRow(PageRow, frozen=True):
     scheduled_for: datetime
     died_at: datetime
     payload_text: str | None
+    generation: int
 
     @property
     def weight(self) -> int:
@@ -47,6 +48,7 @@ class LockedLetter(msgspec.Struct, frozen=True):
 
     run_id: UUID
     job_id: str | None
+    generation: int
     lane_id: int
     name: str | None
     payload_text: str | None
@@ -60,6 +62,8 @@ class AllowedRun(msgspec.Struct, frozen=True):
     one_at_a_time: bool
     cancelled: bool
     alive: bool
+    one_time: bool
+    id_generated: bool
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -151,10 +155,26 @@ async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]
     return await _lock.fetch(connection, tenant, run_ids, whole)
 
 
-async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, AllowedRun]:
-    """Lock the jobs that have a row, and return by job_id whether they allow another run."""
+class JobsOfRuns(msgspec.Struct, frozen=True):
+    """The jobs of runs to repeat, locked: whether those that have a row allow another run, and the generations of all
+    of them that have a live run."""
+
+    allowed: dict[str, AllowedRun]
+    live: set[tuple[str, int]]
+
+
+async def lock_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> None:
+    """Lock chosen ids: nobody creates a new generation of them meanwhile."""
+    await connection.fetch(_SQL["lock_ids"], tenant, job_ids)
+
+
+async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> JobsOfRuns:
+    """Lock ids and jobs: nobody creates a new generation of them meanwhile."""
+    await lock_ids(connection, tenant, job_ids)
     await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)
-    return {row.job_id: row for row in await _allowed.fetch(connection, tenant, job_ids)}
+    allowed = {row.job_id: row for row in await _allowed.fetch(connection, tenant, job_ids)}
+    live = await connection.fetch(_SQL["live_generations"], tenant, job_ids)
+    return JobsOfRuns(allowed, {(job_id, generation) for job_id, generation in live})
 
 
 async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[NewRun]:

@@ -38,6 +38,7 @@ class BriefRun(msgspec.Struct, frozen=True):
     cancel_requested_at: datetime | None
     worker_id: UUID | None
     trigger: str | None
+    generation: int
     ready_at: datetime | None
     snoozed_until: datetime | None
     claimed_at: datetime | None
@@ -75,6 +76,14 @@ class FiredFilter(msgspec.Struct, frozen=True):
         return StoredState.SUCCESS not in self.states
 
 
+class TakenId(msgspec.Struct, frozen=True):
+    """A chosen id: its newest generation, and when that began."""
+
+    job_id: str
+    taken_at: datetime
+    generation: int
+
+
 _live = RowQuery(LiveRun, _SQL["live"])
 _held = RowQuery(LiveRun, _SQL["held"])
 _ended = RowQuery(EndedRun, _SQL["ended"])
@@ -84,6 +93,7 @@ _deciding_ended = RowQuery(EndedRun, _SQL["deciding_ended"])
 _fire_live = RowQuery(LiveRun, _SQL["fire_live"])
 _fire_ended = RowQuery(EndedRun, _SQL["fire_ended"])
 _newest_runs = RowQuery(BriefRun, _SQL["newest_runs"])
+_taken = RowQuery(TakenId, _SQL["taken_at"])
 
 
 async def page(
@@ -132,29 +142,33 @@ async def boundary(connection: Connection, chosen: FiredFilter, before: UUID | N
     return max((row["run_id"] for row in found if row is not None), default=None)
 
 
-async def deciding_live(connection: Connection, tenant: TenantId, job_id: str) -> LiveRun | None:
-    return await _deciding_live.first(connection, tenant, job_id)
+async def deciding_live(connection: Connection, tenant: TenantId, job_id: str, generation: int) -> LiveRun | None:
+    return await _deciding_live.first(connection, tenant, job_id, generation)
 
 
-async def deciding_ended(connection: Connection, tenant: TenantId, job_id: str, *, overlapped: bool) -> EndedRun | None:
-    return await _deciding_ended.first(connection, tenant, job_id, overlapped)
+async def deciding_ended(
+    connection: Connection, tenant: TenantId, job_id: str, generation: int, *, overlapped: bool
+) -> EndedRun | None:
+    return await _deciding_ended.first(connection, tenant, job_id, generation, overlapped)
 
 
-async def fire_of(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
-    """The run that the schedule of a one-time job with a chosen id made."""
-    live = await _fire_live.first(connection, tenant, job_id)
-    return live or await _fire_ended.first(connection, tenant, job_id)
+async def fire_of(connection: Connection, tenant: TenantId, job_id: str, generation: int) -> Run | None:
+    """The run that the schedule of a generation of a one-time job with a chosen id made."""
+    live = await _fire_live.first(connection, tenant, job_id, generation)
+    return live or await _fire_ended.first(connection, tenant, job_id, generation)
 
 
-async def newest_runs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, BriefRun]:
-    """The newest run of each job that has one, by job_id."""
-    rows = await _newest_runs.fetch(connection, tenant, job_ids)
+async def newest_runs(
+    connection: Connection, tenant: TenantId, job_ids: Sequence[str], generations: Sequence[int]
+) -> dict[str, BriefRun]:
+    """The newest run of each job, by job_id, if it is of this generation of the job."""
+    rows = await _newest_runs.fetch(connection, tenant, job_ids, generations)
     return {row.job_id: with_cut_error(row) for row in rows if row.job_id is not None}
 
 
-async def taken_at(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, datetime]:
-    """When these ids were chosen. Ids that were generated are missing."""
-    return dict(await connection.fetch(_SQL["taken_at"], tenant, job_ids))
+async def taken_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, TakenId]:
+    """Those of these ids that were chosen. Ids that were generated are missing."""
+    return {taken.job_id: taken for taken in await _taken.fetch(connection, tenant, job_ids)}
 
 
 def brief_of(run: Run) -> BriefRun:
@@ -172,6 +186,7 @@ def brief_of(run: Run) -> BriefRun:
         cancel_requested_at=run.cancel_requested_at,
         worker_id=run.worker_id,
         trigger=run.trigger,
+        generation=run.generation,
         ready_at=None if isinstance(run, EndedRun) else run.ready_at,
         snoozed_until=None if isinstance(run, EndedRun) else run.snoozed_until,
         claimed_at=None if isinstance(run, EndedRun) else run.claimed_at,

@@ -39,6 +39,7 @@ class DueJob(msgspec.Struct, frozen=True):
     schedule_text: str
     spec_text: str | None
     written_by: int = 0
+    generation: int = 1
 
     @property
     def key(self) -> JobKey:
@@ -80,6 +81,7 @@ class DueAgain(msgspec.Struct, frozen=True):
     version: int
     next_fire_at: datetime
     plan: FirePlan
+    generation: int = 1
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -178,6 +180,7 @@ def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) ->
         [job.plan.next_fire for job in due],
         *_ranges([len(job.plan.runs) for job in due]),
         *_ranges([len(job.plan.missed) for job in due]),
+        [job.generation for job in due],
         uuid7_batch(len(moments)),
         moments,
         [gap.first for gap in gaps],
@@ -203,6 +206,7 @@ async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
         [gap.last for gap in due.plan.missed],
         [gap.count for gap in due.plan.missed],
         [gap.reason for gap in due.plan.missed],
+        due.generation,
     )
     return _moved(row)
 
@@ -245,6 +249,7 @@ class Repeat(msgspec.Struct, frozen=True):
     """A manual run of a one-time job that has fired. `own`: the run that is itself the job."""
 
     job_id: str
+    generation: int
     run_id: UUID
     trigger: str
     lane_id: int
@@ -271,6 +276,7 @@ async def run_again(connection: Connection, tenant: TenantId, item: Repeat) -> M
         item.own,
         item.payload,
         item.spec,
+        item.generation,
     )
     assert made is not None  # the statement returns its one row
     return made

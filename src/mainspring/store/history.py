@@ -39,6 +39,7 @@ class RunRow(PageRow, frozen=True):
     spec_text: str | None
     losses: int
     snoozes: int
+    generation: int
 
 
 class LiveRun(RunRow, frozen=True):
@@ -121,8 +122,6 @@ class AttemptRow(msgspec.Struct, frozen=True):
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])
-_live_original = RowQuery(LiveRun, _SQL["live_original"])
-_ended_original = RowQuery(EndedRun, _SQL["ended_original"])
 _live_runs = RowQuery(LiveRun, _SQL["live_runs"])
 _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
@@ -148,6 +147,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     created_after: datetime | None = None
     created_before: datetime | None = None
     label: tuple[str, str] | None = None
+    generation: int | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -161,16 +161,6 @@ async def ended_run(connection: Connection, tenant: TenantId, run_id: UUID) -> E
 async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Run | None:
     """The run, live or ended. It can end between the two queries, but an ended run never becomes live again."""
     return await live_run(connection, tenant, run_id) or await ended_run(connection, tenant, run_id)
-
-
-async def original_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:
-    """The run of a one-time job with a chosen id. If it is no longer in the history, the newest repeat of it."""
-    original = await _live_original.first(connection, tenant, job_id) or await _ended_original.first(
-        connection, tenant, job_id
-    )
-    if original is not None:
-        return original
-    return next(iter(await runs_of_job(connection, tenant, job_id, None, 1)), None)
 
 
 async def live_runs(
@@ -192,6 +182,7 @@ async def live_runs(
         chosen.created_after,
         chosen.created_before,
         *(chosen.label or (None, None)),
+        chosen.generation,
         limit,
         straight=chosen == RunFilter(),
     )
@@ -215,17 +206,27 @@ async def ended_runs(
         chosen.created_after,
         chosen.created_before,
         *(chosen.label or (None, None)),
+        chosen.generation,
         limit,
         straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
 
 
 async def runs_of_job(
-    connection: Connection, tenant: TenantId, job_id: str, before: UUID | None, limit: int
+    connection: Connection,
+    tenant: TenantId,
+    job_id: str,
+    before: UUID | None,
+    limit: int,
+    generation: int | None = None,
 ) -> list[Run]:
-    """Newest first, live and ended. Clients that wait for a job ask repeatedly for the newest run only."""
-    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, limit)
-    ended = await pages.read(connection, _ended_runs_of_job, tenant, job_id, before, limit, straight=limit > 1)
+    """Newest first, live and ended, of one generation or of all. Clients that wait for a job ask repeatedly for the
+    newest run only."""
+    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, generation, limit)
+    straight = limit > 1 and generation is None
+    ended = await pages.read(
+        connection, _ended_runs_of_job, tenant, job_id, before, generation, limit, straight=straight
+    )
     return newest_first([*live, *ended], limit)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, stored_spec
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
@@ -36,6 +37,7 @@ class NewJob(msgspec.Struct, frozen=True):
     lane_id: int
     definition: JobDefinition
     next_fire_at: datetime | None
+    generation: int = 1
 
 
 class JobRow(PageRow, frozen=True):
@@ -59,6 +61,7 @@ class JobRow(PageRow, frozen=True):
     spec_text: str | None
     declared_by: str | None
     pruned_version: int | None
+    generation: int
 
     @property
     def pruned(self) -> bool:
@@ -85,6 +88,15 @@ class MissedRow(msgspec.Struct, frozen=True):
     count: int
     reason: str
     recorded_at: datetime
+    generation: int
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who has a chosen id: the StoredJobStatus of a job that has a row, and one of its live runs."""
+
+    job_id: str
+    status: int | None
+    run_id: UUID | None
 
 
 class NumberedMissed(msgspec.Struct, frozen=True):
@@ -106,6 +118,8 @@ class RunNowKey(msgspec.Struct, frozen=True):
 
 
 _get_job = RowQuery(JobRow, _SQL["get_job"])
+_get_past_job = RowQuery(JobRow, _SQL["get_past_job"])
+_holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
@@ -143,8 +157,18 @@ def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
 
 
 async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]) -> None:
-    await connection.execute(
-        _SQL["insert_jobs"],
+    """Insert jobs. Later generations replace the rows of ended jobs; the caller has locked these."""
+    for statement, chosen in (
+        (_SQL["insert_jobs"], [job for job in new if job.generation == 1]),
+        (_SQL["renew_jobs"], [job for job in new if job.generation > 1]),
+    ):
+        if chosen and await _insert(connection, statement, tenant, chosen) != len(chosen):
+            raise Conflict("jobs changed meanwhile", code="changed_meanwhile", hint="try again")
+
+
+async def _insert(connection: Connection, statement: str, tenant: TenantId, new: Sequence[NewJob]) -> int:
+    done: str = await connection.execute(
+        statement,
         tenant,
         [job.job_id for job in new],
         [job.lane_id for job in new],
@@ -159,7 +183,9 @@ async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]
         [job.definition.payload for job in new],
         [stored_spec(job.definition) for job in new],
         [job.definition.declared_by for job in new],
+        [job.generation for job in new],
     )
+    return int(done.rpartition(" ")[2])
 
 
 async def take_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> set[str]:
@@ -167,9 +193,44 @@ async def take_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[s
     return {row["job_id"] for row in await connection.fetch(_SQL["take_ids"], tenant, job_ids)}
 
 
+async def lock_holders(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> list[Holder]:
+    """Lock ids that were taken before, and their jobs. Return who has them."""
+    await connection.fetch(_SQL["lock_taken_ids"], tenant, job_ids)
+    await connection.fetch(_SQL["lock_holders"], tenant, job_ids)
+    return await _holders.fetch(connection, tenant, job_ids)  # its snapshot is newer than the locks
+
+
+async def generations_known(connection: Connection) -> bool:
+    """Whether no server is left that does not know generations."""
+    return bool(await connection.fetchval(_SQL["generations_known"]))
+
+
+async def next_generations(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, int]:
+    """Begin a new generation of ids whose jobs have ended. The caller has locked them. The rows of the jobs stay until
+    they are replaced or deleted."""
+    return dict(await connection.fetch(_SQL["next_generations"], tenant, job_ids))
+
+
+async def delete_ended(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> None:
+    """Delete the rows of ended jobs, if they have any. The caller has locked them."""
+    await connection.execute(_SQL["delete_ended"], tenant, job_ids)
+
+
+async def newest_generation(connection: Connection, tenant: TenantId, job_id: str) -> int | None:
+    """The newest generation of an id that a client chose."""
+    generation: int | None = await connection.fetchval(_SQL["newest_generation"], tenant, job_id)
+    return generation
+
+
+async def past(connection: Connection, tenant: TenantId, job_id: str, generation: int) -> JobRow | None:
+    """The row of an earlier generation, as it was when the next one began."""
+    return await _get_past_job.first(connection, tenant, job_id, generation)
+
+
 class KnownKey(msgspec.Struct, frozen=True):
     body_hash: bytes
     job_id: str
+    generation: int
 
 
 async def take_keys(
@@ -186,16 +247,20 @@ async def take_keys(
     if not rest:
         return {}
     rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
-    return {key: KnownKey(body_hash, job_id) for key, body_hash, job_id in rows}
+    return {key: KnownKey(*known) for key, *known in rows}
+
+
+async def set_key_generations(connection: Connection, tenant: TenantId, generations: Mapping[str, int]) -> None:
+    """Note the generation of the jobs of keys that this transaction has taken."""
+    await connection.execute(_SQL["set_key_generations"], tenant, list(generations), list(generations.values()))
 
 
 async def take_run_now_key(
-    connection: Connection, tenant: TenantId, job_id: str, key: str, body_hash: bytes, run_id: UUID
+    connection: Connection, tenant: TenantId, job_id: str, generation: int, key: str, body_hash: bytes, run_id: UUID
 ) -> RunNowKey | None:
     """Take a key of run-now. If it was taken before, return what it stands for."""
-    if await connection.fetchval(_SQL["insert_run_now_key"], tenant, job_id, key, body_hash, run_id) is not None:
-        return None
-    return await _known_run_now_key.first(connection, tenant, job_id, key)
+    taken = await connection.fetchval(_SQL["insert_run_now_key"], tenant, job_id, generation, key, body_hash, run_id)
+    return None if taken is not None else await _known_run_now_key.first(connection, tenant, job_id, generation, key)
 
 
 async def lock_fired(connection: Connection, tenant: TenantId, job_id: str) -> None:
@@ -250,9 +315,16 @@ async def change(
     return changed is not None
 
 
-async def record_missed(connection: Connection, tenant: TenantId, job_id: str, missed: Missed) -> None:
+async def record_missed(connection: Connection, row: JobRow, missed: Missed) -> None:
     await connection.execute(
-        _SQL["insert_missed"], tenant, job_id, missed.first, missed.last, missed.count, missed.reason
+        _SQL["insert_missed"],
+        row.tenant_id,
+        row.job_id,
+        row.generation,
+        missed.first,
+        missed.last,
+        missed.count,
+        missed.reason,
     )
 
 
@@ -336,14 +408,16 @@ async def boundary(
 
 
 async def prune(connection: Connection, days: float, batch: int = 10_000) -> int:
-    """Forget the idempotency keys of jobs that ended long ago, and chosen ids that are older than the history; answers
-    how many. A key outlives its job by the days of the history, and by 30 days at least."""
+    """Forget the idempotency keys of jobs that ended long ago, chosen ids that are older than the history, and earlier
+    generations that were replaced long ago; answers how many. A key outlives its job by the days of the history, and by
+    30 days at least."""
     forgotten = 0
     key_days = max(days, KEY_DAYS)
     for query, age in (
         (_SQL["prune_keys"], key_days),
         (_SQL["prune_run_now_keys"], key_days),
         (_SQL["prune_ids"], days),
+        (_SQL["prune_past_jobs"], days),
     ):
         while True:
             done = int((await connection.execute(query, age, batch)).rpartition(" ")[2])

@@ -30,6 +30,7 @@ _INSERT = re.compile(r"\{\{(\w+)(?:\(([^(){}]*)\))?\}\}")
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
+    "JOBS_ENDED": f"{StoredJobStatus.CANCELLED:d}, {StoredJobStatus.COMPLETED:d}",
     **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
     "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",
     "WORKERS_ENDED": f"{WorkerState.LOST:d}, {WorkerState.STOPPED:d}",

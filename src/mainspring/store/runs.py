@@ -23,7 +23,7 @@ EndedRow = tuple[UUID, int | None]  # run_id and follows; records without conver
 class NewRuns:
     """The columns of runs to insert. The statement takes one array per column."""
 
-    __slots__ = ("job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
+    __slots__ = ("generations", "job_ids", "lane_ids", "max_attempts", "names", "payloads", "run_ids", "specs")
 
     def __init__(self) -> None:
         self.run_ids: list[str] = []
@@ -33,6 +33,7 @@ class NewRuns:
         self.names: list[str | None] = []
         self.payloads: list[str | None] = []
         self.specs: list[str | None] = []
+        self.generations: list[int] = []
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +55,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     time_left: float | None
     losses: int
     snoozes: int
+    generation: int
 
 
 class HeldRun(msgspec.Struct, frozen=True):
@@ -167,6 +169,7 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
         new.names,
         new.payloads,
         new.specs,
+        new.generations,
     )
 
 

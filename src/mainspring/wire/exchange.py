@@ -130,6 +130,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     process, and the worker runs it apart from others. snoozes: how often it was snoozed. at_most_once: it never starts
     again, so it cannot be snoozed.
     idempotency_key: only if it does not consist of job and fire time alone.
+    generation: of the job. It is part of the idempotency key from the second on.
     """
 
     run_id: UUID
@@ -150,6 +151,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     snoozes: int = 0
     at_most_once: bool = False
     idempotency_key: str | None = None
+    generation: int = 1
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

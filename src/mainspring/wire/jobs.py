@@ -192,8 +192,11 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a verb that takes no fields: {}, or no body at all."""
 
 
-class JobCreated(msgspec.Struct):
+class JobCreated(msgspec.Struct, omit_defaults=True):
+    """generation: left out for the first one."""
+
     job_id: str
+    generation: int = 1
 
 
 class BatchCreated(msgspec.Struct):
@@ -232,7 +235,8 @@ class JobView(PlainValues, msgspec.Struct):
     succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. pause_reason: why
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
-    characters."""
+    characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
+    ended one is the next generation of it."""
 
     job_id: str
     name: str
@@ -276,6 +280,7 @@ class JobView(PlainValues, msgspec.Struct):
     keep_payload: bool | int = False
     declared_by: str | None = None
     pause_reason: str | None = None
+    generation: int = 1
 
 
 class JobList(msgspec.Struct):
@@ -298,6 +303,7 @@ class MissedRange(msgspec.Struct):
     count: int
     reason: str
     recorded_at: datetime
+    generation: int = 1
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -30,6 +30,11 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
 SECRET_HEADER = "Mainspring-Worker-Secret"
 LONGEST_SECRET = 100
 
+# How the idempotency keys begin that the SDK generates. A worker of 0.2.0 creates its schedules at each start and takes
+# a refusal as the sign that they exist. So a request with such a key begins no new generation of a cancelled job.
+GENERATED_KEY = "client-"
+GENERATED_KEY_OF_0_2_0 = "sdk-"
+
 TELLS_STARTS = 2  # a worker of this protocol tells which runs have started
 
 

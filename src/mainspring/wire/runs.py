@@ -33,7 +33,8 @@ class RunView(msgspec.Struct):
     modified_time: of a run that is RUNNING, when its worker was last heard; of others, their last change. losses: how
     many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
     each snooze raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept
-    (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate."""
+    (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate. generation: of the
+    job, when the run was created."""
 
     run_id: str
     job_id: str
@@ -66,6 +67,7 @@ class RunView(msgspec.Struct):
     created_at: datetime | None = None
     payload_dropped: bool = False
     idempotency_key: str = ""
+    generation: int = 1
 
 
 class RunBrief(msgspec.Struct):
@@ -221,6 +223,7 @@ class DeadLetterView(msgspec.Struct):
     died_at: datetime
     reason: str | None = None
     replay_of: str | None = None
+    generation: int = 1
     tries: list[AttemptView] | None = None
 
 

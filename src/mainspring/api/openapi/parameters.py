@@ -31,6 +31,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "next_fire_after": ("Only those whose next fire is at this time or later.", "2026-07-01T00:00:00Z"),
     "next_fire_before": ("Only those whose next fire is before this time.", "2026-08-01T00:00:00Z"),
     "latest_run": ("Only those whose latest run has one of these statuses.", ["FAILED"]),
+    "generation": ("Only this generation of the job, counted from 1.", 1),
     "cursor": ("The `next` of the page before. The header Link has the whole address.", None),
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,

@@ -11,7 +11,15 @@ from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_N
 from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
+from mainspring.api.routes.paging import (
+    DEFAULT_PAGE,
+    MAX_GENERATION,
+    MAX_PAGE,
+    label_filter,
+    link_header,
+    several,
+    time_filter,
+)
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import MAX_BODY_BYTES
@@ -35,6 +43,7 @@ from mainspring.wire.states import JobStatusFilter, RunStateFilter
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 _AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch")
 
@@ -45,16 +54,19 @@ _AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for
         201: Answer("The job is stored. It is never lost from now on.", headers=("Location",)),
         200: Answer("The idempotency key was used before, by the same request: the existing job.", ("Location",)),
     },
-    problems=(*FIELDS_OF_A_JOB, "idempotency_key_reused", "job_exists"),
+    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "idempotency_key_reused", "job_exists"),
     examples=examples.JOBS,
 )  # fmt: skip
 async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     """A job without a schedule runs at once. With an `idempotency_key`, a repeated request creates no second job: it
-    answers 200 with the first one's id. The same key with another request is refused with `idempotency_key_reused`."""
+    answers 200 with the first one's id. The same key with another request is refused with `idempotency_key_reused`. The
+    `job_id` of an ended job begins a new generation of it."""
     done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
-        JobCreated(job_id), status_code=200 if done.repeated[0] else 201, headers={"Location": f"/v1/jobs/{job_id}"}
+        JobCreated(job_id, done.generations[0]),
+        status_code=200 if done.repeated[0] else 201,
+        headers={"Location": f"/v1/jobs/{job_id}"},
     )
 
 
@@ -67,7 +79,7 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     request_max_body_size=MAX_BODY_BYTES,
     answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
     problems=(
-        *FIELDS_OF_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch", "job_exists",
+        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch", "job_exists",
     ),
     examples=examples.BATCHES,
     body=JobBatch | list[JobRequest],
@@ -120,10 +132,10 @@ async def list_jobs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="Get a job", operation="jobs.read")
-async def get_job(request: Http, job_id: str) -> Response[JobView]:
+@get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read")
+async def get_job(request: Http, job_id: str, generation: Generation = None) -> Response[JobView]:
     """Also a job that has fired, was cancelled or has completed. The ETag is its version, for If-Match."""
-    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id))
+    return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id, generation))
 
 
 @patch(
@@ -220,10 +232,14 @@ async def get_job_timeline(
 
 @get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS)
 async def list_job_runs(
-    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http,
+    job_id: str,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+    generation: Generation = None,
 ) -> Response[list[RunView]]:
     """A JSON array. The address of the next page is in the header Link."""
-    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit)
+    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit, generation)
     return Response(page.runs, headers=link_header(request, page.next))
 
 

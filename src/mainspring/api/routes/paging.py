@@ -13,6 +13,7 @@ from mainspring.domain.intake.request import parse_time
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
+MAX_GENERATION = 2**31 - 1
 
 
 def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str, str]:

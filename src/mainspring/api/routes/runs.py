@@ -11,7 +11,15 @@ from litestar.params import QueryParameter
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.bodies import NoBody, ReplayBody
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, label_filter, link_header, several, time_filter
+from mainspring.api.routes.paging import (
+    DEFAULT_PAGE,
+    MAX_GENERATION,
+    MAX_PAGE,
+    label_filter,
+    link_header,
+    several,
+    time_filter,
+)
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -23,6 +31,7 @@ from mainspring.wire.states import RunStateFilter
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
 @get("/v1/runs", summary="Search runs, newest first", operation="runs.list", problems=SEARCHES)
@@ -42,6 +51,7 @@ async def list_runs(
     created_before: Moment | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
+    generation: Generation = None,
 ) -> Response[RunList]:
     """Live runs and ended ones, page by page. All filters that are given must match. `since` and `until` are other
     names of `scheduled_after` and `scheduled_before`: when the run was due. `created_after` and `created_before`: when
@@ -61,6 +71,7 @@ async def list_runs(
         scheduled_before=time_filter(scheduled_before, "scheduled_before"),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),
+        generation=generation,
     )
     page = await services_of(request).run_reader.runs(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))

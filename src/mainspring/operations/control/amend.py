@@ -17,8 +17,9 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.refusals import already_fired, cancelled, ended
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
-from mainspring.domain.transitions import StoredJobStatus, StoredState, job_may_follow
+from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
@@ -29,13 +30,14 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import history, jobs, runs
-from mainspring.store.jobs import JobRow, LockedJob
+from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobPatch
 
 PAUSED = "paused"
 DELETED = "deleted"
+CANCELLED = "cancelled"
 Check = Callable[[Connection], Awaitable[bool]]
 
 
@@ -53,13 +55,13 @@ class Amender:
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
             status = StoredJobStatus(row.status)
-            if status is StoredJobStatus.CANCELLED:
-                raise Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
             stored = await self._definition(connection, row)
+            if status is StoredJobStatus.CANCELLED:
+                raise cancelled(job_id, one_time=stored.schedule.one_time)
             changed = amended(stored, patch, row.now, self._signatures.known(tenant))
             fired = await fire_locked(connection, row, stored)
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
-                raise _already_fired(job_id, "changed", "is due now")
+                raise already_fired(job_id, "changed", "is due now")
             await self._redefine(connection, fired.row, stored, changed)
         self._tell(fired)
         self._signals.due()
@@ -95,8 +97,8 @@ class Amender:
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.PAUSED and not row.pruned:
                 return
-            if status is not StoredJobStatus.PAUSED:
-                self._check_transition(job_id, status, StoredJobStatus.PAUSED)
+            if status is not StoredJobStatus.PAUSED and not job_may_follow(status, StoredJobStatus.PAUSED):
+                raise _ended(row, "paused", "wrong_status")
             await self._pause(connection, row)
 
     async def prune(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
@@ -121,8 +123,9 @@ class Amender:
         )
 
     async def resume(self, caller: Caller, job_id: str) -> None:
-        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires. If an
-        application no longer declares the job, it does not belong to that application any more, so that it is not
+        """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires. A
+        cancelled job is revived if it was to run more than once; the fires since the cancel are recorded as missed. If
+        an application no longer declares the job, it does not belong to that application any more, so that it is not
         paused again."""
         tenant = caller.tenant
         async with self._store.change() as connection:
@@ -130,8 +133,9 @@ class Amender:
             status = StoredJobStatus(row.status)
             if status is StoredJobStatus.SCHEDULED:
                 return
-            if status is not StoredJobStatus.PAUSED:
-                raise Conflict(f"job {job_id!r} is {status.name}, not PAUSED", code="not_paused")
+            one_time = schedule_from_text(row.schedule_text).one_time
+            if status is StoredJobStatus.COMPLETED or (status is StoredJobStatus.CANCELLED and one_time):
+                raise _ended(row, "resumed", "not_paused")
             await self._resume(connection, row, None if row.pruned else row.declared_by)
         self._signals.due()
 
@@ -149,10 +153,15 @@ class Amender:
 
     async def _resume(self, connection: Connection, row: LockedJob, declared_by: str | None) -> None:
         definition = await self._definition(connection, row)
+        reason = PAUSED
+        if row.status == StoredJobStatus.CANCELLED:
+            # The cancel has recorded what was due by then.
+            first = next_fire(definition.schedule, _later(row.updated_at, row.last_fired_for))
+            row, reason = msgspec.structs.replace(row, paused_from=first), CANCELLED
         next_at = row.paused_from
         if definition.schedule.recurring and next_at is not None and next_at <= row.now:
-            await miss_due(connection, row, definition, PAUSED)
-            next_at = next_fire(definition.schedule, row.now)
+            await miss_due(connection, row, definition, reason)
+            next_at = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
         definition = msgspec.structs.replace(definition, declared_by=declared_by)
         await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
 
@@ -199,7 +208,7 @@ class Amender:
             return row
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
         if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
-            raise _already_fired(job_id, what)
+            raise already_fired(job_id, what)
         raise no_job(job_id)
 
     async def _has_ended(self, connection: Connection, tenant: TenantId, job_id: str) -> bool:
@@ -230,10 +239,6 @@ class Amender:
                 hint="read the job again and repeat the change",
             )
 
-    def _check_transition(self, job_id: str, before: StoredJobStatus, after: StoredJobStatus) -> None:
-        if not job_may_follow(before, after):
-            raise Conflict(f"job {job_id!r} is {before.name} and cannot become {after.name}", code="wrong_status")
-
     async def _write(
         self,
         connection: Connection,
@@ -263,12 +268,9 @@ class Amender:
             raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
-def _already_fired(job_id: str, what: str, why: str = "has fired") -> Conflict:
-    return Conflict(
-        f"job {job_id!r} was to run once and {why}; it cannot be {what}",
-        code="already_fired",
-        hint="submit a new job",
-    )
+def _ended(row: LockedJob, what: str, code: str) -> Conflict:
+    status = JobStatus(StoredJobStatus(row.status).name)
+    return ended(row.job_id, status, what, one_time=schedule_from_text(row.schedule_text).one_time, code=code)
 
 
 def _later(now: datetime, last_fired_for: datetime | None) -> datetime:

@@ -34,7 +34,7 @@ from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, history
-from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, LockedLetter
+from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, JobsOfRuns, LockedLetter
 from mainspring.store.history import EndedRun
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
@@ -53,12 +53,13 @@ Changed = tuple[str | None, str | None]
 
 class _Batch(msgspec.Struct):
     """The result for some dead letters: the new runs by lane, and why the others were left. `refusal` is the first
-    error of a payload that does not fit."""
+    error of a payload that does not fit, `refusing` the last job that does not allow another run."""
 
     replayed: list[UUID] = []
     created: Counter[int] = msgspec.field(default_factory=Counter)
     left: Counter[str] = msgspec.field(default_factory=Counter)
     refusal: MainspringError | None = None
+    refusing: AllowedRun | None = None
 
 
 class Replayer:
@@ -87,7 +88,7 @@ class Replayer:
         if done.refusal is not None:
             raise done.refusal
         for reason in done.left:
-            raise _refused(run_id, reason)
+            raise _refused(run_id, reason, done.refusing)
         self._signals.ready(done.created)
         return done.replayed[0]
 
@@ -177,10 +178,11 @@ class Replayer:
         begun: set[str] = set()
         for letter, replay_id in zip(letters, uuid7_batch(len(letters)), strict=True):
             job_id = job_id_of(letter)
-            job = jobs.get(job_id)
-            reason = _objection(job, begun_here=job_id in begun)
+            job = jobs.allowed.get(job_id)
+            reason = _objection(jobs, letter, begun_here=job_id in begun)
             if reason is not None:
                 done.left[reason] += 1
+                done.refusing = job
                 continue
             try:
                 changed = await self._changed(connection, tenant, letter, replay_id, payload)
@@ -189,6 +191,7 @@ class Replayer:
                 done.refusal = done.refusal or error
                 continue
             begun.add(job_id)
+            jobs.live.add((job_id, letter.generation))
             one_at_a_time = job is not None and job.one_at_a_time
             items.append(dead_letters.Replay(letter.run_id, replay_id, one_at_a_time, changed))
         if items:
@@ -206,10 +209,11 @@ class Replayer:
             async with connection.transaction():
                 row = await self._ended(connection, tenant, run_id)
                 job_id = job_id_of(row)
-                job = (await dead_letters.lock_jobs(connection, tenant, [job_id])).get(job_id)
-                reason = _objection(job, begun_here=False)
+                jobs = await dead_letters.lock_jobs(connection, tenant, [job_id])
+                job = jobs.allowed.get(job_id)
+                reason = _objection(jobs, row, begun_here=False)
                 if reason is not None:
-                    raise _refused(run_id, reason)
+                    raise _refused(run_id, reason, job)
                 changed = await self._changed(connection, tenant, row, replay_id, payload)
                 one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
@@ -293,10 +297,14 @@ def _query(choice: DeadLetterChoice) -> DeadLetterQuery:
     )
 
 
-def _objection(job: AllowedRun | None, *, begun_here: bool) -> str | None:
-    """Why a run of this job may not start, or None. A one-time job that has fired has no row and always allows it."""
+def _objection(jobs: JobsOfRuns, run: LockedLetter | EndedRun, *, begun_here: bool) -> str | None:
+    """Why this run may not be repeated, or None. The job as it is now decides, which may be a later generation. A
+    one-time job that has fired has no row. It allows a repetition, but no run beside one of another generation."""
+    job_id = job_id_of(run)
+    job = jobs.allowed.get(job_id)
     if job is None:
-        return None
+        others = {generation for live_id, generation in jobs.live if live_id == job_id} - {run.generation}
+        return _ALIVE if others else None
     if job.cancelled:
         return _CANCELLED
     return _ALIVE if job.alive or (begun_here and job.one_at_a_time) else None
@@ -316,9 +324,15 @@ def _alive(run_id: UUID) -> Conflict:
     )
 
 
-def _refused(run_id: UUID, reason: str) -> Conflict:
+def _refused(run_id: UUID, reason: str, job: AllowedRun | None) -> Conflict:
     if reason == _CANCELLED:
-        return Conflict(f"run {run_id} cannot be repeated: {reason}", code="job_cancelled", hint="create a new job")
+        assert job is not None  # only the row of a job is CANCELLED
+        hint = "submit a new job with POST /v1/jobs"
+        if not job.one_time:
+            hint = f"revive the job with POST /v1/jobs/{job.job_id}:resume, then repeat the run"
+        elif not job.id_generated:
+            hint = f"create job {job.job_id!r} again with POST /v1/jobs, then repeat the run"
+        return Conflict(f"run {run_id} cannot be repeated: {reason}", code="job_cancelled", hint=hint)
     return Conflict(
         f"run {run_id} cannot be repeated: {reason}", code="overlap", hint="try again when that one has ended"
     )

@@ -26,7 +26,7 @@ from mainspring.operations.lifecycle.fire import Fired, run_again, run_now
 from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import history, jobs
+from mainspring.store import dead_letters, fired_jobs, history, jobs
 from mainspring.store.fires import Changed, Repeat
 from mainspring.store.history import EndedRun, Run
 from mainspring.store.jobs import LockedJob
@@ -70,8 +70,10 @@ class ManualRuns:
             raise no_job(job_id)
         digest = hashlib.sha256(canonical_json(bytes(memoryview(request.payload)))).digest()
         async with self._store.change() as connection:
+            await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile
+            generation = await jobs.newest_generation(connection, tenant, job_id) or 1
             if key is not None:
-                known = await jobs.take_run_now_key(connection, tenant, job_id, key, digest, run_id)
+                known = await jobs.take_run_now_key(connection, tenant, job_id, generation, key, digest, run_id)
                 if known is not None:
                     if known.body_hash != digest:
                         raise key_reused(key)
@@ -80,7 +82,7 @@ class ManualRuns:
             if row is not None:
                 fired = await self._run(connection, row, run_id, request.payload)
             else:
-                fired = await self._run_again(connection, tenant, job_id, run_id, request.payload)
+                fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
         self._signals.ready(fired.created)
         if row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
             self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
@@ -101,12 +103,20 @@ class ManualRuns:
         return fired
 
     async def _run_again(
-        self, connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, payload: msgspec.Raw
+        self,
+        connection: Connection,
+        tenant: TenantId,
+        job_id: str,
+        generation: int,
+        run_id: UUID,
+        payload: msgspec.Raw,
     ) -> Fired:
         """A repeat of a one-time job that has fired."""
         await jobs.lock_fired(connection, tenant, job_id)
         own = await own_run(connection, tenant, job_id)
-        original = own or await history.original_run(connection, tenant, job_id)
+        original = own or await fired_jobs.fire_of(connection, tenant, job_id, generation)
+        if original is None:  # it is no longer in the history, but a repeat of it may be
+            original = next(iter(await history.runs_of_job(connection, tenant, job_id, None, 1, generation)), None)
         if original is None:
             raise no_job(job_id)
         if _was_cancelled(original):
@@ -121,6 +131,7 @@ class ManualRuns:
             raise payload_dropped(original.run_id)
         item = Repeat(
             job_id=job_id,
+            generation=original.generation,
             run_id=run_id,
             trigger=f"replay:{original.run_id}",
             lane_id=original.lane_id,

@@ -186,6 +186,7 @@ class Claimer:
             None,
             row.losses,
             row.snoozes,
+            generation=row.generation,
         )
         if spec_text is not None:
             spec = spec_from_text(spec_text)
@@ -196,7 +197,9 @@ class Claimer:
             order.command = spec.command
             order.setup = spec.setup
             if spec.repeat is not None:
-                order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat)
+                order.idempotency_key = idempotency_key(
+                    order.job_id, order.scheduled_for, spec.repeat, order.generation
+                )
         return order
 
     def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:

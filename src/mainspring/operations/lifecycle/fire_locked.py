@@ -65,7 +65,7 @@ async def miss_due(connection: Connection, row: LockedJob, definition: JobDefini
         # In a thread, because a rare cron takes some milliseconds to count.
         missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
     for one in missed:
-        await jobs.record_missed(connection, row.tenant_id, row.job_id, one)
+        await jobs.record_missed(connection, row, one)
 
 
 async def _step(connection: Connection, fired: FiredLocked, definition: JobDefinition) -> None:
@@ -78,7 +78,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
         done = await fires.fire_locked_one_time(connection, row.tenant_id, row.job_id, row.version, row.next_fire_at)
         fired.gone = done.gone
     else:
-        due = fires.DueAgain(row.tenant_id, row.job_id, row.version, row.next_fire_at, plan)
+        due = fires.DueAgain(row.tenant_id, row.job_id, row.version, row.next_fire_at, plan, row.generation)
         done = await fires.fire_locked_recurring(connection, due)
     if not (done.moved or done.gone):
         raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")

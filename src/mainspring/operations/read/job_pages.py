@@ -115,7 +115,9 @@ class JobsWithRows:
 
     async def read(self, before: Place | None, floor: Place | None, limit: int) -> list[Entry[Place]]:
         rows = await jobs.list_jobs(self._connection, self._tenant, self._filter, before, floor, limit)
-        latest = await fired_jobs.newest_runs(self._connection, self._tenant, [row.job_id for row in rows])
+        latest = await fired_jobs.newest_runs(
+            self._connection, self._tenant, [row.job_id for row in rows], [row.generation for row in rows]
+        )
         found = []
         for row in rows:
             lane, brief, status = (
@@ -124,7 +126,7 @@ class JobsWithRows:
                 None,
             )
             if was_missed(row):
-                run = await deciding_run(self._connection, self._tenant, row.job_id, None)
+                run = await deciding_run(self._connection, self._tenant, row.job_id, None, row.generation)
                 status = status_of_missed(run)
                 brief = None if run is None else fired_jobs.with_cut_error(brief_of(run))
             found.append(Entry((row.created_at, row.job_id), row.weight, job_view(row, lane, brief, status)))

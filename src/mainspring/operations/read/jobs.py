@@ -32,6 +32,7 @@ from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import history, jobs
 from mainspring.store.fired_jobs import brief_of
 from mainspring.store.history import Run
+from mainspring.store.jobs import JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
@@ -52,11 +53,20 @@ class JobReader:
         self._lanes = lanes
         self._runs = runs
 
-    async def job(self, caller: Caller, job_id: str) -> JobView:
-        """A job from any of the tables: jobs, runs or the history."""
+    async def job(self, caller: Caller, job_id: str, generation: int | None = None) -> JobView:
+        """A job from any of the tables: jobs, runs or the history. The newest generation, or the given one."""
         async with self._store.reads.acquire() as connection:
-            view, _ = await self._load(connection, caller.tenant, job_id)
+            view, _ = await self._load(connection, caller.tenant, job_id, generation)
             return view
+
+    async def _row(
+        self, connection: Connection, tenant: TenantId, job_id: str, generation: int | None
+    ) -> JobRow | None:
+        """The jobs row of a generation, present or past."""
+        row = await jobs.get(connection, tenant, job_id)
+        if generation is None or (row is not None and row.generation == generation):
+            return row
+        return await jobs.past(connection, tenant, job_id, generation)
 
     async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
         """Newest first."""
@@ -98,21 +108,25 @@ class JobReader:
             shown = None if latest is None else await self._runs.view(caller, connection, latest)
         return JobStatus(job_id, view.status, shown, view.error_message)
 
-    async def _load(self, connection: Connection, tenant: TenantId, job_id: str) -> tuple[JobView, Run | None]:
+    async def _load(
+        self, connection: Connection, tenant: TenantId, job_id: str, generation: int | None = None
+    ) -> tuple[JobView, Run | None]:
         """A job and its latest run."""
-        row = await jobs.get(connection, tenant, job_id)
+        row = await self._row(connection, tenant, job_id, generation)
         if row is None:
-            fired = await fired_job(connection, tenant, job_id)
-            if fired is None:
-                raise no_job(job_id)
-            lane = await load_lane(self._lanes, connection, fired.fired.lane_id)
-            return fired_job_view(fired, lane), fired.deciding
+            fired = await fired_job(connection, tenant, job_id, generation)
+            if fired is not None:
+                lane = await load_lane(self._lanes, connection, fired.fired.lane_id)
+                return fired_job_view(fired, lane), fired.deciding
+            row = await self._row(connection, tenant, job_id, generation)  # it may have been created anew meanwhile
+            if row is None:
+                raise no_job(job_id, generation)
         status, latest = None, None
         if was_missed(row):
-            latest = await deciding_run(connection, tenant, job_id, None)
+            latest = await deciding_run(connection, tenant, job_id, None, row.generation)
             status = status_of_missed(latest)
         elif newest := await history.runs_of_job(connection, tenant, job_id, None, 1):
-            latest = newest[0]
+            latest = newest[0] if newest[0].generation == row.generation else None
         lane = await load_lane(self._lanes, connection, row.lane_id)
         return job_view(row, lane, None if latest is None else brief_of(latest), status), latest
 
@@ -138,7 +152,10 @@ class JobReader:
             rows = await jobs.list_missed(connection, caller.tenant, job_id, limit)
         if not rows:
             await self.job(caller, job_id)
-        return [MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at) for row in rows]
+        return [
+            MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at, row.generation)
+            for row in rows
+        ]
 
 
 async def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:

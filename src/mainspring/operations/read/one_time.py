@@ -12,11 +12,12 @@ from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE
 from mainspring.domain.transitions import JobStatus, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
 from mainspring.operations.lookup import own_run
-from mainspring.store import fired_jobs
+from mainspring.store import fired_jobs, jobs
 from mainspring.store.fired_jobs import RANKS, BriefRun
 from mainspring.store.history import EndedRun, LiveRun, Run
 from mainspring.store.pool import Connection
 
+FIRST = 1  # the generation of a job whose id was never used again
 _ENDS = {
     StoredState.SUCCESS: JobStatus.COMPLETED,
     StoredState.FAILED: JobStatus.FAILED,
@@ -66,39 +67,48 @@ def overlapped(run: Run) -> bool:
     return isinstance(run, EndedRun) and run.reason in (STILL_ALIVE, DUE_TOGETHER)
 
 
-async def deciding_run(connection: Connection, tenant: TenantId, job_id: str, own: Run | None) -> Run | None:
-    """The run that decides. `own`: the run that is itself the job. Live runs are read first: none of them is missed if
-    it ends meanwhile."""
-    live = [own if isinstance(own, LiveRun) else None, await fired_jobs.deciding_live(connection, tenant, job_id)]
+async def deciding_run(
+    connection: Connection, tenant: TenantId, job_id: str, own: Run | None, generation: int
+) -> Run | None:
+    """The run of a generation that decides. `own`: the run that is itself the job. Live runs are read first: none of
+    them is missed if it ends meanwhile."""
+    alive_now = await fired_jobs.deciding_live(connection, tenant, job_id, generation)
+    live = [own if isinstance(own, LiveRun) else None, alive_now]
     if alive := [run for run in live if run is not None]:
         return max(alive, key=lambda run: (RANKS[status_of(run)], created_at(run), run.run_id))
     ended: list[Run] = [own] if own is not None else []
-    newest = await fired_jobs.deciding_ended(connection, tenant, job_id, overlapped=False)
+    newest = await fired_jobs.deciding_ended(connection, tenant, job_id, generation, overlapped=False)
     if newest is None:
-        newest = await fired_jobs.deciding_ended(connection, tenant, job_id, overlapped=True)
+        newest = await fired_jobs.deciding_ended(connection, tenant, job_id, generation, overlapped=True)
     if newest is not None:
         ended.append(newest)
     return max(ended, key=lambda run: (not overlapped(run), created_at(run), run.run_id), default=None)
 
 
-async def fired_job(connection: Connection, tenant: TenantId, job_id: str) -> FiredJob | None:
+async def fired_job(
+    connection: Connection, tenant: TenantId, job_id: str, generation: int | None = None
+) -> FiredJob | None:
+    """A one-time job that has fired, of this generation or of the newest one."""
     own = await own_run(connection, tenant, job_id)
     if own is not None:
         job_id = str(own.run_id)  # a client may write it in capitals
-    deciding = await deciding_run(connection, tenant, job_id, own)
+        if generation not in (None, FIRST):
+            return None
+    wanted = generation or await jobs.newest_generation(connection, tenant, job_id) or FIRST
+    deciding = await deciding_run(connection, tenant, job_id, own, wanted)
     return None if deciding is None else await _whole(connection, tenant, job_id, deciding, own)
 
 
 async def fired_jobs_of(connection: Connection, tenant: TenantId, deciding: Sequence[Run]) -> list[FiredJob]:
     """The jobs whose deciding runs these are, in the same order."""
     chosen = [run.job_id for run in deciding if run.job_id is not None]
-    taken = await fired_jobs.taken_at(connection, tenant, chosen) if chosen else {}
+    taken = await fired_jobs.taken_ids(connection, tenant, chosen) if chosen else {}
     found = []
     for run in deciding:
         if run.job_id is None:
             found.append(FiredJob(str(run.run_id), run, run, uuid7_time(run.run_id)))
         elif is_fire(run) and run.job_id in taken:
-            found.append(FiredJob(run.job_id, run, run, taken[run.job_id]))
+            found.append(FiredJob(run.job_id, run, run, taken[run.job_id].taken_at))
         else:
             own = await own_run(connection, tenant, run.job_id)
             found.append(await _whole(connection, tenant, run.job_id, run, own))
@@ -108,9 +118,13 @@ async def fired_jobs_of(connection: Connection, tenant: TenantId, deciding: Sequ
 async def _whole(connection: Connection, tenant: TenantId, job_id: str, deciding: Run, own: Run | None) -> FiredJob:
     if own is not None:
         return FiredJob(job_id, deciding, own, uuid7_time(own.run_id))
-    fired = deciding if is_fire(deciding) else await fired_jobs.fire_of(connection, tenant, job_id) or deciding
-    taken = await fired_jobs.taken_at(connection, tenant, [job_id])
+    fired = deciding
+    if not is_fire(deciding):
+        fired = await fired_jobs.fire_of(connection, tenant, job_id, deciding.generation) or deciding
+    taken = (await fired_jobs.taken_ids(connection, tenant, [job_id])).get(job_id)
+    if taken is not None and taken.generation == deciding.generation:
+        return FiredJob(job_id, deciding, fired, taken.taken_at)
     generated = parse_uuid(job_id)  # its own run is no longer in the history
     if generated is not None and generated.version != 7:
         generated = None
-    return FiredJob(job_id, deciding, fired, taken.get(job_id) or uuid7_time(generated or fired.run_id))
+    return FiredJob(job_id, deciding, fired, uuid7_time(generated or fired.run_id))

@@ -14,6 +14,7 @@ from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
+from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
@@ -62,6 +63,7 @@ class RunReader:
             created_after=query.created_after,
             created_before=query.created_before,
             label=query.label,
+            generation=query.generation,
         )
         before = run_cursor(query.cursor)
         asked = [chosen]
@@ -77,17 +79,25 @@ class RunReader:
             found = history.newest_first(found, query.limit + 1)
             return await self._page(connection, tenant, found, query.limit)
 
-    async def runs_of_job(self, caller: Caller, job_id: str, cursor: str | None, limit: int) -> RunList:
-        """Newest first. A one-time job with a generated id is itself a run, in addition to its manual runs."""
+    async def runs_of_job(
+        self, caller: Caller, job_id: str, cursor: str | None, limit: int, generation: int | None = None
+    ) -> RunList:
+        """Newest first, of all generations or of one. A one-time job with a generated id is itself a run, in addition
+        to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
         async with searching(self._store, tenant, "runs of a job", isolation=ONE_SNAPSHOT) as connection:
-            found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1)
-            own = await own_run(connection, tenant, job_id)
+            found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1, generation)
+            own = await own_run(connection, tenant, job_id) if generation in (None, 1) else None
             if own is not None and (before is None or own.run_id < before):
                 found = history.newest_first([*found, own], limit + 1)
-            if not found and before is None and await jobs.get(connection, tenant, job_id) is None:
-                raise no_job(job_id)
+            if not found and before is None:
+                await self._check_job(connection, tenant, job_id)
             return await self._page(connection, tenant, found, limit)
+
+    async def _check_job(self, connection: Connection, tenant: TenantId, job_id: str) -> None:
+        """Raise NotFound if there is no such job."""
+        if await jobs.get(connection, tenant, job_id) is None and await fired_job(connection, tenant, job_id) is None:
+            raise no_job(job_id)
 
     async def why(self, caller: Caller, run_id: UUID) -> Why:
         """One sentence on why a run is not running, or how it ended."""

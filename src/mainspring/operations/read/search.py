@@ -44,6 +44,7 @@ class RunQuery(msgspec.Struct, frozen=True):
     scheduled_before: datetime | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    generation: int | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)

@@ -66,6 +66,7 @@ def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: Jo
         updated_at=row.updated_at,
         latest_run=None if latest is None else brief_view(latest),
         error_message=_job_error(status, latest),
+        generation=row.generation,
         pruned=row.pruned,
     )
 
@@ -84,11 +85,12 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
         next_fire_at=None,
         last_fired_for=row.scheduled_for,
         shard=None,
-        version=1,
+        version=row.generation,  # the row that had the version is gone
         created_at=job.created_at,
         updated_at=_last_change(deciding, None),
         latest_run=brief_view(latest),
         error_message=_job_error(status, latest),
+        generation=row.generation,
     )
 
 
@@ -138,6 +140,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         created_at=created_at(row),
         snoozes=row.snoozes,
         idempotency_key=_key(row),
+        generation=row.generation,
     )
 
 
@@ -173,6 +176,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         snoozes=row.snoozes,
         payload_dropped=row.payload_dropped,
         idempotency_key=_key(row),
+        generation=row.generation,
     )
 
 
@@ -272,6 +276,7 @@ def dead_letter_view(row: DeadLetterRow, lane: Lane, attempts: list[AttemptView]
         died_at=row.died_at,
         reason=row.reason,
         replay_of=_replay_of(row),
+        generation=row.generation,
         tries=attempts,
     )
 
@@ -286,7 +291,7 @@ def _trigger(row: Run | BriefRun) -> str:
 
 
 def _key(row: Run) -> str:
-    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat)
+    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat, row.generation)
 
 
 def _log_url(row: Run) -> str | None:

@@ -23,6 +23,7 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
+from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
@@ -41,10 +42,12 @@ _TAKING_AT_ONCE = 6
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """The ids in the order of the request. `repeated` marks jobs that exist already, by their idempotency key."""
+    """The ids and generations in the order of the request. `repeated` marks jobs that exist already, by their
+    idempotency key."""
 
     job_ids: list[str]
     repeated: list[bool]
+    generations: list[int]
 
 
 class Submitter:
@@ -64,7 +67,7 @@ class Submitter:
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
-            return Submitted([await self._batcher.add(tenant, definition)], [False])
+            return Submitted([await self._batcher.add(tenant, definition)], [False], [1])
         return await self._store_all(tenant, [request], [definition], single=True)
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
@@ -100,7 +103,7 @@ class Submitter:
         single: bool,
     ) -> Submitted:
         if not definitions:
-            return Submitted([], [])
+            return Submitted([], [], [])
         plain = all(map(_plain, definitions))
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
@@ -117,7 +120,7 @@ class Submitter:
         self._signals.ready(batch.created)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()
-        return Submitted(batch.job_ids, batch.repeated)
+        return Submitted(batch.job_ids, batch.repeated, batch.generations)
 
     async def _lane_ids(
         self, connection: Connection, tenant: TenantId, definitions: Sequence[JobDefinition]
@@ -169,6 +172,7 @@ class _Batch:
             for item, run_id in zip(definitions, self._run_ids, strict=True)
         ]
         self.repeated: list[bool] = [False] * len(definitions)
+        self.generations: list[int] = [1] * len(definitions)
         self.created: dict[int, int] = {}
         self.soonest: datetime | None = None
         self._plain = plain
@@ -254,6 +258,7 @@ class _Batch:
         new.names.append(item.name)
         new.payloads.append(item.payload)
         new.specs.append(None if _is_default(item) else stored_spec(item))
+        new.generations.append(self.generations[index])
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = anchored(item.schedule, self._now)
@@ -266,6 +271,7 @@ class _Batch:
             lane_id=self._lane_ids[index],
             definition=msgspec.structs.replace(item, schedule=schedule),
             next_fire_at=first,
+            generation=self.generations[index],
         )
 
     async def _take_keys(self, connection: Connection) -> None:
@@ -296,6 +302,7 @@ class _Batch:
                 conflicts.append((index, key_reused(item.idempotency_key)))
             self.repeated[index] = True
             self.job_ids[index] = before.job_id
+            self.generations[index] = before.generation
         if conflicts:
             raise self._refusal(conflicts)
 
@@ -306,14 +313,45 @@ class _Batch:
             if item.job_id is None or self.repeated[index]:
                 continue
             if item.job_id in chosen:
-                taken.append((index, _id_conflict(item.job_id)))
+                taken.append((index, twice_in_a_batch(item.job_id)))
             chosen.setdefault(item.job_id, index)
         if chosen:
             free = await jobs.take_ids(connection, self._tenant, list(chosen))
-            free -= {job_id for job_id in free if await self._is_generated(connection, job_id)}
-            taken += [(index, _id_conflict(job_id)) for job_id, index in chosen.items() if job_id not in free]
+            generated = {job_id for job_id in free if await self._is_generated(connection, job_id)}
+            taken += [(chosen[job_id], generated_id(job_id)) for job_id in generated]
+            if held := [job_id for job_id in chosen if job_id not in free]:
+                taken += [(chosen[job_id], why) for job_id, why in await self._renew(connection, chosen, held)]
         if taken:
             raise self._refusal(sorted(taken, key=lambda pair: pair[0]))
+
+    async def _renew(
+        self, connection: Connection, chosen: Mapping[str, int], held: Sequence[str]
+    ) -> list[tuple[str, Conflict]]:
+        """Begin a new generation of ids that were taken before. Return those whose jobs have not ended."""
+        keys_of_held = {job_id: self._definitions[chosen[job_id]].idempotency_key for job_id in held}
+        refused = of_old_clients(keys_of_held) or await still_held(connection, self._tenant, held)
+        if refused:
+            return refused
+        generations = await jobs.next_generations(connection, self._tenant, held)
+        run_now = []
+        keys: dict[str, int] = {}
+        for job_id, generation in generations.items():
+            index = chosen[job_id]
+            item = self._definitions[index]
+            self.generations[index] = generation
+            if item.schedule.kind is ScheduleKind.NOW:
+                run_now.append(job_id)
+            if item.idempotency_key is not None:
+                keys[item.idempotency_key] = generation
+        if run_now:
+            await jobs.delete_ended(connection, self._tenant, run_now)
+        if keys:
+            await jobs.set_key_generations(connection, self._tenant, keys)
+        # The same key twice in one batch: the second one is a repeat of the first.
+        for index, item in enumerate(self._definitions):
+            if self.repeated[index] and item.idempotency_key in keys:
+                self.generations[index] = keys[item.idempotency_key]
+        return []
 
     async def _is_generated(self, connection: Connection, job_id: str) -> bool:
         """Whether this id was generated for another job. Generated ids are not in taken_ids."""
@@ -383,12 +421,3 @@ def body_hash(request: JobRequest) -> bytes:
     """A hash that does not depend on spacing and the order of keys. It does not include the options of the task, so a
     repeat is recognized even if a worker has declared other options meanwhile."""
     return hashlib.sha256(canonical_json(msgspec.json.encode(request))).digest()
-
-
-def _id_conflict(job_id: str) -> Conflict:
-    return Conflict(
-        f"a job called {job_id!r} exists already",
-        code="job_exists",
-        field="job_id",
-        hint="change it with PATCH, or choose another job_id",
-    )

@@ -33,6 +33,7 @@ class Context:
 
     `attempt` counts from 1. The attempt is the last one if it equals `max_attempts`. A snooze raises both by one, as
     the loss of an attempt with its worker does, and uses up no attempt. `snoozes` says how often the run was snoozed.
+    `generation` counts the jobs with this `job_id`.
     """
 
     job_id: str
@@ -44,6 +45,7 @@ class Context:
     max_attempts: int = DEFAULT_RETRY.max_attempts
     snoozes: int = 0
     _at_most_once: bool = field(default=False, repr=False)
+    generation: int = 1
     _key: str | None = field(default=None, repr=False)
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
@@ -53,8 +55,8 @@ class Context:
     def idempotency_key(self) -> str:
         """A key from job and fire time, for services that de-duplicate. It is the same for all attempts of this fire
         and for its replays. A run that repeats a success, or has another payload than the run that it repeats, has a
-        key of its own."""
-        return self._key or idempotency_key(self.job_id, self.scheduled_for)
+        key of its own. From the second generation of a job on, the generation is part of it."""
+        return self._key or idempotency_key(self.job_id, self.scheduled_for, generation=self.generation)
 
     @property
     def cancelled(self) -> bool:

@@ -200,12 +200,13 @@ class ScheduleKeeper:
 
     async def _ensure_undeclared(self, schedule: AppSchedule) -> Done:
         fields = schedule.fields()
-        try:
-            await self._client.submit(**fields)
-        except Conflict:
-            pass
-        else:
-            return "created"
+        if await self._read(schedule.job_id) is None:  # a create would begin a new generation of a cancelled job
+            try:
+                await self._client.submit(**fields)
+            except Conflict:
+                pass
+            else:
+                return "created"
         for _ in range(_TRIES):
             present = await self._client.job(schedule.job_id)
             if present.status == JobStatus.CANCELLED:

@@ -16,6 +16,7 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
+from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
     DeadLetterView,
@@ -72,6 +73,7 @@ class RunFilters(TypedDict, total=False):
     scheduled_before: When | None
     created_after: When | None
     created_before: When | None
+    generation: int | None
     limit: int | None
     cursor: str | None
 
@@ -125,7 +127,7 @@ _readiness = json_of(Readiness)
 def submit(**fields: Unpack[JobFields]) -> Call[JobCreated]:
     """Create a job. Without an idempotency key it gets a generated one, so that the request can be repeated safely."""
     body = job_request(fields)
-    body.setdefault("idempotency_key", f"sdk-{uuid7()}")
+    body.setdefault("idempotency_key", f"{GENERATED_KEY}{uuid7()}")
     return Call("POST", "/v1/jobs", _job_created, body=encode(body))
 
 
@@ -142,9 +144,9 @@ def submit_batch(jobs: Iterable[JobFields | Mapping[str, Any]]) -> Call[BatchCre
     return Call("POST", "/v1/jobs:batch", _batch_created, body=encode({"jobs": bodies}), repeatable=keyed)
 
 
-def job(job_id: str) -> Call[JobView]:
-    """The job `job_id`."""
-    return Call("GET", _job_path(job_id), _job)
+def job(job_id: str, *, generation: int | None = None) -> Call[JobView]:
+    """The job `job_id`, or an earlier generation of it."""
+    return Call("GET", _job_path(job_id), _job, params=_params({"generation": generation}))
 
 
 def jobs(**filters: Unpack[JobFilters]) -> Call[JobList]:
@@ -158,9 +160,11 @@ def job_status(job_id: str) -> Call[JobStatus]:
     return Call("GET", _job_path(job_id, "/status"), _job_status)
 
 
-def job_runs(job_id: str, *, limit: int | None = None, cursor: str | None = None) -> Call[RunList]:
-    """One page of the job's runs, newest first."""
-    params = _params({"limit": limit, "cursor": cursor})
+def job_runs(
+    job_id: str, *, limit: int | None = None, cursor: str | None = None, generation: int | None = None
+) -> Call[RunList]:
+    """One page of the job's runs, newest first, of all its generations or of one."""
+    params = _params({"limit": limit, "cursor": cursor, "generation": generation})
     return Call("GET", _job_path(job_id, "/runs"), _run_page, params=params)
 
 

@@ -115,7 +115,9 @@ def _key_of(run: Run, step: str | None) -> str:
         case Context():
             key = run.idempotency_key
         case RunView():
-            key = run.idempotency_key or idempotency_key(run.job_id, run.scheduled_for)  # older servers show none
+            key = run.idempotency_key or idempotency_key(  # older servers show none
+                run.job_id, run.scheduled_for, generation=run.generation
+            )
         case _:
             raise TypeError(f"run must be a Context, a RunView or a key, not {type(run).__name__}")
     for field, text in (("run", key), ("step", step)):

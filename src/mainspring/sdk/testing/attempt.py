@@ -69,6 +69,7 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         snoozes=run.snoozes,
         _at_most_once=run.definition.spec.delivery is Delivery.AT_MOST_ONCE,
         _key=run.idempotency_key,
+        generation=run.generation,
         _channel=RunChannel(run),
     )
     failure: Failure | None = None

@@ -104,10 +104,17 @@ class Engine:
     # -- jobs
 
     def add(self, definition: JobDefinition) -> BoxJob:
-        """Create a job. An immediate job gets its run at once."""
+        """Create a job. An immediate job gets its run at once. With the id of an ended job it is the next generation of
+        that, with its runs and missed fires."""
         job_id = definition.job_id or self.new_id()
         definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
-        job = self.jobs[job_id] = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
+        before = self.jobs.get(job_id)
+        job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
+        if before is not None:
+            self.arm(before, None)
+            job.number, job.version, job.generation = before.number, before.version + 1, before.generation + 1
+            job.runs, job.missed, job.live = before.runs, before.missed, before.live
+        self.jobs[job_id] = job
         schedule = definition.schedule
         if schedule.kind is ScheduleKind.NOW:
             self._create_run(job, self.now, run_id=job_id if definition.job_id is None else None)
@@ -132,16 +139,23 @@ class Engine:
             moment = next_fire(job.definition.schedule, self.now)
         self.arm(job, moment)
 
-    def miss_pause(self, job: BoxJob, first: datetime | None) -> None:
+    def revive(self, job: BoxJob) -> None:
+        """Resume a cancelled job. The fires since the cancel are missed."""
+        after = job.updated_at if job.last_fired_for is None else max(job.updated_at, job.last_fired_for)
+        job.status = JobStatus.SCHEDULED
+        self.miss_pause(job, next_fire(job.definition.schedule, after), "cancelled")
+        self.arm(job, next_fire(job.definition.schedule, self.now))
+
+    def miss_pause(self, job: BoxJob, first: datetime | None, reason: str = "paused") -> None:
         """Record the fires of a pause as missed. `first` is the first that it held back."""
         if first is not None and first <= self.now:
-            missed = missed_through(job.definition.schedule, first, self.now, "paused")
-            job.missed += [(one, self.now) for one in missed]
+            missed = missed_through(job.definition.schedule, first, self.now, reason)
+            job.missed += [(one, self.now, job.generation) for one in missed]
 
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None
         plan = plan_fires(job.definition.schedule, job.next_fire, self.now, job.definition.spec.misfire)
-        job.missed += [(missed, self.now) for missed in plan.missed]
+        job.missed += [(missed, self.now, job.generation) for missed in plan.missed]
         alone = job.live == 0
         for number, moment in enumerate(plan.runs):
             self.fire_for(job, moment, because=DUE_TOGETHER if alone and number else STILL_ALIVE)
@@ -171,7 +185,12 @@ class Engine:
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
         run = self.replays[ended.run_id] = self._create_run(
-            job, ended.scheduled_for, trigger=trigger, run_id=run_id, definition=definition
+            job,
+            ended.scheduled_for,
+            trigger=trigger,
+            run_id=run_id,
+            definition=definition,
+            generation=ended.generation,
         )
         return run
 
@@ -193,6 +212,7 @@ class Engine:
         run_id: str | None = None,
         skipped: str | None = None,
         definition: JobDefinition | None = None,
+        generation: int | None = None,
     ) -> BoxRun:
         definition = definition or job.definition
         run = BoxRun(
@@ -204,6 +224,7 @@ class Engine:
             definition=definition,
             created_at=self.now,
             trigger=trigger,
+            generation=generation or job.generation,
         )
         self.runs[run.run_id] = run
         job.runs.append(run)
@@ -300,6 +321,8 @@ class Engine:
         job = self.jobs[run.job_id]
         job.live -= 1
         job.updated_at = self.now
+        if run.generation != job.generation:
+            return
         if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, VersionMismatch, key_reused
+from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, VersionMismatch, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import Declaration, amended, defined
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, run_lives
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
@@ -45,8 +46,8 @@ class LocalJobs:
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
         self._known = known
-        self._keys: dict[str, tuple[Any, str]] = {}
-        self._run_now_keys: dict[tuple[str, str], tuple[bytes, BoxRun]] = {}
+        self._keys: dict[str, tuple[Any, JobCreated]] = {}
+        self._run_now_keys: dict[tuple[str, int, str], tuple[bytes, BoxRun]] = {}
 
     def routes(self) -> dict[str, Route]:
         return {
@@ -69,7 +70,7 @@ class LocalJobs:
 
     def _submit(self, _: str, call: Call[Any]) -> JobCreated:
         request = read_body(call, JobRequest)
-        return JobCreated(self._add(request, self._defined(request)))
+        return self._add(request, self._defined(request))
 
     def _submit_batch(self, _: str, call: Call[Any]) -> BatchCreated:
         requests = read_body(call, _Batch).jobs
@@ -81,31 +82,40 @@ class LocalJobs:
                 problems.append(error.as_field_problem(index))
         if problems:
             raise InvalidBatch(problems)
-        job_ids = [self._add(request, item) for request, item in zip(requests, definitions, strict=True)]
+        job_ids = [self._add(request, item).job_id for request, item in zip(requests, definitions, strict=True)]
         return BatchCreated(len(job_ids), job_ids)
 
     def _defined(self, request: JobRequest) -> JobDefinition:
         return defined(request, self._engine.now, self._known)
 
-    def _add(self, request: JobRequest, definition: JobDefinition) -> str:
+    def _add(self, request: JobRequest, definition: JobDefinition) -> JobCreated:
         key = definition.idempotency_key
         said = None if key is None else msgspec.json.decode(msgspec.json.encode(request))
         if key is not None and key in self._keys:
-            before, job_id = self._keys[key]
+            before, made = self._keys[key]
             if before != said:
                 raise key_reused(key)
-            return job_id
-        if definition.job_id in self._engine.jobs:
-            raise Conflict(
-                f"a job called {definition.job_id!r} exists already",
-                code="job_exists",
-                field="job_id",
-                hint="change it with update_job, or choose another job_id",
-            )
+            return made
+        if definition.job_id is not None:
+            self._check_id(definition.job_id)
         job = self._engine.add(definition)
+        made = JobCreated(job.job_id, job.generation)
         if key is not None:
-            self._keys[key] = (said, job.job_id)
-        return job.job_id
+            self._keys[key] = (said, made)
+        return made
+
+    def _check_id(self, job_id: str) -> None:
+        """Raise Conflict if a job with this id has not ended."""
+        job = self._engine.jobs.get(job_id)
+        if job is None:
+            return
+        if job.definition.job_id is None:
+            raise id_taken(f"{job_id!r} was generated for another job", "leave job_id out, or choose another one")
+        live = next((run.run_id for run in job.runs if run.live), None)
+        if live is not None and (job.status not in _YET_TO_FIRE or _has_fired(job)):
+            raise run_lives(job_id, live)
+        if job.status in _YET_TO_FIRE and not _has_fired(job):
+            raise job_exists(job_id, job.status)
 
     # -- read
 
@@ -137,8 +147,9 @@ class LocalJobs:
         shown = None if latest is None else run_view(latest)
         return JobStatus(job_id, job.shown_status.value, shown, job_error(job))
 
-    def _runs(self, job_id: str, _: Call[Any]) -> list[RunView]:
-        return [run_view(run) for run in reversed(self._job(job_id).runs)]
+    def _runs(self, job_id: str, call: Call[Any]) -> list[RunView]:
+        runs = reversed(self._job(job_id).runs)
+        return [run_view(run) for run in runs if matches(call, generation=str(run.generation))]
 
     def _upcoming(self, job_id: str, call: Call[Any]) -> Upcoming:
         job = self._job(job_id)
@@ -152,7 +163,10 @@ class LocalJobs:
 
     def _missed(self, job_id: str, _: Call[Any]) -> list[MissedRange]:
         gaps = reversed(self._job(job_id).missed)
-        return [MissedRange(gap.first, gap.last, gap.count, gap.reason, noted) for gap, noted in gaps]
+        return [
+            MissedRange(gap.first, gap.last, gap.count, gap.reason, noted, generation)
+            for gap, noted, generation in gaps
+        ]
 
     # -- change
 
@@ -193,34 +207,43 @@ class LocalJobs:
             job.paused_from, job.status = job.next_fire, JobState.PAUSED
             self._engine.arm(job, None)
         elif job.status is not JobState.PAUSED:
-            raise Conflict(f"job {job_id!r} is {job.status} and cannot become PAUSED", code="wrong_status")
+            raise ended(job_id, job.status, "paused", one_time=job.definition.schedule.one_time, code="wrong_status")
         return self._touched(job)
 
     def _resume(self, job_id: str, _: Call[Any]) -> JobView:
         job = self._unfired(job_id, "resumed")
+        one_time = job.definition.schedule.one_time
         if job.status is JobState.PAUSED:
             self._engine.resume(job)
+        elif job.status is JobState.CANCELLED and not one_time:
+            self._engine.revive(job)
         elif job.status is not JobState.SCHEDULED:
-            raise Conflict(f"job {job_id!r} is {job.status}, not PAUSED", code="not_paused")
+            raise ended(job_id, job.status, "resumed", one_time=one_time, code="not_paused")
         return self._touched(job)
 
     def _run_now(self, job_id: str, call: Call[Any]) -> RunNowAccepted:
         given = read_body(call, RunNowRequest)
         key, said = given.idempotency_key, canonical_json(bytes(memoryview(given.payload)))
-        if key is not None and (job_id, key) in self._run_now_keys:
-            before, run = self._run_now_keys[job_id, key]
+        job = self._job(job_id)
+        scoped = (job_id, job.generation, key or "")
+        if key is not None and scoped in self._run_now_keys:
+            before, run = self._run_now_keys[scoped]
             if before != said:
                 raise key_reused(key)
         else:
-            run = self._manual_run(self._job(job_id), given.payload)
+            run = self._manual_run(job, given.payload)
             if key is not None:
-                self._run_now_keys[job_id, key] = (said, run)
+                self._run_now_keys[scoped] = (said, run)
         return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of)
 
     def _manual_run(self, job: BoxJob, payload: msgspec.Raw) -> BoxRun:
         if job.status is JobState.CANCELLED:
-            raise Conflict(f"job {job.job_id!r} is CANCELLED", code="job_cancelled", hint="create a new one")
-        original = next((run for run in job.runs if run.trigger == "schedule"), None) if _fired_once(job) else None
+            raise cancelled(job.job_id, one_time=job.definition.schedule.one_time)
+        original = (
+            next((run for run in job.runs if run.trigger == "schedule" and run.generation == job.generation), None)
+            if _has_fired(job)
+            else None
+        )
         dropped = original is not None and original.payload_dropped
         definition = job.definition
         if memoryview(payload):
@@ -242,12 +265,8 @@ class LocalJobs:
     def _unfired(self, job_id: str, what: str) -> BoxJob:
         """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
-        if _fired_once(job) and job.status is not JobState.COMPLETED:
-            raise Conflict(
-                f"job {job_id!r} was to run once and has fired; it cannot be {what}",
-                code="already_fired",
-                hint="submit a new job",
-            )
+        if _has_fired(job) and job.status is not JobState.COMPLETED:
+            raise already_fired(job_id, what)
         return job
 
     def _touched(self, job: BoxJob) -> JobView:
@@ -260,6 +279,6 @@ def _several(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _fired_once(job: BoxJob) -> bool:
-    """Whether it is a one-time job that has fired."""
+def _has_fired(job: BoxJob) -> bool:
+    """Whether it is a one-time job that has become a run."""
     return job.definition.schedule.one_time and job.last_fired_for is not None

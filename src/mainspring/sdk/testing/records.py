@@ -42,6 +42,7 @@ class BoxRun:
     definition: JobDefinition = field(repr=False)
     created_at: datetime = field(repr=False)
     trigger: str = "schedule"
+    generation: int = 1
     ready_at: datetime | None = field(default=None, repr=False)
     attempt: int = 0
     result: Any = None
@@ -82,7 +83,7 @@ class BoxRun:
 
     @property
     def idempotency_key(self) -> str:
-        return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat)
+        return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat, self.generation)
 
     @property
     def replay_of(self) -> str | None:
@@ -109,7 +110,8 @@ class BoxJob:
     arming: int = 0
     runs: list[BoxRun] = field(default_factory=list)
     live: int = 0
-    missed: list[tuple[Missed, datetime]] = field(default_factory=list)
+    missed: list[tuple[Missed, datetime, int]] = field(default_factory=list)  # with time and generation
+    generation: int = 1
 
     @property
     def has_fired(self) -> bool:

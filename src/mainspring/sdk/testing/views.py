@@ -31,6 +31,7 @@ def job_view(job: BoxJob) -> JobView:
         updated_at=job.updated_at,
         latest_run=None if latest is None else brief_view(latest),
         error_message=job_error(job),
+        generation=job.generation,
     )
 
 
@@ -95,6 +96,7 @@ def run_view(run: BoxRun) -> RunView:
         snoozes=run.snoozes,
         payload_dropped=run.payload_dropped,
         idempotency_key=run.idempotency_key,
+        generation=run.generation,
     )
 
 
@@ -114,6 +116,7 @@ def dead_letter_view(run: BoxRun) -> DeadLetterView:
         died_at=died_at,
         reason=run.reason,
         replay_of=run.replay_of,
+        generation=run.generation,
     )
 
 

@@ -38,3 +38,48 @@ language sql stable as $$
                    where h.tenant_id = tenant and h.run_id = job::uuid and h.job_id is null)
     else false end
 $$;
+
+-- Refuses a job_id.
+create or replace function mainspring.refuse_id(what text, instead text) returns void
+language plpgsql as $$
+begin
+    raise exception using errcode = 'unique_violation', detail = 'job_id', message = what, hint = instead;
+end $$;
+
+-- Begins a new generation of an id that was taken before, if its job has ended. Id and job stay locked until the end of
+-- the transaction, at which the job is stored. So an earlier submission of this transaction is not there yet.
+create or replace function mainspring.next_generation(tenant int, job text) returns int
+language plpgsql as $$
+declare
+    status smallint;
+    live uuid;
+    generation int;
+begin
+    perform from mainspring.taken_ids t where t.tenant_id = tenant and t.job_id = job for update;
+    if exists (select from mainspring.submissions s
+               where s.xact = pg_current_xact_id() and s.tenant_id = tenant and s.job_id = job) then
+        perform mainspring.refuse_id(format('this transaction has submitted a job called %L already', job),
+            'choose another job_id');
+    end if;
+    select j.status into status from mainspring.jobs j
+    where j.tenant_id = tenant and j.job_id = job for no key update;
+    select r.run_id into live from mainspring.runs r where r.tenant_id = tenant and r.job_id = job limit 1;
+    if status not in ({{JOBS_ENDED}}) then
+        perform mainspring.refuse_id(format('a job called %L exists already', job),
+            'change it or cancel it first, or choose another job_id');
+    elsif live is not null then
+        perform mainspring.refuse_id(format('a job called %L exists already, and its run %s has not ended', job, live),
+            'wait for its end, or cancel it first, or choose another job_id');
+    elsif not exists (select from mainspring.schema_migrations where name = 'generation_identity') then
+        perform mainspring.refuse_id(
+            format('a job called %L has existed, and the database does not allow to use its job_id again yet', job),
+            'run `mainspring migrate` when no server of an older version is left, or choose another job_id');
+    end if;
+    update mainspring.taken_ids t set generation = t.generation + 1, taken_at = (select clock_timestamp())
+    where t.tenant_id = tenant and t.job_id = job
+    returning t.generation into generation;
+    if not found then
+        insert into mainspring.taken_ids as t (tenant_id, job_id) values (tenant, job) returning t.generation into generation;
+    end if;
+    return generation;
+end $$;

@@ -34,7 +34,7 @@ begin
 
     with new_run as (
         select s.run_id, s.tenant_id, l.lane_id, s.max_attempts, false as exclusive, null::timestamptz as scheduled_for,
-               s.job_id, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
+               s.job_id, {{generation_of(s)}} as generation, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels)
         where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
@@ -46,9 +46,22 @@ begin
     select string_agg(b.lane_id || ':' || b.runs, ',') into created
     from (select lane_id, count(*) as runs from inserted group by lane_id limit 100) as b;
 
+    -- Later generations of ids: the rows of the ended jobs are locked since mainspring.submit. A new row would keep others
+    -- that wait for the lock from finding it, so it is replaced in its place.
+    insert into mainspring.past_jobs (tenant_id, job_id, generation, job)
+    select j.tenant_id, j.job_id, j.generation, row_to_json(j)
+    from mainspring.submissions s
+    join mainspring.jobs j using (tenant_id, job_id)
+    where s.xact = new.xact and s.turn >= new.turn and j.generation < {{generation_of(s)}};
+    delete from mainspring.jobs j
+    using mainspring.submissions s
+    where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
+      and j.tenant_id = s.tenant_id and j.job_id = s.job_id and j.generation < {{generation_of(s)}};
+
     with inserted as (
-        insert into mainspring.jobs (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
-                                     id_generated, next_fire_at, created_at, updated_at, name, schedule, payload, spec)
+        insert into mainspring.jobs as j (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
+                                     id_generated, next_fire_at, created_at, updated_at, name, schedule, payload, spec,
+                                     version, generation)
         select s.tenant_id, w.job_id, l.lane_id, mainspring.shard_of(s.tenant_id, w.job_id), {{JOB_SCHEDULED}}, s.overlap,
                s.max_attempts, s.kind = 'FUTURE', s.job_id is null, w.fire_at, c.created_at, c.created_at, s.name,
                json_strip_nulls(json_build_object(
@@ -56,15 +69,16 @@ begin
                    'at', to_char(s.fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                    'anchor', case s.kind when 'INTERVAL'
                              then to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end)),
-               s.payload, s.spec
+               s.payload, s.spec, w.generation, w.generation
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels),
-        lateral (select coalesce(s.job_id, s.run_id::text) as job_id,
+        lateral (select coalesce(s.job_id, s.run_id::text) as job_id, {{generation_of(s)}} as generation,
                         coalesce(s.fire_at, date_trunc('second', moment) + make_interval(secs => s.every::float8))
                             as fire_at) as w,
         lateral (select coalesce({{job_created(s.tenant_id, w.job_id, s.job_id is null)}}, moment) as created_at) as c
         where s.xact = new.xact and s.turn >= new.turn and s.kind <> 'IMMEDIATE'
         order by s.turn
+        {{replace_ended}}
         returning next_fire_at
     )
     select min(next_fire_at) into soonest from inserted;

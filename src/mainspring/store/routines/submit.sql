@@ -21,6 +21,7 @@ declare
     own_id uuid := mainspring.new_id();
     chosen text;
     once text;
+    begun int := 1;  -- the generation
     digest bytea;
     before record;
     what record;
@@ -91,9 +92,13 @@ begin
     end if;
     if chosen is not null then
         insert into mainspring.taken_ids (tenant_id, job_id) values (tenant, chosen) on conflict do nothing;
-        if not found or mainspring.made_here(tenant, chosen) then
-            raise exception using errcode = 'unique_violation', detail = 'job_id',
-                message = format('a job called %L exists already', chosen), hint = 'choose another job_id';
+        if not found then
+            begun := mainspring.next_generation(tenant, chosen);
+            update mainspring.idempotency_keys k set generation = begun
+            where k.tenant_id = tenant and k.key = once;
+        elsif mainspring.made_here(tenant, chosen) then
+            perform mainspring.refuse_id(format('%L was generated for another job, and such ids are not used again', chosen),
+                'leave job_id out, or choose another one');
         end if;
     end if;
 

@@ -41,12 +41,28 @@ select count(*)::int from mainspring.dead_letters where tenant_id = $1
 -- name: lock
 -- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have
 -- 128 MiB.
-select d.run_id, d.job_id, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
+select d.run_id, d.job_id, d.generation, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
        case when $3 then d.spec::text end as spec_text
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = any ($2::uuid[])
 order by d.run_id
 for update
+
+-- name: lock_ids
+-- The ids of dead letters, in key order and before the jobs: nobody creates a new generation of them meanwhile. The rows
+-- are written, so that mainspring.submit in a transaction with an older snapshot fails. Generated ids are not here.
+-- guard: the lock; nothing changes in the rows.
+with locked as materialized (
+    select tenant_id, job_id
+    from mainspring.taken_ids
+    where tenant_id = $1 and job_id = any ($2::text[])
+    order by job_id
+    for no key update
+)
+update mainspring.taken_ids t
+set generation = t.generation
+from locked l
+where t.tenant_id = l.tenant_id and t.job_id = l.job_id
 
 -- name: lock_jobs
 -- The jobs of dead letters, in key order. The next statement decides what they allow, because its snapshot is newer
@@ -68,13 +84,19 @@ select job_id from locked
 -- name: allowed
 -- Whether the jobs, locked by the caller, allow another run: the status, the overlap rule, and whether a run is alive.
 select j.job_id, j.overlap = {{OVERLAP_SKIP}} as one_at_a_time, j.status = {{JOB_CANCELLED}} as cancelled,
-       j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive
+       j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive, j.one_time, j.id_generated
 from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
+-- name: live_generations
+-- The generations of these jobs that have a live run.
+select distinct r.job_id, r.generation
+from mainspring.runs r
+where r.tenant_id = $1 and r.job_id = any ($2::text[])
+
 -- name: replay
--- Dead letters become runs with the same definition, scheduled_for and therefore idempotency key. Those with $7 have
--- another payload and spec, and a key of their own.
+-- Dead letters become runs of the same generation with the same definition, scheduled_for and therefore idempotency key.
+-- Those with $7 have another payload and spec, and a key of their own.
 -- creates: QUEUED
 -- guard: only one transaction deletes a dead letter; replays has each run once; the caller has locked the jobs.
 with wanted as (
@@ -84,7 +106,8 @@ with wanted as (
     delete from mainspring.dead_letters d
     using wanted w
     where d.tenant_id = $1 and d.run_id = w.run_id
-    returning d.run_id, d.lane_id, d.job_id, d.name, d.max_attempts, d.scheduled_for, w.replay_id, w.exclusive,
+    returning d.run_id, d.lane_id, d.job_id, d.generation, d.name, d.max_attempts, d.scheduled_for,
+              w.replay_id, w.exclusive,
               case when w.changed then w.payload else d.payload end as payload,
               case when w.changed then w.spec else d.spec end as spec
 ), noted as (
@@ -92,7 +115,7 @@ with wanted as (
     select run_id, $1, replay_id from taken
 ), new_run as (
     select replay_id as run_id, $1::int as tenant_id, lane_id, max_attempts, exclusive, scheduled_for,
-           coalesce(job_id, run_id::text) as job_id, 'replay:' || run_id as trigger, name, payload, spec,
+           coalesce(job_id, run_id::text) as job_id, generation, 'replay:' || run_id as trigger, name, payload, spec,
            null::uuid as node_id, true as fired
     from taken
 )
@@ -104,7 +127,8 @@ returning run_id, lane_id
 -- creates: QUEUED
 -- guard: replays has each run once; the caller has locked the job.
 with source as (
-    select h.run_id, h.lane_id, h.job_id, h.name, (h.max_attempts - h.losses - h.snoozes)::smallint as max_attempts, h.scheduled_for,
+    select h.run_id, h.lane_id, h.job_id, h.generation, h.name,
+           (h.max_attempts - h.losses - h.snoozes)::smallint as max_attempts, h.scheduled_for,
            case when $6 then $4::json else h.payload end as payload, case when $6 then $5::json else h.spec end as spec
     from mainspring.run_history h
     where h.tenant_id = $1 and h.run_id = $2
@@ -113,7 +137,7 @@ with source as (
     select run_id, $1, $3 from source
 ), new_run as (
     select $3::uuid as run_id, $1::int as tenant_id, lane_id, max_attempts, $7::boolean as exclusive, scheduled_for,
-           coalesce(job_id, run_id::text) as job_id, 'replay:' || run_id as trigger, name, payload, spec,
+           coalesce(job_id, run_id::text) as job_id, generation, 'replay:' || run_id as trigger, name, payload, spec,
            null::uuid as node_id, true as fired
     from source
 )

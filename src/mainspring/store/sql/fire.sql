@@ -92,11 +92,11 @@ for no key update of j
 
 -- name: fire_recurring
 -- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
--- $20 at most if another transaction has locked a job.
+-- $21 at most if another transaction has locked a job.
 -- creates: QUEUED, SKIPPED
--- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; last_fired_for only rises.
+-- guard: lease owner and epoch, job version, generation, next_fire_at and SCHEDULED; last_fired_for only rises.
 with patience as materialized (
-    select set_config('lock_timeout', $20, true)
+    select set_config('lock_timeout', $21, true)
 ), lease as materialized (
     {{lease}}
 ), due as (
@@ -105,7 +105,7 @@ with patience as materialized (
     {{move_on(due)}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
-), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
+), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20)}}
 
 -- name: fire_free
 -- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
@@ -125,17 +125,17 @@ with lease as materialized (
     {{move_on(free)}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
-), {{runs_of_moved($1, $14, $15, $16, $17, $18, $19)}}
+), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20)}}
 
 -- name: fire_locked_recurring
 -- What was due before a change of one job, as planned with the definition that its row still has.
 -- creates: QUEUED, SKIPPED
--- guard: version, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
+-- guard: version, generation, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
 with due as (
     select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
            $5::timestamptz as through, $6::timestamptz as following, 1 as first_run,
            cardinality($7::uuid[]) as last_run, 1 as first_gap, cardinality($9::timestamptz[]) as last_gap,
-           1 as position
+           $13::int as generation, 1 as position
 ), moved as (
     {{move_on(due)}}
     returning {{moved_job}}
@@ -160,7 +160,7 @@ with gone as (
 -- guard: not cancelled; the overlap rule is decided after the lock.
 with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
-           null::timestamptz as scheduled_for, j.job_id, $4::text as trigger, j.name,
+           null::timestamptz as scheduled_for, j.job_id, j.generation, $4::text as trigger, j.name,
            case when $5 then $6::json else j.payload end as payload, case when $5 then $7::json else j.spec end as spec,
            null::uuid as node_id, true as fired,
            case when j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} then {{STILL_ALIVE}} end as skip_reason
@@ -168,7 +168,7 @@ with new_run as materialized (
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
 ), {{manual_run}}, touched as (
     {{touch_one_time}}
-    where j.tenant_id = $1 and j.job_id = $2 and j.one_time
+    where j.tenant_id = $1 and j.job_id = $2 and (j.one_time or j.status = {{JOB_COMPLETED}})
 )
 {{manual_run_made}}
 
@@ -179,8 +179,8 @@ with new_run as materialized (
 -- guard: the overlap rule is decided after the lock; the run is fresh.
 with new_run as materialized (
     select $3::uuid as run_id, o.tenant_id, $5::int as lane_id, $6::smallint as max_attempts, false as exclusive,
-           null::timestamptz as scheduled_for, o.job_id, $4::text as trigger, $7::text as name, $10::json as payload,
-           $11::json as spec, null::uuid as node_id, true as fired,
+           null::timestamptz as scheduled_for, o.job_id, $12::int as generation, $4::text as trigger, $7::text as name,
+           $10::json as payload, $11::json as spec, null::uuid as node_id, true as fired,
            case when $8 and ({{has_live_run(o)}}
                              or exists (select from mainspring.runs r
                                         where r.tenant_id = o.tenant_id and r.run_id = $9 offset 0))

@@ -58,18 +58,18 @@ where state <> {{SUCCESS}} and ($1::uuid is null or run_id < $1)
 order by run_id desc offset $2 limit 1
 
 -- name: deciding_live
--- The live run that decides, of those that are not themselves the job.
+-- The live run of a generation that decides, of those that are not themselves the job.
 select {{live_run_columns}}
 from mainspring.runs r
-where r.tenant_id = $1 and r.job_id = $2
+where r.tenant_id = $1 and r.job_id = $2 and r.generation = $3
 order by {{live_rank(r)}} desc, r.run_id desc
 limit 1
 
 -- name: deciding_ended
--- The same for ended runs. $3: those that were skipped because another run was alive, or the others.
+-- The same for ended runs. $4: those that were skipped because another run was alive, or the others.
 select {{ended_run_columns}}
 from mainspring.run_history h
-where h.tenant_id = $1 and h.job_id = $2 and {{overlapped(h)}} = $3
+where h.tenant_id = $1 and h.job_id = $2 and h.generation = $3 and {{overlapped(h)}} = $4
 order by h.run_id desc
 limit 1
 
@@ -77,21 +77,24 @@ limit 1
 -- The run that the schedule of a one-time job with a chosen id made, while it is alive.
 select {{live_run_columns}}
 from mainspring.runs r
-where r.tenant_id = $1 and r.job_id = $2 and (r.trigger = 'at' or r.trigger is null and r.fired_at is null)
+where r.tenant_id = $1 and r.job_id = $2 and r.generation = $3
+  and (r.trigger = 'at' or r.trigger is null and r.fired_at is null)
 order by r.run_id desc
 limit 1
 
 -- name: fire_ended
 select {{ended_run_columns}}
 from mainspring.run_history h
-where h.tenant_id = $1 and h.job_id = $2 and (h.trigger = 'at' or h.trigger is null and h.fired_at is null)
+where h.tenant_id = $1 and h.job_id = $2 and h.generation = $3
+  and (h.trigger = 'at' or h.trigger is null and h.fired_at is null)
 order by h.run_id desc
 limit 1
 
 -- name: newest_runs
--- The newest run of each of these jobs, without what is large. An error is cut after 2,000 characters.
+-- The newest run of each of these jobs, without what is large, if it is of this generation. An error is cut after 2,000
+-- characters.
 select newest.*
-from unnest($2::text[]) as w (job_id)
+from unnest($2::text[], $3::int[]) as w (job_id, generation)
 cross join lateral (
     select * from (
         (select {{brief_live_columns}}
@@ -109,6 +112,7 @@ cross join lateral (
     order by run_id desc
     limit 1
 ) as newest
+where newest.generation = w.generation
 
 -- name: taken_at
-select job_id, taken_at from mainspring.taken_ids where tenant_id = $1 and job_id = any ($2::text[])
+select job_id, taken_at, generation from mainspring.taken_ids where tenant_id = $1 and job_id = any ($2::text[])

@@ -4,16 +4,16 @@
 
 -- fragment: create_runs
 -- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
--- exclusive (in addition to the spec), scheduled_for (null: now), job_id, trigger, name, payload, spec, node_id, and
--- fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
+-- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
+-- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, node_id, fired_at, follows, expires_at)
+     payload, spec, node_id, fired_at, follows, expires_at, generation)
 select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
        n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
        t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: skipped_runs
@@ -23,7 +23,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped
+       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,11 +34,11 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped)
+     follows, losses, snoozes, payload_dropped, generation)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped
+       e.snoozes, e.payload_dropped, e.generation
 from ended_run e
 returning run_id, follows
 
@@ -114,7 +114,7 @@ returning {{claimed_run}}
 -- fragment: claimed_run
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
@@ -152,16 +152,16 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
 
 -- fragment: due_fires
 unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
-       $10::int[], $11::int[], $12::int[], $13::int[])
+       $10::int[], $11::int[], $12::int[], $13::int[], $14::int[])
     with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
-                          first_run, last_run, first_gap, last_gap, position)
+                          first_run, last_run, first_gap, last_gap, generation, position)
 
 -- fragment: has_live_run(job)
 -- "offset 0" keeps the planner from reading all runs into a hash table.
@@ -170,7 +170,8 @@ exists (select from mainspring.runs r
 
 -- fragment: touch_one_time
 -- Writes the row of a one-time job and changes nothing in it. Whoever creates another run of the job does this under
--- the job's lock. A fire that the due-scan prepared before does not match the row any more.
+-- the job's lock. A fire that the due-scan prepared before does not match the row any more. A manual run also writes the
+-- row of a completed job, so that mainspring.submit in a transaction with an older snapshot does not replace it.
 update mainspring.jobs j
 set version = j.version
 
@@ -179,7 +180,7 @@ set version = j.version
 -- 'schedule'), which tells such a run from a job that was to run now.
 new_run as materialized (
     select g.run_id, g.tenant_id, g.lane_id, g.max_attempts, false as exclusive, g.next_fire_at as scheduled_for,
-           case when g.id_generated then null else g.job_id end as job_id, 'at' as trigger, g.name, g.payload, g.spec,
+           case when g.id_generated then null else g.job_id end as job_id, g.generation, 'at' as trigger, g.name, g.payload, g.spec,
            {{node}}::uuid as node_id, true as fired,
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
@@ -213,18 +214,19 @@ created as (
 select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
 
 -- fragment: move_on(due)
--- Advances the jobs of {{due}} past what is handled.
+-- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
     status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
 from {{due}} d
 where j.tenant_id = d.tenant_id and j.job_id = d.job_id
   and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
+  and j.generation = d.generation
   and (j.last_fired_for is null or j.last_fired_for < d.through)
 
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
-j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, d.position,
+j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, j.generation, d.position,
               d.first_run, d.last_run, d.first_gap, d.last_gap
 
 -- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons)
@@ -233,7 +235,7 @@ j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, 
 new_run as materialized (
     select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
            m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for, m.job_id,
-           null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
+           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
            case when m.overlap <> {{OVERLAP_SKIP}} then null
                 when {{has_live_run(m)}} then {{STILL_ALIVE}}
                 when i > m.first_run then {{DUE_TOGETHER}} end as skip_reason
@@ -248,8 +250,8 @@ new_run as materialized (
 ), skips as (
     {{enter_history}}
 ), missed as (
-    insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
-    select m.tenant_id, m.job_id, ({{gap_firsts}}::timestamptz[])[i], ({{gap_lasts}}::timestamptz[])[i],
+    insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
+    select m.tenant_id, m.job_id, m.generation, ({{gap_firsts}}::timestamptz[])[i], ({{gap_lasts}}::timestamptz[])[i],
            ({{gap_counts}}::int[])[i], ({{gap_reasons}}::text[])[i]
     from moved m
     cross join lateral generate_series(m.first_gap, m.last_gap) as i
@@ -289,6 +291,12 @@ case when {{run}}.cancel_requested_at is not null then 1
 -- Whether an ended run was skipped because another run of its job was alive.
 ({{run}}.state = {{SKIPPED}} and {{run}}.reason in ({{STILL_ALIVE}}, {{DUE_TOGETHER}})) is true
 
+-- fragment: of_earlier_generation(run)
+-- Whether the id of the run's job was used again later. A run that is itself a job has no other generation.
+({{run}}.job_id is not null
+ and {{run}}.generation < (select t.generation from mainspring.taken_ids t
+                           where t.tenant_id = {{run}}.tenant_id and t.job_id = {{run}}.job_id offset 0)) is true
+
 -- fragment: live_beaten
 -- Whether the live run o of the same job decides before r.
 ({{live_rank(o)}} > {{live_rank(r)}} or {{live_rank(o)}} = {{live_rank(r)}} and {{later(o, r)}})
@@ -298,9 +306,10 @@ case when {{run}}.cancel_requested_at is not null then 1
 -- one may have many runs.
 case when r.job_id is not null and exists (select from mainspring.jobs j
                                            where j.tenant_id = r.tenant_id and j.job_id = r.job_id offset 0) then false
+     when {{of_earlier_generation(r)}} then false
      when exists (select from mainspring.runs o
                   where o.tenant_id = r.tenant_id and o.job_id = {{job_of(r)}} and o.run_id <> r.run_id
-                    and {{live_beaten}}
+                    and o.generation = r.generation and {{live_beaten}}
                   offset 0) then false
      else not exists (select from mainspring.runs o
                       where o.run_id = {{own_id(r)}} and o.tenant_id = r.tenant_id and o.job_id is null
@@ -312,8 +321,10 @@ case when r.job_id is not null and exists (select from mainspring.jobs j
 -- The hour is for clocks that differ. Only a run that is itself a job is compared by time; see `later`.
 case when h.job_id is not null and exists (select from mainspring.jobs j
                                            where j.tenant_id = h.tenant_id and j.job_id = h.job_id offset 0) then false
+     when {{of_earlier_generation(h)}} then false
      when exists (select from mainspring.runs o
-                  where o.tenant_id = h.tenant_id and o.job_id = {{job_of(h)}} offset 0) then false
+                  where o.tenant_id = h.tenant_id and o.job_id = {{job_of(h)}} and o.generation = h.generation
+                  offset 0) then false
      when h.job_id is null then
          not exists (select from mainspring.run_history o
                      where o.job_id = h.run_id::text and o.tenant_id = h.tenant_id
@@ -324,11 +335,13 @@ case when h.job_id is not null and exists (select from mainspring.jobs j
                      offset 0)
      when exists (select from mainspring.run_history o
                   where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id > h.run_id
+                    and o.generation = h.generation
                     and o.ended_at >= coalesce(h.fired_at, h.scheduled_for) - interval '1 hour'
                     and ({{overlapped(h)}} or not {{overlapped(o)}})
                   offset 0) then false
      when {{overlapped(h)}} and exists (select from mainspring.run_history o
                                         where o.job_id = h.job_id and o.tenant_id = h.tenant_id and o.run_id < h.run_id
+                                          and o.generation = h.generation
                                           and not {{overlapped(o)}}
                                         offset 0) then false
      when {{own_id(h)}} is null then true
@@ -364,7 +377,7 @@ case when {{generated}} then to_timestamp(('x' || left(translate({{id}}, '-', ''
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes
+       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes, generation
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
@@ -383,12 +396,12 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
 h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
 h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
-h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped, h.generation
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
 run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fired_at, cancel_requested_at, worker_id,
-       trigger
+       trigger, generation
 
 -- fragment: brief_live_columns
 {{brief_columns}}, ready_at, snoozed_until, claimed_at, {{started_at}} as started_at, null::timestamptz as ended_at,
@@ -398,11 +411,43 @@ run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fi
 {{brief_columns}}, null::timestamptz as ready_at, null::timestamptz as snoozed_until, null::timestamptz as claimed_at,
        started_at, ended_at, ran_ms, reason, left(error, 2001) as error, (select clock_timestamp()) as now
 
+-- fragment: new_jobs
+-- Jobs rows. The version of a later generation does not begin with 1.
+insert into mainspring.jobs as j
+    (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
+     created_at, updated_at, name, schedule, payload, spec, declared_by, generation)
+select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
+       u.id_generated, u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by,
+       u.generation
+from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[])
+         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
+               payload, spec, declared_by, generation)
+cross join lateral (
+    select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
+) as c
+
+-- fragment: generation_of(submission)
+-- The generation that mainspring.submit has begun in this transaction, which holds the lock of the id.
+coalesce((select t.generation from mainspring.taken_ids t
+          where t.tenant_id = {{submission}}.tenant_id and t.job_id = {{submission}}.job_id), 1)
+
+-- fragment: replace_ended
+-- The row of an ended job becomes that of its next generation; j is the job.
+on conflict (tenant_id, job_id) do update
+set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.version + 1, excluded.version),
+    overlap = excluded.overlap, max_attempts = excluded.max_attempts, one_time = excluded.one_time,
+    id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
+    paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
+    schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
+    pruned_version = null, generation = excluded.generation
+where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
+
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
        updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
-       declared_by, pruned_version
+       declared_by, pruned_version, generation
 
 -- fragment: listed_job
 -- The filters of a list of jobs that have a row.
@@ -422,7 +467,8 @@ j.tenant_id = $1
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
-run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, died_at, payload::text as payload_text
+run_id, lane_id, job_id, name, attempts, error, reason, trigger, scheduled_for, died_at, payload::text as payload_text,
+       generation
 
 -- fragment: worker_columns
 -- The first fields of store/workers.py WorkerRow; w is the worker.
@@ -475,7 +521,7 @@ tenant_id, name, created_at
 -- ------------------------------------------------------------------------------------------- idempotency keys
 
 -- fragment: keys_of_ended_jobs(table, days, limit)
--- Keys of jobs that ended more than so many days ago. A job has not ended while it has its row or a live run.
+-- Keys of jobs that ended more than so many days ago. A job has not ended while its generation has its row or a live run.
 -- `created_at` is the time of the request, or of a later end whose history was dropped (`keep_keys`).
 -- "offset 0" keeps the planner from reading the whole history into a hash table.
 select k.ctid
@@ -484,12 +530,12 @@ cross join lateral (select case when k.job_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[
                                 then k.job_id::uuid end as run_id) as own
 where k.created_at < (select clock_timestamp()) - {{days}} * interval '1 day'
   and not exists (select from mainspring.jobs j
-                  where j.tenant_id = k.tenant_id and j.job_id = k.job_id offset 0)
+                  where j.tenant_id = k.tenant_id and j.job_id = k.job_id and j.generation = k.generation offset 0)
   and not exists (select from mainspring.runs r
-                  where r.tenant_id = k.tenant_id and r.job_id = k.job_id offset 0)
+                  where r.tenant_id = k.tenant_id and r.job_id = k.job_id and r.generation = k.generation offset 0)
   and not exists (select from mainspring.runs r where r.run_id = own.run_id offset 0)
   and not exists (select from mainspring.run_history h
-                  where h.job_id = k.job_id and h.tenant_id = k.tenant_id
+                  where h.job_id = k.job_id and h.tenant_id = k.tenant_id and h.generation = k.generation
                     and h.ended_at > (select clock_timestamp()) - {{days}} * interval '1 day'
                   offset 0)
   and not exists (select from mainspring.run_history h

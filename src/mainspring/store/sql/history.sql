@@ -12,20 +12,6 @@ where h.run_id = $2 and h.tenant_id = $1
 order by h.ended_at desc
 limit 1
 
--- name: live_original
--- The run of a one-time job with a chosen id, without its manual runs and replays.
-select {{live_run_columns}}
-from mainspring.runs r
-where r.tenant_id = $1 and r.job_id = $2 and (r.trigger is null or r.trigger = 'at')
-limit 1
-
--- name: ended_original
-select {{ended_run_columns}}
-from mainspring.run_history h
-where h.tenant_id = $1 and h.job_id = $2 and (h.trigger is null or h.trigger = 'at')
-order by h.run_id desc
-limit 1
-
 -- name: live_runs
 -- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
 -- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
@@ -44,9 +30,10 @@ where r.tenant_id = $1
   and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $11)
   and ($12::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $12)
   and ($13::text is null or r.spec -> 'labels' ->> $13 = $14)
+  and ($15::int is null or r.generation = $15)
   and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
-limit $15
+limit $16
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
@@ -65,23 +52,26 @@ where h.tenant_id = $1
        or (coalesce(h.fired_at, h.scheduled_for) >= $10 and h.ended_at >= $10 - interval '1 hour'))
   and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
   and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
+  and ($14::int is null or h.generation = $14)
   and ($6::text is null or h.error ilike $6)
 order by h.run_id desc
-limit $14
+limit $15
 
 -- name: live_runs_of_job
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1 and r.job_id = $2 and ($3::uuid is null or r.run_id < $3)
+  and ($4::int is null or r.generation = $4)
 order by r.run_id desc
-limit $4
+limit $5
 
 -- name: ended_runs_of_job
 select {{ended_run_columns}}
 from mainspring.run_history h
 where h.tenant_id = $1 and h.job_id = $2 and ($3::uuid is null or h.run_id < $3)
+  and ($4::int is null or h.generation = $4)
 order by h.run_id desc
-limit $4
+limit $5
 
 -- name: queue_depths
 -- Waiting and running runs, by lane, as they are shown.

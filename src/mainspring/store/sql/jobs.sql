@@ -2,18 +2,15 @@
 
 -- name: insert_jobs
 -- unguarded: an insert; the primary key and taken_ids are the guard.
-insert into mainspring.jobs
-    (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec, declared_by)
-select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.overlap, u.max_attempts, u.one_time, u.id_generated,
-       u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by
-from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[])
-         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, declared_by)
-cross join lateral (
-    select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
-) as c
+{{new_jobs}}
+
+-- name: renew_jobs
+-- The same for later generations of ids. They replace the row of an ended job in its place, so that whoever waits for the
+-- row's lock finds the new one. The version goes on: a change that was prepared for the old job must not match. The
+-- caller compares the number of rows.
+-- guard: the old job has ended; the caller has locked id and row.
+{{new_jobs}}
+{{replace_ended}}
 
 -- name: take_ids
 -- In sorted order, so that two batches cannot deadlock. Ids that are not returned were taken before.
@@ -26,6 +23,55 @@ insert into mainspring.taken_ids (tenant_id, job_id)
 select $1, u.job_id from patience, unnest($2::text[]) as u (job_id) order by u.job_id
 on conflict do nothing
 returning job_id
+
+-- name: lock_taken_ids
+-- Ids that were taken before, in sorted order.
+select job_id from mainspring.taken_ids where tenant_id = $1 and job_id = any ($2::text[]) order by job_id for update
+
+-- name: lock_holders
+-- The jobs of these ids that have a row, after the ids.
+select job_id from mainspring.jobs where tenant_id = $1 and job_id = any ($2::text[]) order by job_id for no key update
+
+-- name: holders
+-- Who has these ids, which the caller has locked: the status of the job if it has a row, and one of its live runs.
+select t.job_id, j.status, r.run_id
+from mainspring.taken_ids t
+left join mainspring.jobs j on j.tenant_id = t.tenant_id and j.job_id = t.job_id
+left join lateral (select run_id from mainspring.runs
+                   where tenant_id = t.tenant_id and job_id = t.job_id limit 1) as r on true
+where t.tenant_id = $1 and t.job_id = any ($2::text[])
+
+-- name: generations_known
+-- Whether no server is left that does not know generations.
+select exists (select from mainspring.schema_migrations where name = 'generation_identity')
+
+-- name: next_generations
+-- Begin a new generation of each of these ids. The rows of their jobs are kept in past_jobs.
+-- guard: the caller has locked ids and jobs, and has seen that the jobs have ended.
+with past as (
+    insert into mainspring.past_jobs (tenant_id, job_id, generation, job)
+    select j.tenant_id, j.job_id, j.generation, row_to_json(j)
+    from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = any ($2::text[])
+)
+update mainspring.taken_ids
+set generation = generation + 1, taken_at = (select clock_timestamp())
+where tenant_id = $1 and job_id = any ($2::text[])
+returning job_id, generation
+
+-- name: delete_ended
+-- The rows of ended jobs whose new generation has none: it runs now.
+-- guard: the job has ended; the caller has locked id and row.
+delete from mainspring.jobs where tenant_id = $1 and job_id = any ($2::text[]) and status in ({{JOBS_ENDED}})
+
+-- name: newest_generation
+select generation from mainspring.taken_ids where tenant_id = $1 and job_id = $2
+
+-- name: get_past_job
+select {{job_columns}}
+from (select (json_populate_record(null::mainspring.jobs, p.job)).*
+      from mainspring.past_jobs p
+      where p.tenant_id = $1 and p.job_id = $2 and p.generation = $3) as j
 
 -- name: insert_keys
 -- In sorted order. `known_keys` reads the others in a second statement, because a single get-or-insert returned nothing
@@ -42,21 +88,30 @@ on conflict do nothing
 returning key
 
 -- name: known_keys
-select key, body_hash, job_id from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+select key, body_hash, job_id, generation from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+
+-- name: set_key_generations
+-- Of keys that this transaction has taken: the generation was not known yet.
+-- guard: the caller has inserted the rows in this transaction.
+update mainspring.idempotency_keys k
+set generation = u.generation
+from unnest($2::text[], $3::int[]) as u (key, generation)
+where k.tenant_id = $1 and k.key = u.key
 
 -- name: insert_run_now_key
--- Like insert_keys. The scope of the key is the job.
+-- Like insert_keys. The scope of the key is the generation of the job.
 -- unguarded: insert if absent.
 with patience as materialized (
     select set_config('lock_timeout', '2s', true)
 )
-insert into mainspring.run_now_keys (tenant_id, job_id, key, body_hash, run_id)
-select $1, $2, $3, $4, $5 from patience
+insert into mainspring.run_now_keys (tenant_id, job_id, generation, key, body_hash, run_id)
+select $1, $2, $3, $4, $5, $6 from patience
 on conflict do nothing
 returning run_id
 
 -- name: known_run_now_key
-select body_hash, run_id from mainspring.run_now_keys where tenant_id = $1 and job_id = $2 and key = $3
+select body_hash, run_id from mainspring.run_now_keys
+where tenant_id = $1 and job_id = $2 and generation = $3 and key = $4
 
 -- name: lock_fired_job
 -- For whoever creates another run of a one-time job that has fired: it has no row that could be locked.
@@ -91,11 +146,11 @@ returning version
 
 -- name: insert_missed
 -- unguarded: append-only; in the transaction that has locked the job's row.
-insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)
-values ($1, $2, $3, $4, $5, $6)
+insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
+values ($1, $2, $3, $4, $5, $6, $7)
 
 -- name: list_missed
-select first_at, last_at, count, reason, recorded_at
+select first_at, last_at, count, reason, recorded_at, generation
 from mainspring.missed_fires
 where tenant_id = $1 and job_id = $2
 order by missed_id desc
@@ -158,7 +213,8 @@ where ctid = any (array({{keys_of_ended_jobs(run_now_keys, $1, $2)}}))
 -- the last run of the page.
 -- unguarded: the time only rises.
 with page as materialized (
-    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key, coalesce(job_id, run_id::text) as job_id
+    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key, coalesce(job_id, run_id::text) as job_id,
+           generation
     from mainspring.run_history
     where ended_at >= $1 and ended_at < $2 and run_id > $3
     order by run_id
@@ -171,19 +227,31 @@ with page as materialized (
 ), kept_run_now as (
     update mainspring.run_now_keys k
     set created_at = p.ended_at
-    from (select tenant_id, job_id, max(ended_at) as ended_at from page group by tenant_id, job_id) as p
-    where k.tenant_id = p.tenant_id and k.job_id = p.job_id and k.created_at < p.ended_at
+    from (select tenant_id, job_id, generation, max(ended_at) as ended_at
+          from page group by tenant_id, job_id, generation) as p
+    where k.tenant_id = p.tenant_id and k.job_id = p.job_id and k.generation = p.generation
+      and k.created_at < p.ended_at
 )
 select run_id from page order by run_id desc limit 1
 
 -- name: prune_ids
--- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id.
--- unguarded: as above.
+-- Chosen ids of one-time jobs that are no longer in the history. A job that still has its row keeps its id. The next job
+-- with such an id is of the first generation again, so nothing of an earlier one may be left.
+-- guard: the age is compared again with a row that was changed meanwhile.
 delete from mainspring.taken_ids
-where ctid = any (array(select t.ctid from mainspring.taken_ids t
+where taken_at < (select clock_timestamp()) - $1 * interval '1 day'
+  and ctid = any (array(select t.ctid from mainspring.taken_ids t
                         where t.taken_at < (select clock_timestamp()) - $1 * interval '1 day'
                           and not exists (select from mainspring.jobs j
                                           where j.tenant_id = t.tenant_id and j.job_id = t.job_id)
                           and not exists (select from mainspring.runs r
                                           where r.tenant_id = t.tenant_id and r.job_id = t.job_id)
+                          and not exists (select from mainspring.run_history h
+                                          where h.job_id = t.job_id and h.tenant_id = t.tenant_id offset 0)
                         limit $2))
+
+-- name: prune_past_jobs
+-- unguarded: a row never changes.
+delete from mainspring.past_jobs
+where ctid = any (array(select ctid from mainspring.past_jobs
+                        where replaced_at < (select clock_timestamp()) - $1 * interval '1 day' limit $2))

@@ -8,21 +8,21 @@
 -- unguarded: an insert under a fresh UUID; the primary key is the guard.
 with new_run as (
     select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, false as exclusive,
-           null::timestamptz as scheduled_for, u.job_id, null::text as trigger, u.name, u.payload, u.spec,
+           null::timestamptz as scheduled_for, u.job_id, u.generation, null::text as trigger, u.name, u.payload, u.spec,
            null::uuid as node_id, false as fired
-    from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[])
-             as u (run_id, lane_id, max_attempts, job_id, name, payload, spec)
+    from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[])
+             as u (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation)
 )
 {{create_runs}}
 
 -- name: insert_plain_runs
--- The same for jobs of one lane that have only a payload. Two arrays instead of seven save 2 of 5 µs of CPU time per
+-- The same for jobs of one lane that have only a payload. Two arrays instead of eight save 2 of 5 µs of CPU time per
 -- job in the server.
 -- creates: QUEUED
 -- unguarded: as above.
 with new_run as (
     select u.run_id, $1::int as tenant_id, $2::int as lane_id, $3::smallint as max_attempts, false as exclusive,
-           null::timestamptz as scheduled_for, null::text as job_id, null::text as trigger, null::text as name,
+           null::timestamptz as scheduled_for, null::text as job_id, 1 as generation, null::text as trigger, null::text as name,
            u.payload, null::json as spec, null::uuid as node_id, false as fired
     from unnest($4::uuid[], $5::json[]) as u (run_id, payload)
 )
@@ -136,7 +136,7 @@ with outcome as (
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped
+           case when not keeps_payload then true end as payload_dropped, generation
     from gone
 )
 {{enter_history}}
@@ -205,16 +205,16 @@ with outcome as (
 ), dead_lettered as (
     insert into mainspring.dead_letters
         (run_id, tenant_id, lane_id, job_id, name, attempts, error, scheduled_for, died_at, payload, spec, trigger,
-         max_attempts, reason)
+         max_attempts, reason, generation)
     select run_id, tenant_id, lane_id, job_id, name, attempt, error, scheduled_for,
-           (select clock_timestamp()), payload, spec, trigger, max_attempts - losses - snoozes, reason
+           (select clock_timestamp()), payload, spec, trigger, max_attempts - losses - snoozes, reason, generation
     from gone
     where end_state = {{FAILED}}
 ), ended_run as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
            scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
-           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped
+           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation
     from gone r
 )
 {{enter_history}}

@@ -241,6 +241,7 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         snoozes=order.snoozes,
         at_most_once=order.at_most_once,
         idempotency_key=order.idempotency_key,
+        generation=order.generation,
     )
 
 

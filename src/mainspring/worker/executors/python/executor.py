@@ -158,6 +158,7 @@ class PythonExecutor:
             snoozes=order.snoozes,
             _at_most_once=order.at_most_once,
             _key=order.idempotency_key,
+            generation=order.generation,
         )
         if self._log_writer is None and self._open_log is not None:
             self._log_writer = LogWriter(self._open_log)

@@ -39,6 +39,7 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     snoozes: int
     at_most_once: bool
     idempotency_key: str | None = None
+    generation: int = 1
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):

@@ -166,6 +166,7 @@ class Interpreter:
             snoozes=begin.snoozes,
             _at_most_once=begin.at_most_once,
             _key=begin.idempotency_key,
+            generation=begin.generation,
             _channel=_Channel(self),
         )
 
