@@ -41,7 +41,8 @@ FATE = {
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
 OF_THE_COMMAND = {
-    "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http", "--config",
+    "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http",
+    "--config",
 }  # fmt: skip
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
 UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "concurrency": "Any", "rate_limit": "Any",

@@ -79,7 +79,8 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     request_max_body_size=MAX_BODY_BYTES,
     answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
     problems=(
-        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch", "job_exists",
+        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch",
+        "job_exists",
     ),
     examples=examples.BATCHES,
     body=JobBatch | list[JobRequest],
