@@ -88,3 +88,10 @@ async def test_a_parameter_that_is_given_twice_is_refused(api: httpx.AsyncClient
         refused = problem(await api.get(url))
         assert (refused["status"], refused["code"], refused["field"]) == (422, "invalid_parameter", field)
     assert (await api.get("/v1/jobs?status=paused&status=scheduled")).status_code == 200
+
+
+async def test_null_is_no_number(api: httpx.AsyncClient) -> None:
+    for url, field in (("/v1/runs?generation=null", "generation"), ("/v1/runs?limit=NULL", "limit")):
+        refused = problem(await api.get(url))
+        assert (refused["status"], refused["code"], refused["field"]) == (422, "invalid_parameter", field)
+    assert (await api.get("/v1/jobs?q=null&owner=null")).status_code == 200

@@ -61,9 +61,9 @@ async def get_logs(
     until the run ends: `output` and `truncated` have attempt and text, `attempt` says that the next one begins, and
     `end` has the status of the run. A client that was cut off continues with Last-Event-ID."""
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
+    resume = None if last_event_id is None else parse_mark(last_event_id)
     standing = await services.logs.standing(caller, found, attempt)
     if follow:
-        resume = parse_mark(last_event_id) if last_event_id else None
         if request.method == "HEAD":
             return Stream([], media_type="text/event-stream")
         follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
