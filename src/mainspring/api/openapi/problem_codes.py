@@ -91,6 +91,7 @@ def problems_of(
         codes |= {"invalid_input"}
     if has_body:
         codes |= {"invalid_json", "payload_too_large", "unsupported_media_type", "invalid_input", "unknown_field"}
+        codes |= {"unstorable_value"}
     if not is_urgent(operation):
         codes |= {"overloaded"}
     if reads_store:
