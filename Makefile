@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox pgbouncer faults chaos check format bench lock audit wheel clean
+.PHONY: help setup run test sandbox pgbouncer faults chaos check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ audit: $(STAMP) ## check licences, and ask for known vulnerabilities where the n
 	$(BIN)/python -m tools.licences
 	@$(MAKE) --silent $(TOOLS)/.installed || true
 	$(BIN)/python -m tools.vulnerabilities $(TOOLS)/bin/pip-audit
+
+clients: $(STAMP) ## generate clients in TypeScript and Python from the OpenAPI document, and use them (network)
+	$(BIN)/python -m tools.clients
 
 wheel: $(STAMP) ## build the wheel and its SBOM (CycloneDX) in dist/
 	rm -f dist/*.whl dist/*.cdx.json

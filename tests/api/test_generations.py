@@ -385,4 +385,4 @@ async def test_a_worker_of_0_2_0_does_not_revive_a_cancelled_schedule(api: httpx
 async def test_a_bad_generation_is_refused(api: httpx.AsyncClient, value: str) -> None:
     for path in ("/v1/jobs/mine", "/v1/jobs/mine/runs", "/v1/runs"):
         refused = problem(await api.get(path, params={"generation": value}))
-        assert (refused["status"], refused["field"]) == (400, "generation")
+        assert (refused["status"], refused["field"]) == (422, "generation")

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from litestar.routes import HTTPRoute
 
 from mainspring.api import load_shedding
 from mainspring.api.load_shedding import LoadShedder
-from mainspring.api.operation_names import operations_of
+from mainspring.api.operation_names import operation_of, routed_handlers
+from mainspring.api.routing import public_path
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.permissions import PERMISSIONS
 from mainspring.operations.access.urgency import URGENT
@@ -48,15 +48,13 @@ def test_only_operations_that_exist_are_urgent() -> None:
 async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: LoopMonitor) -> None:
     seen = set()
     async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
-        for route in assembly.app.routes:
-            for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
-                for verb in [f":{verb}" for verb in handler.opt.get("verbs", {})] or [""]:
-                    path = route.path_format.replace("{", "").replace("}", "") + verb
-                    [operation] = operations_of(handler, path)
-                    for method in handler.http_methods - {"OPTIONS"}:
-                        answer = await api.request(method, path)
-                        assert (answer.status_code != 429) == (operation in URGENT), (method, path)
-                        seen.add(operation)
+        for route, handler in routed_handlers(assembly.app):
+            operation = operation_of(handler)
+            for path in {route.path_format, public_path(route, handler)}:
+                for method in handler.http_methods:
+                    answer = await api.request(method, path.replace("{", "").replace("}", ""))
+                    assert (answer.status_code != 429) == (operation in URGENT), (method, path)
+                    seen.add(operation)
     assert seen == PERMISSIONS.keys()
 
 

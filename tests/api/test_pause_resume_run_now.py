@@ -167,10 +167,13 @@ async def test_a_run_now_beside_a_live_run_is_skipped_with_its_reason_unless_ove
 
 async def test_an_unknown_verb_is_404_and_names_those_there_are(api: httpx.AsyncClient) -> None:
     job_id = await make(api, schedule="@daily")
-    for url in (f"/v1/jobs/{job_id}:explode", f"/v1/jobs/{job_id}/explode", f"/v1/jobs/{job_id}"):
+    for url in (f"/v1/jobs/{job_id}:explode", f"/v1/jobs/{job_id}/explode"):
         refused = problem(await api.post(url))
         assert (refused["status"], refused["code"]) == (404, "no_such_route")
         assert ":runNow" in refused["hint"]
+    refused = problem(await api.post(f"/v1/jobs/{job_id}"))
+    assert (refused["status"], refused["code"]) == (405, "method_not_allowed")
+    assert ":runNow" in refused["hint"]
 
 
 async def test_status_shows_the_latest_run(

@@ -9,12 +9,11 @@ from uuid import uuid4
 
 import pytest
 from litestar import Litestar, get
-from litestar.routes import HTTPRoute
 
 from mainspring.api.app import Application
-from mainspring.api.operation_names import OPERATION, VERBS, check_routes, operations_of
+from mainspring.api.operation_names import OPERATION, check_routes, operation_of, routed_handlers
 from mainspring.api.services import Services
-from mainspring.domain.errors import Forbidden
+from mainspring.domain.errors import Forbidden, NotFound
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import PERMISSIONS, check_permission, is_public
@@ -33,9 +32,7 @@ def caller(role: str, tenant: TenantId = DEFAULT_TENANT) -> Caller:
 
 
 def named_operations(app: Litestar) -> set[str]:
-    handlers = [handler for route in app.routes if isinstance(route, HTTPRoute) for handler in route.route_handlers]
-    single = {handler.opt[OPERATION] for handler in handlers if OPERATION in handler.opt}
-    return single | {name for handler in handlers for name in handler.opt.get(VERBS, {}).values()}
+    return {handler.opt[OPERATION] for _, handler in routed_handlers(app)}
 
 
 @pytest.mark.anyio
@@ -50,39 +47,43 @@ def test_an_operation_that_is_not_in_the_table_cannot_be_routed() -> None:
     @get("/y")
     async def unnamed() -> None: ...
 
-    @get("/z", verbs={"pause": "jobs.pause", "explode": "jobs.explode"})
-    async def half_known() -> None: ...
-
-    for handler, why in ((unknown, "jobs.explode"), (unnamed, "names no operation"), (half_known, "jobs.explode")):
+    for handler, why in ((unknown, "jobs.explode"), (unnamed, "names no operation")):
         with pytest.raises(RuntimeError, match=why):
             check_routes(Application([handler], openapi_config=None))
 
 
 @pytest.mark.parametrize("operation", sorted(PERMISSIONS))
 def test_what_a_role_may_do(operation: str) -> None:
-    if is_public([operation]):
+    if is_public(operation):
         assert operation.startswith("health.") or operation == "worker.gone"  # which is proved by a secret
         return
-    check_permission(caller("admin"), [operation])
+    check_permission(caller("admin"), operation)
     for refused in (caller("admin", EVERY_TENANT), caller("viewer"), caller("")):
         with pytest.raises(Forbidden):
-            check_permission(refused, [operation])
+            check_permission(refused, operation)
     worker = caller("worker", EVERY_TENANT)
     if operation.startswith("worker."):
-        check_permission(worker, [operation])
+        check_permission(worker, operation)
     else:
         with pytest.raises(Forbidden) as refusal:
-            check_permission(worker, [operation])
+            check_permission(worker, operation)
         assert refusal.value.code == "worker_token"
 
 
-def test_the_verb_in_the_path_decides_which_operation_is_called() -> None:
-    @get("/{x:str}", verbs={"pause": "jobs.pause", "resume": "jobs.resume"})
-    async def handler(x: str) -> None: ...
+@pytest.mark.anyio
+async def test_the_verb_in_the_path_decides_which_operation_is_called(assembly: Assembly) -> None:
+    def called(path: str) -> str:
+        return operation_of(assembly.app.asgi_router.handle_routing(path=path, method="POST")[1])
 
-    assert operations_of(handler, "/v1/jobs/a.b:pause") == ("jobs.pause",)
-    assert operations_of(handler, "/v1/jobs/a/resume") == ("jobs.resume",)
-    assert operations_of(handler, "/v1/jobs/a:other") == ("jobs.pause", "jobs.resume")
+    for path, operation in (
+        ("/v1/jobs/a.b:pause", "jobs.pause"), ("/v1/jobs/a/resume", "jobs.resume"), ("/jobs/a:runNow", "jobs.run_now"),
+        ("/v1/jobs/a:run-now", "jobs.run_now"), ("/v1/runs/a:cancel", "runs.cancel"), ("/v1/jobs", "jobs.create"),
+        ("/v1/dead-letters:replay", "dead_letters.replay"), ("/v1/dead-letters/a:replay", "dead_letters.replay"),
+    ):  # fmt: skip
+        assert called(path) == operation, path
+    for path in ("/v1/jobs/a:other", "/v1/jobs/:pause", "/v1/jobs/a:cancel", "/v1/runs/a:"):
+        with pytest.raises(NotFound):
+            called(path)
 
 
 def test_every_operation_takes_a_caller() -> None:

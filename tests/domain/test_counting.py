@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.schedules.counting import count_fires, newest_fires
-from mainspring.domain.schedules.misfire import CHUNK, POLICIES, MisfirePolicy, missed_fires, plan_fires
+from mainspring.domain.schedules.misfire import CHUNK, MisfirePolicy, missed_fires, plan_fires
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, fires
+from mainspring.wire.states import MISFIRE_POLICIES
 from tests.domain.cron_oracle import CHANGES, STEADY_ZONES, day_fields, five_fields, six_fields
 
 T0 = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -128,7 +129,7 @@ def test_a_year_of_every_second_is_counted_within_50_ms(schedule: Schedule) -> N
     assert seconds_of(lambda: missed_fires(schedule, T0, until, "paused")) < 0.05
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", MISFIRE_POLICIES)
 @pytest.mark.parametrize("grace", [None, 86400.0])
 @pytest.mark.parametrize("schedule", [cron("* * * * * *"), cron("* * * * * *", "Europe/Berlin"), every(1)], ids=str)
 def test_an_outage_of_a_year_is_planned_in_two_steps_of_50_ms(
@@ -146,7 +147,7 @@ def test_an_outage_of_a_year_is_planned_in_two_steps_of_50_ms(
     assert seconds_of(lambda: plan_fires(schedule, following, now, misfire)) < 0.05
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", MISFIRE_POLICIES)
 def test_a_backlog_of_one_step_is_planned_within_50_ms(policy: str) -> None:
     schedule, misfire = cron("* * * * * *", "Europe/Berlin"), MisfirePolicy(policy, None, 1000)
     now = T0 + timedelta(seconds=CHUNK - 1)
@@ -161,7 +162,7 @@ def test_a_backlog_of_one_step_is_planned_within_50_ms(policy: str) -> None:
     st.sampled_from(["* * * * * *", "*/3 * 1-3 * * *", "* * * * *"]),
     around_changes,
     st.integers(0, 6 * 3600 * 10**6),
-    st.builds(MisfirePolicy, st.sampled_from(POLICIES), st.none() | st.floats(0, 20_000), st.integers(1, 1000)),
+    st.builds(MisfirePolicy, st.sampled_from(MISFIRE_POLICIES), st.none() | st.floats(0, 20_000), st.integers(1, 1000)),
 )
 def test_a_long_outage_over_a_change_of_the_clock_loses_no_fire(
     expression: str, place: tuple[str, datetime], behind: int, misfire: MisfirePolicy

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.domain.schedules.misfire import CHUNK, ON_TIME, POLICIES, FirePlan, MisfirePolicy, plan_fires
+from mainspring.domain.schedules.misfire import CHUNK, ON_TIME, FirePlan, MisfirePolicy, plan_fires
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires, next_fire
+from mainspring.wire.states import MISFIRE_POLICIES
 
 T0 = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 A_MICROSECOND = timedelta(microseconds=1)
 policies = st.builds(
-    MisfirePolicy, st.sampled_from(POLICIES), st.none() | st.floats(0, 4000), st.integers(1, 1000) | st.integers(1, 5)
+    MisfirePolicy,
+    st.sampled_from(MISFIRE_POLICIES),
+    st.none() | st.floats(0, 4000),
+    st.integers(1, 1000) | st.integers(1, 5),
 )
 schedules = st.one_of(
     st.integers(1, 900).map(lambda seconds: every(seconds)),
@@ -102,7 +106,7 @@ def check_policy(expected: list[datetime], now: datetime, misfire: MisfirePolicy
 
 
 @pytest.mark.parametrize("cap", [1, 3, 1000])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", MISFIRE_POLICIES)
 def test_fires_that_are_on_time_are_run_even_behind_a_backlog_of_just_one_look(policy: str, cap: int) -> None:
     due = T0 + timedelta(seconds=1)
     now = due + timedelta(seconds=CHUNK)
@@ -112,7 +116,7 @@ def test_fires_that_are_on_time_are_run_even_behind_a_backlog_of_just_one_look(p
 
 
 def test_a_fire_within_five_seconds_is_simply_run() -> None:
-    for policy in POLICIES:
+    for policy in MISFIRE_POLICIES:
         plan = plan_fires(every(60), T0, T0 + timedelta(seconds=5), MisfirePolicy(policy))
         assert plan == FirePlan([T0], [], T0, T0 + timedelta(seconds=60))
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, RetryPolicy
+from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
+from mainspring.wire.states import BACKOFFS
 
 
 def middle() -> float:

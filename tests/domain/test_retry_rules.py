@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.retry import (
-    BACKOFFS,
     GIVE_UP,
     LONGEST_DELAY,
     RETRY,
@@ -17,6 +16,7 @@ from mainspring.domain.retry import (
     after_failure,
 )
 from mainspring.wire.execution import Cause
+from mainspring.wire.states import BACKOFFS
 
 DECLINED = Cause(errors=["CardDeclined", "app.billing.CardDeclined", "PaymentError", "app.billing.PaymentError"])
 

@@ -155,7 +155,7 @@ async def test_unknown_runs_and_attempts_are_404(worker: HandWorker) -> None:
     ):
         answer = await worker.api.get(url)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), url
-    assert (await worker.api.get(f"/v1/runs/{order.run_id}/logs?attempt=0")).status_code == 400
+    assert (await worker.api.get(f"/v1/runs/{order.run_id}/logs?attempt=0")).status_code == 422
 
 
 async def test_another_tenants_log_is_neither_read_nor_written(

@@ -15,7 +15,6 @@ from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
 from mainspring.api.auth import Admission, Gate, TokenRegistry
-from mainspring.api.openapi import openapi_config
 from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
@@ -28,11 +27,13 @@ from mainspring.api.routes import (
     jobs,
     logs,
     metrics,
+    queues,
     runs,
+    schema,
     tasks,
     workers,
 )
-from mainspring.api.schema import StructSchema
+from mainspring.api.routing import complete_routing
 from mainspring.api.services import Services
 from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
 from mainspring.domain.errors import MainspringError
@@ -51,7 +52,7 @@ class Application(Litestar):
 
 def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
     """The app of one server. What belongs to the server is in its state."""
-    app = copy(_app_without_a_server())
+    app = copy(app_without_a_server())
     app.state = State(
         {
             "services": services,
@@ -64,15 +65,16 @@ def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowe
 
 
 @cache
-def _app_without_a_server() -> Litestar:
+def app_without_a_server() -> Litestar:
     """The routes are registered once for each process: that takes 80 ms of CPU."""
     app = Application(
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
-            applications.declare,
+            applications.declare_schedules,
             *runs.HANDLERS,
             *dead_letters.HANDLERS,
+            *queues.HANDLERS,
             *workers.HANDLERS,
             tasks.list_tasks,
             insights.get_overview,
@@ -80,21 +82,22 @@ def _app_without_a_server() -> Litestar:
             *exchange.HANDLERS,
             *logs.HANDLERS,
             *access.HANDLERS,
-            health.healthz,
-            health.readyz,
-            metrics.metrics,
+            health.check_health,
+            health.check_readiness,
+            metrics.get_metrics,
+            schema.get_openapi,
         ],
-        plugins=[StructSchema()],
         middleware=[DefineMiddleware(StoreOutageGuard), DefineMiddleware(Gate)],
         exception_handlers={
             MainspringError: errors.on_mainspring_error,
             HTTPException: errors.on_http_error,
             Exception: errors.on_other_error,
         },
-        openapi_config=openapi_config(),
+        openapi_config=None,
         request_max_body_size=MAX_JOB_BYTES,
         debug=False,
         logging_config=None,
     )
     check_routes(app)
+    complete_routing(app)
     return app

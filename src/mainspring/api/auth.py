@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from mainspring.api.operation_names import operations_of
+from mainspring.api.operation_names import operation_of
 from mainspring.api.parameters import check_parameters
+from mainspring.api.routing import describe, without_body
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
@@ -96,7 +97,12 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
+            if scope["method"] == "HEAD":
+                send = without_body(send)
             await scope["app"].state.admission.check(scope)
+            if scope["method"] == "OPTIONS":
+                await describe(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 
@@ -110,13 +116,13 @@ class Admission:
     async def check(self, scope: Any) -> None:
         headers = dict(scope["headers"])
         self._check_host(headers)
-        operations = operations_of(scope["route_handler"], scope["path"])
-        if is_public(operations):
+        operation = operation_of(scope["route_handler"])
+        if is_public(operation):
             return
         caller = scope["caller"] = _caller(await self._authenticate(headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
-        check_permission(caller, operations)
+        check_permission(caller, operation)
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):

@@ -18,7 +18,7 @@ from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
-from mainspring.wire.jobs import JobPatch, JobRequest, RunNowRequest
+from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
@@ -40,6 +40,7 @@ _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
@@ -95,6 +96,10 @@ def decode_declaration(body: bytes) -> DeclarationRequest:
 
 def decode_token(body: bytes) -> TokenRequest:
     return _decoded(_decode_token, body, TokenRequest)
+
+
+def decode_nothing(body: bytes) -> Nothing:
+    return _decoded(_decode_nothing, body, Nothing)
 
 
 def decode_batch(body: bytes) -> JobBatch | Undecoded:
@@ -169,6 +174,10 @@ class PatchBody(Body[JobPatch]):
 
 class BatchBody(Body[JobBatch]):
     decode = staticmethod(decode_batch)
+
+
+class NoBody(Body[Nothing]):
+    decode = staticmethod(decode_nothing)
 
 
 class ExchangeBody(Body[ExchangeRequest]):

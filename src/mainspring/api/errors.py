@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import asyncpg
@@ -41,6 +42,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
 }
 _LONGEST_TEXT = 200  # of a path or a value in a response
 _STATUS_BY_CODE = {"invalid_json": 400}
+_MISSING = re.compile(r"Missing required \w+ parameter '([^']*)'")  # in a message of the framework
 _encode = msgspec.json.Encoder().encode
 
 
@@ -79,15 +81,18 @@ def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.Mainspri
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Errors that the framework raises: no such route, wrong method, a query parameter of the wrong type."""
-    code = {404: "no_such_route", 405: "method_not_allowed", 400: "invalid_parameter"}.get(
-        error.status_code, "http_error"
-    )
+    status = error.status_code
+    code = {404: "no_such_route", 405: "method_not_allowed", 400: "malformed_request"}.get(status, "http_error")
     if error.status_code == 413:
         return on_mainspring_error(request, _body_too_large(request))
-    detail, field, problems = error.detail, None, []
+    detail, field, problems, hint = error.detail, None, [], None
+    if error.status_code == 405:
+        hint = str(error.extra[0]) if isinstance(error.extra, list) else None  # of routing.py
     if error.status_code == 404:
+        hint = "GET /schema/openapi.json lists every route"
         detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        status, code = 422, "invalid_parameter"
         problems = [
             FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
             for item in error.extra
@@ -97,16 +102,19 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
             return on_mainspring_error(request, _no_body())
         if problems:
             field, detail = problems[0].field, f"{problems[0].field}: {problems[0].detail}"
+    elif isinstance(error, ValidationException) and (missing := _MISSING.match(error.detail)):
+        status, code, field = 422, "invalid_parameter", missing[1]
+        detail, hint = f"{field} is missing", f"give {field}"
     return respond(
         Problem(
             type=f"urn:mainspring:problem:{code}",
             title=code.replace("_", " "),
-            status=error.status_code,
+            status=status,
             code=code,
             detail=detail,
             field=field,
             errors=problems,
-            hint="GET /schema/openapi.json lists every route" if error.status_code == 404 else None,
+            hint=hint,
         ),
         dict(error.headers or {}),
     )

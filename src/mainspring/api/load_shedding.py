@@ -14,7 +14,8 @@ from litestar.exceptions import HTTPException
 from litestar.types import HTTPScope, Receive, Scope, Send
 from litestar.utils import normalize_path
 
-from mainspring.api.operation_names import operations_of
+from mainspring.api.operation_names import operation_of
+from mainspring.domain.errors import NotFound
 from mainspring.kernel import metrics
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.urgency import is_urgent
@@ -89,7 +90,7 @@ class LoadShedder:
     def _may_refuse(self, scope: HTTPScope) -> bool:
         path = normalize_path(scope["path"])
         try:
-            _, handler, path, _, _ = self._app.asgi_router.handle_routing(path=path, method=scope["method"])
-        except HTTPException:  # there is no such route, and saying so costs nothing
+            _, handler, _, _, _ = self._app.asgi_router.handle_routing(path=path, method=scope["method"])
+        except (HTTPException, NotFound):  # there is no such route, and saying so costs nothing
             return False
-        return not is_urgent(operations_of(handler, path))
+        return not is_urgent(operation_of(handler))

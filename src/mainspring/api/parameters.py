@@ -1,10 +1,11 @@
-"""Refuses unknown query parameters. The error names the parameter and the most similar known one."""
+"""Refuses unknown query parameters, and values that are given twice. The error for an unknown one names the most
+similar known one."""
 
 from __future__ import annotations
 
 import difflib
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from litestar.constants import RESERVED_KWARGS
@@ -17,23 +18,43 @@ _LONGEST_NAME = 100  # in a response
 
 
 def check_parameters(scope: Any) -> None:
-    """Raise InvalidInput if the query string contains a parameter that the handler does not take."""
+    """Raise InvalidInput if the query string contains a parameter that the handler does not take, or takes once."""
     if not scope["query_string"] or scope["path"].startswith(_LENIENT):
         return
-    known = [name for name in _taken(scope["route_handler"]) if name not in scope["path_params"]]
-    for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+    taken = _taken(scope["route_handler"])
+    known = [name for name in taken if name not in scope["path_params"]]
+    seen = set()
+    for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name not in known:
             raise _unknown(name[:_LONGEST_NAME], known)
+        if value.lower() == "null" and not taken[name].text:  # the framework would take it as not given
+            raise InvalidInput(f"{name} is null", code="invalid_parameter", field=name, hint="leave it out")
+        if name in seen and not taken[name].several:
+            raise InvalidInput(f"{name} is given twice", code="invalid_parameter", field=name, hint="give it once")
+        seen.add(name)
+
+
+class _Kind(NamedTuple):
+    """Whether a parameter is a list, and whether it is text or a list of texts."""
+
+    several: bool
+    text: bool
+
+
+def _kind(field: Any) -> _Kind:
+    parts = (field, *field.inner_types)
+    several = any(part.is_non_string_sequence for part in parts)
+    return _Kind(several, several or any(part.is_subclass_of(str) for part in parts))
 
 
 @lru_cache(maxsize=1000)
-def _taken(handler: Any) -> tuple[str, ...]:
+def _taken(handler: Any) -> dict[str, _Kind]:
     """The parameters of the handler, including those of its path, but without headers."""
-    return tuple(
-        name
+    return {
+        name: _kind(field)
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in RESERVED_KWARGS and not isinstance(field.kwarg_definition, HeaderParameter)
-    )
+    }
 
 
 def _unknown(name: str, known: list[str]) -> InvalidInput:

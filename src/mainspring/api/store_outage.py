@@ -7,7 +7,7 @@ import asyncio
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from mainspring.api.operation_names import operations_of
+from mainspring.api.operation_names import operation_of
 from mainspring.domain.errors import Unavailable
 from mainspring.operations.access.permissions import is_public
 from mainspring.store.pulse import Pulse
@@ -71,7 +71,7 @@ class StoreOutageGuard:
 
 
 def _is_open(scope: HTTPScope) -> bool:
-    return is_public(operations_of(scope["route_handler"], scope["path"]))
+    return is_public(operation_of(scope["route_handler"]))
 
 
 def store_down() -> Unavailable:

@@ -54,13 +54,18 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
             f"unknown field {name!r}",
             code="unknown_field",
             field=f"{path}.{name}" if path else name,
-            hint=f"did you mean {near!r}?" if near else "known are: " + ", ".join(owner.__struct_fields__),
+            hint=f"did you mean {near!r}?" if near else _known(owner),
         )
     if missing := _MISSING.match(text):
         name = missing.group(1)
         return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
     return InvalidInput(words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""))
+
+
+def _known(owner: type[msgspec.Struct]) -> str:
+    names = owner.__struct_fields__
+    return "known are: " + ", ".join(names) if names else "this takes no fields; leave the body out"
 
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:

@@ -9,7 +9,6 @@ import msgspec
 from mainspring.wire.execution import Cause
 
 RETRY, GIVE_UP = "retry", "give_up"
-BACKOFFS = ("exponential", "linear", "fibonacci", "constant")
 LONGEST_DELAY = 366 * 86400.0  # a called service may ask for any delay; a very long one would overflow the timestamp
 # Errors that a task raises to decide itself (sdk/errors.py). No rule overrides them.
 _GIVEN_UP = ("GiveUp", "BadPayload", "mainspring.sdk.errors.GiveUp", "mainspring.sdk.errors.BadPayload")

@@ -6,7 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.wire.jobs import DurationIn, Name
+from mainspring.wire.formats import DurationIn, Name
+from mainspring.wire.states import RoleWord, TenantsWord
 
 ALL_TENANTS = "all"
 OWN_TENANT = "own"
@@ -33,9 +34,9 @@ class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
     which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for another
     one. expires_in: a duration; without it the token is valid until it is revoked."""
 
-    role: str
+    role: RoleWord
     name: Name
-    tenants: str = OWN_TENANT
+    tenants: TenantsWord = OWN_TENANT
     tenant: Name | None = None
     expires_in: DurationIn | None = None
 
@@ -45,8 +46,8 @@ class TokenView(msgspec.Struct):
 
     token_id: str
     name: str
-    role: str
-    tenants: str
+    role: RoleWord
+    tenants: TenantsWord
     tenant: str | None
     created_at: datetime
     expires_at: datetime | None

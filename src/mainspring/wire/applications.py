@@ -8,7 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from mainspring.wire.jobs import ChosenJobId, JobView
+from mainspring.wire.formats import ChosenJobId
+from mainspring.wire.jobs import JobView
+from mainspring.wire.states import JobStatusWord
 
 MOST_SCHEDULES = 10_000
 Digest = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[0-9a-f]+$")]
@@ -39,7 +41,7 @@ class Undeclared(msgspec.Struct):
 
     job_id: str
     name: str
-    status: str
+    status: JobStatusWord
     declared_at: datetime
     own: bool = True
     pause_reason: str | None = None

@@ -56,18 +56,24 @@ class Kind:
 DURATION = Kind("DurationIn", keyword="Duration", stored="float")
 COUNT = Kind("int")
 TEXT = Kind("str")
+CRON = Kind("Cron", keyword="str")
+ZONE = Kind("TimeZone", keyword="str")
+SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
+OVERLAP = Kind("OverlapWord", keyword="str")
+DELIVERY = Kind("DeliveryWord", keyword="str")
+SANDBOX = Kind("SandboxWord", keyword="str")
 NAME = Kind("Name", keyword="str")
 CHOSEN_ID = Kind("ChosenJobId", keyword="str")
-PRIORITY = Kind("str | int")
-TIME = Kind("str", keyword="When")
+PRIORITY = Kind("PriorityIn", keyword="str | int")
+TIME = Kind("Moment", keyword="When")
 COMMAND = Kind("str | list[str]", keyword="str | Sequence[str]")
-SCHEDULE = Kind("str | ScheduleIn", keyword="str | Mapping[str, Any]")
+SCHEDULE = Kind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
 HTTP_CALL = Kind("HttpCallIn", keyword="Mapping[str, Any]")
 PAIRS = Kind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
 RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
-KEPT_SIZE = Kind("bool | int | str", stored="int")
+KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 NAMES = Kind("list[str]")
 ANYTHING = Kind("Any")
@@ -131,11 +137,11 @@ FIELDS = (
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
     Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
     Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
-    Field("schedule_type", TEXT, _SETTING, means="schedule", shown=("schedule_type",)),
+    Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
-    Field("cron_expression", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
-    Field("cron", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron"),
-    Field("timezone", TEXT, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
+    Field("cron_expression", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
+    Field("cron", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron"),
+    Field("timezone", ZONE, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
     Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
@@ -154,7 +160,7 @@ FIELDS = (
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
     Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
-    Field("sandbox", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox"),
+    Field("sandbox", SANDBOX, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox"),
     Field("run_as", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.run_as", ("run_as",), "--run-as"),
     Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require"),
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
@@ -162,8 +168,8 @@ FIELDS = (
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
-    Field("overlap", TEXT, _SETTING, "overlap", ("overlap",), "--overlap"),
-    Field("delivery", TEXT, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
+    Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
+    Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
     Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner"),
     Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description"),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from mainspring.wire.states import words
+
+IdKind = Annotated[str, words("IdKind", "run", "job", "dead_letter", "worker")]
+IdPart = Annotated[str, Meta(extra_json_schema={"minLength": 4, "maxLength": 1000})]
 
 
 class IdMatch(msgspec.Struct):
     """An id. kind: run, job, dead_letter or worker. name: that of the job, or its task, or that of the worker."""
 
-    kind: str
+    kind: IdKind
     id: str
     name: str | None = None
 

@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PlainValues
+from mainspring.wire.formats import (
+    ChosenJobId,
+    Cron,
+    DurationIn,
+    KeptSizeIn,
+    Moment,
+    Name,
+    ScheduleText,
+    SizeIn,
+    TimeZone,
+)
 from mainspring.wire.runs import RunBrief
-
-Seconds = float | int
-DurationIn = str | int | float
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-ChosenJobId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
+from mainspring.wire.states import (
+    BackoffWord,
+    DeliveryWord,
+    JobStatusWord,
+    MisfireWord,
+    OverlapWord,
+    PriorityIn,
+    PriorityWord,
+    RuleWord,
+    RunStateWord,
+    SandboxWord,
+    ScheduleType,
+)
 
 
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`schedule` as an object: exactly one of at, every, cron, rrule, after."""
 
-    at: str | None = None
+    at: Moment | None = None
     every: DurationIn | None = None
-    cron: str | None = None
+    cron: Cron | None = None
     rrule: str | None = None
     after: list[str] | None = None
-    timezone: str | None = None
-    anchor: str | None = None
+    timezone: TimeZone | None = None
+    anchor: Moment | None = None
     calendar: str | None = None
     jitter: DurationIn | None = None
 
@@ -40,7 +59,7 @@ class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     error: str | list[str] | None = None
     exit_code: int | list[int] | None = None
     http_status: int | str | list[int | str] | None = None
-    then: str | None = None
+    then: RuleWord | None = None
     after: DurationIn | None = None
 
 
@@ -48,7 +67,7 @@ class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How failed attempts are retried."""
 
     max_attempts: int | None = None
-    backoff: str | None = None
+    backoff: BackoffWord | None = None
     base: DurationIn | None = None
     cap: DurationIn | None = None
     jitter: float | None = None
@@ -58,18 +77,18 @@ class RetryIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class ResourceLimitsIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What the processes of one attempt may use together. Sizes are bytes, or text such as "512MB"."""
 
-    memory: str | int | None = None
+    memory: SizeIn | None = None
     cpu: DurationIn | None = None
     processes: int | None = None
     files: int | None = None
-    output: str | int | None = None
-    disk: str | int | None = None
+    output: SizeIn | None = None
+    disk: SizeIn | None = None
 
 
 class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What happens to fires that became due while no server could fire them."""
 
-    policy: str | None = None
+    policy: MisfireWord | None = None
     grace: DurationIn | None = None
     cap: int | None = None
 
@@ -85,21 +104,21 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     command: str | list[str] | None = None
     http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
-    keep_payload: bool | int | str | None = None
-    schedule: str | ScheduleIn | None = None
-    schedule_type: str | None = None
-    schedule_time: str | None = None
-    cron_expression: str | None = None
-    cron: str | None = None
-    timezone: str | None = None
+    keep_payload: KeptSizeIn | None = None
+    schedule: ScheduleText | ScheduleIn | None = None
+    schedule_type: ScheduleType | None = None
+    schedule_time: Moment | None = None
+    cron_expression: Cron | None = None
+    cron: Cron | None = None
+    timezone: TimeZone | None = None
     delay: DurationIn | None = None
     queue: Name | None = None
-    priority: str | int | None = None
+    priority: PriorityIn | None = None
     timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
-    sandbox: str | None = None
+    sandbox: SandboxWord | None = None
     run_as: str | None = None
     required_labels: dict[str, str] | None = None
     retry: RetryIn | None = None
@@ -107,8 +126,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     retries: int | None = None
     max_retries: int | None = None
     misfire: MisfireIn | None = None
-    overlap: str | None = None
-    delivery: str | None = None
+    overlap: OverlapWord | None = None
+    delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
     owner: str | None = None
     description: str | None = None
@@ -133,21 +152,21 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     command: str | list[str] | UnsetType = UNSET
     http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
-    keep_payload: bool | int | str | UnsetType | None = UNSET
-    schedule: str | ScheduleIn | UnsetType = UNSET
-    schedule_type: str | UnsetType | None = UNSET
-    schedule_time: str | UnsetType | None = UNSET
-    cron_expression: str | UnsetType | None = UNSET
-    cron: str | UnsetType | None = UNSET
-    timezone: str | UnsetType | None = UNSET
+    keep_payload: KeptSizeIn | UnsetType | None = UNSET
+    schedule: ScheduleText | ScheduleIn | UnsetType = UNSET
+    schedule_type: ScheduleType | UnsetType | None = UNSET
+    schedule_time: Moment | UnsetType | None = UNSET
+    cron_expression: Cron | UnsetType | None = UNSET
+    cron: Cron | UnsetType | None = UNSET
+    timezone: TimeZone | UnsetType | None = UNSET
     delay: DurationIn | UnsetType | None = UNSET
     queue: Name | UnsetType | None = UNSET
-    priority: str | int | UnsetType | None = UNSET
+    priority: PriorityIn | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
     kill_grace: DurationIn | UnsetType | None = UNSET
     env: dict[str, str] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
-    sandbox: str | UnsetType | None = UNSET
+    sandbox: SandboxWord | UnsetType | None = UNSET
     run_as: str | UnsetType | None = UNSET
     required_labels: dict[str, str] | UnsetType | None = UNSET
     retry: RetryIn | UnsetType | None = UNSET
@@ -155,8 +174,8 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     retries: int | UnsetType = UNSET
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET
-    overlap: str | UnsetType | None = UNSET
-    delivery: str | UnsetType | None = UNSET
+    overlap: OverlapWord | UnsetType | None = UNSET
+    delivery: DeliveryWord | UnsetType | None = UNSET
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
@@ -167,6 +186,10 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     concurrency: Any = UNSET
     rate_limit: Any = UNSET
     circuit_breaker: Any = UNSET
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a verb that takes no fields: {}, or no body at all."""
 
 
 class JobCreated(msgspec.Struct, omit_defaults=True):
@@ -184,7 +207,7 @@ class BatchCreated(msgspec.Struct):
 
 
 class RetryRuleView(msgspec.Struct, omit_defaults=True):
-    then: str
+    then: RuleWord
     error: list[str] | None = None
     exit_code: list[int] | None = None
     http_status: list[int | str] | None = None
@@ -193,7 +216,7 @@ class RetryRuleView(msgspec.Struct, omit_defaults=True):
 
 class RetryView(msgspec.Struct):
     max_attempts: int
-    backoff: str
+    backoff: BackoffWord
     base: float
     cap: float
     jitter: float
@@ -201,7 +224,7 @@ class RetryView(msgspec.Struct):
 
 
 class MisfireView(msgspec.Struct):
-    policy: str
+    policy: MisfireWord
     grace: float | None
     cap: int
 
@@ -219,26 +242,26 @@ class JobView(PlainValues, msgspec.Struct):
     name: str
     task: str
     command: str | list[str] | None
-    schedule_type: str
+    schedule_type: ScheduleType
     schedule: str
-    status: str
+    status: JobStatusWord
     schedule_time: datetime | None
-    cron_expression: str | None
-    timezone: str | None
+    cron_expression: Cron | None
+    timezone: TimeZone | None
     every: float | None
     payload: Any
     max_retries: int
     retry: RetryView
     timeout: float
     misfire: MisfireView
-    overlap: str
-    delivery: str
+    overlap: OverlapWord
+    delivery: DeliveryWord
     idempotency_key: str | None
     owner: str | None
     description: str | None
     labels: dict[str, str]
     queue: str
-    priority: str
+    priority: PriorityWord
     next_fire_at: datetime | None
     last_fired_for: datetime | None
     shard_id: int | None
@@ -298,6 +321,6 @@ class RunNowAccepted(msgspec.Struct):
 
     run_id: str
     job_id: str
-    status: str | None = None
+    status: RunStateWord | None = None
     reason: str | None = None
     replay_of: str | None = None

@@ -8,15 +8,19 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
+from mainspring.wire.states import RunStateWord
+
+Stored = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # as PostgreSQL has room for
+
 
 class LogChunk(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The bytes of one attempt's output from `offset` on (base64 in JSON). The worker repeats a chunk unchanged until
     it is acknowledged. A chunk that arrives twice has no further effect."""
 
     run_id: UUID
-    fence: int
-    attempt: int
-    offset: Annotated[int, Meta(ge=0)]
+    fence: Stored
+    attempt: Stored
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     data: bytes
     truncated: bool = False
     end: bool = False
@@ -55,4 +59,4 @@ class LogAttempt(msgspec.Struct):
 class LogEnd(msgspec.Struct):
     """Event `end`: the run, or the requested attempt, has ended. No event follows."""
 
-    status: str
+    status: RunStateWord

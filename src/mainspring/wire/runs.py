@@ -7,6 +7,18 @@ from typing import Any
 
 import msgspec
 
+from mainspring.wire.formats import Moment
+from mainspring.wire.states import (
+    AttemptOutcomeWord,
+    JobEventWord,
+    JobStatusWord,
+    PriorityWord,
+    RunStateWord,
+    TimelineStateWord,
+    Trigger,
+    WorkerStateWord,
+)
+
 
 class ProgressView(msgspec.Struct):
     """The progress that a running attempt reports: a fraction from 0 to 1, and a message."""
@@ -29,10 +41,10 @@ class RunView(msgspec.Struct):
     name: str
     task: str
     queue: str
-    priority: str
-    status: str
+    priority: PriorityWord
+    status: RunStateWord
     reason: str | None
-    trigger: str
+    trigger: Trigger
     scheduled_for: datetime
     ready_at: datetime | None
     start_time: datetime | None
@@ -62,9 +74,9 @@ class RunBrief(msgspec.Struct):
     """A run as its job shows it. The fields are those of a run. In lists an error is cut after 2,000 characters."""
 
     run_id: str
-    status: str
+    status: RunStateWord
     reason: str | None
-    trigger: str
+    trigger: Trigger
     scheduled_for: datetime
     created_at: datetime
     start_time: datetime | None
@@ -84,7 +96,7 @@ class JobStatus(msgspec.Struct):
     """The response to `GET /v1/jobs/{id}/status`. error_message: the error of the last attempt of the latest run."""
 
     job_id: str
-    status: str
+    status: JobStatusWord
     latest_run: RunView | None
     error_message: str | None = None
 
@@ -94,7 +106,7 @@ class JobTimelineEntry(msgspec.Struct, omit_defaults=True):
     last of CHANGED, PAUSED and CANCELLED; MISSED for fires that did not run, as a range with count and reason."""
 
     at: datetime
-    event: str
+    event: JobEventWord
     run: RunBrief | None = None
     version: int | None = None
     reason: str | None = None
@@ -114,17 +126,17 @@ class Why(msgspec.Struct):
     """The response to `GET /v1/runs/{id}/why`: one sentence."""
 
     run_id: str
-    status: str
+    status: RunStateWord
     why: str
 
 
 class TimelineEntry(msgspec.Struct):
     """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED, LOST
-    and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, and LEFT_OUT for attempts that are
-    not shown, because there were too many. `duration` is that of the ended attempt."""
+    and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, REPLAYED, and LEFT_OUT for attempts
+    that are not shown, because there were too many. `duration` is that of the ended attempt."""
 
     at: datetime
-    state: str
+    state: TimelineStateWord
     attempt: int | None = None
     worker_id: str | None = None
     worker_name: str | None = None
@@ -163,7 +175,7 @@ class WorkerView(msgspec.Struct):
 
     worker_id: str
     name: str
-    state: str
+    state: WorkerStateWord
     queues: list[str]
     tasks: list[str]
     slots: int
@@ -188,7 +200,7 @@ class AttemptView(msgspec.Struct):
     """One attempt of a run and its outcome: FAILED, LOST with its worker, SNOOZED, or RETURNED unstarted."""
 
     attempt: int
-    outcome: str
+    outcome: AttemptOutcomeWord
     worker_id: str | None
     worker_name: str | None
     started_at: datetime | None
@@ -236,8 +248,8 @@ class DeadLetterChoice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     task: str | None = None
     queue: str | None = None
     error: str | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     all: bool = False
     limit: int | None = None
     payload: msgspec.Raw = msgspec.Raw()

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from mainspring.wire.field_structs import with_plain_fields
-from mainspring.wire.jobs import DurationIn, Name, ResourceLimitsIn, RetryIn
+from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
+from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
+from mainspring.wire.states import DeliveryWord, PriorityIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
@@ -18,15 +20,15 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """The default options that a task declares for its jobs. A field in the request for a job takes precedence."""
 
     queue: Name | None = None
-    priority: str | int | None = None
+    priority: PriorityIn | None = None
     timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
     retry: RetryIn | None = None
-    delivery: str | None = None
+    delivery: DeliveryWord | None = None
     env: dict[str, str] | None = None
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
-    keep_payload: bool | int | str | None = None
+    keep_payload: KeptSizeIn | None = None
 
 
 class TaskView(msgspec.Struct):

@@ -6,7 +6,9 @@ from typing import Any
 
 from litestar import Request, get, post
 
-from mainspring.api.bodies import TenantBody, TokenBody
+from mainspring.api.answers import LISTS
+from mainspring.api.bodies import NoBody, TenantBody, TokenBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -19,57 +21,51 @@ from mainspring.wire.access import (
     TokenRequest,
     TokenView,
 )
+from mainspring.wire.jobs import Nothing
 
 Http = Request[Any, Any, Any]
-_VERBS = {"revoke": "tokens.revoke"}
-_TAGS = ["access"]
 
 
-@get(
-    "/v1/tenants", summary="List tenants: the operator sees all, others their own", tags=_TAGS, operation="tenants.list"
-)
+@get("/v1/tenants", summary="List tenants", operation="tenants.list", problems=LISTS)
 async def list_tenants(request: Http) -> TenantList:
+    """The operator sees all tenants, other admins see their own."""
     return await services_of(request).access.tenants(caller_of(request))
 
 
 @post(
-    "/v1/tenants", dto=TenantBody, return_dto=None, tags=_TAGS,
-    summary="Create a tenant; its first admin token is shown only once",
-    operation="tenants.create",
+    "/v1/tenants", dto=TenantBody, return_dto=None, summary="Create a tenant", operation="tenants.create",
+    problems=("conflict", "operator_only"), examples=examples.TENANTS,
 )  # fmt: skip
-async def add_tenant(request: Http, data: TenantRequest) -> TenantMade:
+async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
+    """Only the operator can. The answer has its first admin token, whose secret is not shown again."""
     return await services_of(request).access.add_tenant(caller_of(request), data)
 
 
-@get("/v1/tokens", summary="List tokens, without their secrets", tags=_TAGS, operation="tokens.list")
+@get("/v1/tokens", summary="List tokens, without their secrets", operation="tokens.list", problems=LISTS)
 async def list_tokens(request: Http) -> TokenList:
+    """The tokens of the tenant, revoked ones included. The operator also sees those of shared workers."""
     return await services_of(request).access.tokens(caller_of(request))
 
 
 @post(
-    "/v1/tokens", dto=TokenBody, return_dto=None, tags=_TAGS,
-    summary="Create a token; its secret is shown only once",
-    operation="tokens.create",
+    "/v1/tokens", dto=TokenBody, return_dto=None, summary="Create a token", operation="tokens.create",
+    problems=("invalid_duration", "not_supported_yet", "operator_only"), examples=examples.TOKENS,
 )  # fmt: skip
-async def add_token(request: Http, data: TokenRequest) -> TokenMade:
+async def create_token(request: Http, data: TokenRequest) -> TokenMade:
+    """The answer has its secret, which is not shown again."""
     return await services_of(request).access.add_token(caller_of(request), data)
 
 
 @post(
-    "/v1/tokens/{token_and_verb:str}",
-    status_code=200,
-    summary="Revoke a token: token_id:revoke",
-    tags=_TAGS,
-    verbs=_VERBS,
-)
-async def act_on_token(request: Http, token_and_verb: str) -> TokenView:
-    text, _, verb = token_and_verb.rpartition(":")
-    if verb != "revoke":
-        raise NotFound(f"a token has no verb {verb!r}", code="no_such_route", hint="use :revoke")
-    token_id = parse_uuid(text)
-    if token_id is None:
-        raise NotFound(f"there is no token {text!r}", hint="a token_id is a UUID; see GET /v1/tokens")
-    return await services_of(request).access.revoke(caller_of(request), token_id)
+    "/v1/tokens/{token_id:str}/revoke", verb="revoke", dto=NoBody, return_dto=None, status_code=200,
+    summary="Revoke a token", operation="tokens.revoke", problems=("last_admin",),
+)  # fmt: skip
+async def revoke_token(request: Http, token_id: str, data: Nothing | None = None) -> TokenView:
+    """It is invalid from now on, at every server. Revoking it again changes nothing."""
+    found = parse_uuid(token_id)
+    if found is None:
+        raise NotFound(f"there is no token {token_id!r}", hint="a token_id is a UUID; see GET /v1/tokens")
+    return await services_of(request).access.revoke(caller_of(request), found)
 
 
-HANDLERS = [list_tenants, add_tenant, list_tokens, add_token, act_on_token]
+HANDLERS = [list_tenants, create_tenant, list_tokens, create_token, revoke_token]

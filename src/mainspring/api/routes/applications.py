@@ -6,7 +6,9 @@ from typing import Any
 
 from litestar import Request, put
 
+from mainspring.api.answers import Answer
 from mainspring.api.bodies import DeclarationBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 
@@ -16,8 +18,13 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
     dto=DeclarationBody,
     return_dto=None,
     summary="Declare the schedules of an application, as its workers do when they start",
-    tags=["jobs"],
     operation="applications.declare",
+    answers={200: Answer("What the server recorded, and what it paused and resumed.")},
+    problems=("changed_meanwhile",),
+    examples=examples.DECLARATIONS,
 )
-async def declare(request: Request[Any, Any, Any], application: str, data: DeclarationRequest) -> DeclarationView:
+async def declare_schedules(
+    request: Request[Any, Any, Any], application: str, data: DeclarationRequest
+) -> DeclarationView:
+    """Finds schedules that the application declared earlier and no longer declares. With `prune` these are paused."""
     return await services_of(request).declarer.declare(caller_of(request), application, data)

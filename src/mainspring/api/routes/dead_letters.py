@@ -7,33 +7,43 @@ from typing import Annotated, Any
 from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
-from mainspring.api.bodies import ChoiceBody, ReplayBody
+from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
+from mainspring.api.bodies import ChoiceBody, NoBody, ReplayBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
-from mainspring.api.routes.runs import refuse_payload, run_id_of
+from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.domain.errors import NotFound
 from mainspring.domain.intake.request import parse_time
 from mainspring.operations.read.search import DeadLetterQuery
-from mainspring.wire.runs import DeadLetterChoice, DeadLetterList, DeadLetterView, Discarded, Replayed, ReplayRequest
+from mainspring.wire.formats import Moment
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.runs import (
+    DeadLetterChoice,
+    DeadLetterList,
+    DeadLetterView,
+    Discarded,
+    Replayed,
+    ReplayRequest,
+    RunView,
+)
 
 Http = Request[Any, Any, Any]
-_VERBS = {"replay": "dead_letters.replay", "discard": "dead_letters.discard"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
-_TAGS = ["dead letters"]
 
 
-@get("/v1/dead-letters", summary="List dead letters, newest first", tags=_TAGS, operation="dead_letters.list")
+@get("/v1/dead-letters", summary="List dead letters, newest first", operation="dead_letters.list", problems=SEARCHES)
 async def list_dead_letters(
     request: Http,
     job: str | None = None,
     task: str | None = None,
     queue: str | None = None,
     error: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[DeadLetterList]:
+    """Runs that failed for good, with their payloads, page by page. `since` and `until` are compared with `died_at`."""
     query = DeadLetterQuery(
         job,
         task,
@@ -48,69 +58,55 @@ async def list_dead_letters(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get(
-    "/v1/dead-letters/{run_id:str}",
-    summary="Get a dead letter with all attempts and their errors",
-    tags=_TAGS,
-    operation="dead_letters.read",
-)
+@get("/v1/dead-letters/{run_id:str}", summary="Get a dead letter", operation="dead_letters.read")
 async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
+    """With all attempts and their errors."""
     return await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
 
 
 @post(
-    "/v1/dead-letters:replay", dto=ChoiceBody, return_dto=None, status_code=202, tags=_TAGS,
-    summary="Replay dead letters by filter",
-    operation="dead_letters.replay",
+    "/v1/dead-letters:replay", dto=ChoiceBody, return_dto=None, status_code=202,
+    summary="Replay dead letters by filter", operation="dead_letters.replay",
+    answers={202: Answer("How many run again, and why others do not.")},
+    problems=(*SEARCHES, *REPEATS_A_RUN), examples=examples.CHOICES,
 )  # fmt: skip
 async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed:
+    """Each becomes a new run for the same fire time. Call again while `more` is true."""
     return await services_of(request).replayer.replay_all(caller_of(request), data)
 
 
 @post(
-    "/v1/dead-letters:discard", dto=ChoiceBody, return_dto=None, status_code=200, tags=_TAGS,
-    summary="Discard dead letters by filter",
-    operation="dead_letters.discard",
+    "/v1/dead-letters:discard", dto=ChoiceBody, return_dto=None, status_code=200,
+    summary="Discard dead letters by filter", operation="dead_letters.discard",
+    problems=(*SEARCHES, "changed_meanwhile"), examples=examples.CHOICES,
 )  # fmt: skip
 async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
+    """Their payloads are deleted. The runs stay in the history as FAILED. Call again while `more` is true."""
     return await services_of(request).replayer.discard_all(caller_of(request), data)
 
 
 @post(
-    "/v1/dead-letters/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
-    summary="Replay or discard a dead letter: run_id:replay, run_id:discard",
-    verbs=_VERBS,
+    "/v1/dead-letters/{run_id:str}/replay", verb="replay", dto=ReplayBody, return_dto=None, status_code=202,
+    summary="Replay a dead letter", operation="dead_letters.replay", answers={202: Answer("The new run.")},
+    problems=REPEATS_A_RUN, examples=examples.REPLAYS,
 )  # fmt: skip
-async def act_on_dead_letter(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> Response[Any]:
-    run_id, _, verb = run_and_verb.rpartition(":")
-    return await _act(request, run_id, verb, data or ReplayRequest())
+async def replay_dead_letter(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
+    """A new run for the same fire time, with the payload of the old one, or with another if one is given."""
+    services, caller, again = services_of(request), caller_of(request), data or ReplayRequest()
+    replay_id = await services.replayer.replay(caller, run_id_of(run_id), again.payload)
+    return await services.run_reader.run(caller, replay_id)
 
 
 @post(
-    "/v1/dead-letters/{run_id:str}/{verb:str}", dto=ReplayBody, return_dto=None, status_code=200, tags=_TAGS,
-    summary="Replay or discard a dead letter, with the verb as a path segment",
-    verbs=_VERBS,
+    "/v1/dead-letters/{run_id:str}/discard", verb="discard", dto=NoBody, return_dto=None, status_code=200,
+    summary="Discard a dead letter", operation="dead_letters.discard", problems=("replayed",),
 )  # fmt: skip
-async def act_on_dead_letter_by_path(
-    request: Http, run_id: str, verb: str, data: ReplayRequest | None = None
-) -> Response[Any]:
-    return await _act(request, run_id, verb, data or ReplayRequest())
-
-
-async def _act(request: Http, run_id: str, verb: str, data: ReplayRequest) -> Response[Any]:
-    services, caller = services_of(request), caller_of(request)
-    match verb:
-        case "replay":
-            replay_id = await services.replayer.replay(caller, run_id_of(run_id), data.payload)
-            return Response(await services.run_reader.run(caller, replay_id), status_code=202)
-        case "discard":
-            refuse_payload(data, ":discard")
-            return Response(await services.replayer.discard(caller, run_id_of(run_id)), status_code=200)
-        case _:
-            raise NotFound(f"a dead letter has no verb {verb!r}", code="no_such_route", hint="use :replay or :discard")
+async def discard_dead_letter(request: Http, run_id: str, data: Nothing | None = None) -> Discarded:
+    """Its payload is deleted. The run stays in the history as FAILED."""
+    return await services_of(request).replayer.discard(caller_of(request), run_id_of(run_id))
 
 
 HANDLERS = [
-    list_dead_letters, get_dead_letter, replay_dead_letters, discard_dead_letters, act_on_dead_letter,
-    act_on_dead_letter_by_path,
+    list_dead_letters, get_dead_letter, replay_dead_letters, discard_dead_letters, replay_dead_letter,
+    discard_dead_letter,
 ]  # fmt: skip

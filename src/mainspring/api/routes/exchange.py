@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 from litestar import MediaType, Request, Response, post
 
+from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.bodies import DeathNoticeBody, ExchangeBody
 from mainspring.api.large_batch import Undecoded
 from mainspring.api.large_exchange import read_exchange
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.wire.death_notice import DeathNotice, DeathReceipt
@@ -27,12 +29,16 @@ _encode = msgspec.json.Encoder().encode
     dto=ExchangeBody,
     return_dto=None,
     status_code=200,
-    tags=["workers"],
     summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
+    answers={200: Answer("What is acknowledged, and which runs to start and to stop.")},
+    problems=(*SPEAKS_FOR_A_WORKER, "conflict", "fenced", "too_many_workers", "unavailable", "unstorable_value"),
+    examples=examples.EXCHANGES,
     request_max_body_size=MAX_EXCHANGE_BYTES,
 )
-async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
+async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
+    """For worker programs; docs/exchange.md describes the protocol. The answer comes within `wait_ms`, or as soon as
+    there is something to run or to stop. It can be repeated safely."""
     if isinstance(data, Undecoded):
         data = await read_exchange(data.body)
     reply = await services_of(request).exchanger.exchange(caller_of(request), data)
@@ -45,12 +51,14 @@ async def exchange(request: Request[Any, Any, Any], data: ExchangeRequest) -> Re
     dto=DeathNoticeBody,
     return_dto=None,
     status_code=200,
-    tags=["workers"],
-    summary="Death notice: a worker and everything it started are gone (proved by its secret, without a token)",
+    summary="Death notice: a worker and everything that it started are gone",
     operation="worker.gone",
+    problems=("wrong_secret",),
+    examples=examples.DEATH_NOTICES,
 )
-async def gone(request: Request[Any, Any, Any], data: DeathNotice) -> DeathReceipt:
+async def report_death(request: Request[Any, Any, Any], data: DeathNotice) -> DeathReceipt:
+    """Its runs are rescued at once. The secret of the incarnation proves it; a token is not needed."""
     return await services_of(request).death_notices.take(data)
 
 
-HANDLERS = [exchange, gone]
+HANDLERS = [exchange_runs, report_death]

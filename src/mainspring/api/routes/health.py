@@ -6,17 +6,23 @@ from typing import Any
 
 from litestar import Request, Response, get
 
+from mainspring.api.answers import Answer
 from mainspring.api.services import services_of
 from mainspring.kernel.version import VERSION
 from mainspring.wire.runs import Health, Readiness
 
 
-@get("/healthz", summary="Liveness: the process is up", tags=["health"], operation="health.live")
-async def healthz() -> Health:
+@get("/healthz", summary="Liveness: the process is up", operation="health.live")
+async def check_health() -> Health:
+    """Says nothing about the database."""
     return Health("ok", VERSION)
 
 
-@get("/readyz", summary="Readiness: the process makes progress", tags=["health"], operation="health.ready")
-async def readyz(request: Request[Any, Any, Any]) -> Response[Readiness]:
+@get(
+    "/readyz", summary="Readiness: the process makes progress", operation="health.ready",
+    answers={200: Answer("It is ready."), 503: Answer("It is not ready: `checks` says why.")},
+)  # fmt: skip
+async def check_readiness(request: Request[Any, Any, Any]) -> Response[Readiness]:
+    """The database answers, the leases are renewed, and no fire is overdue by more than 10 seconds."""
     readiness = await services_of(request).readiness.check()
     return Response(readiness, status_code=200 if readiness.status == "ready" else 503)

@@ -6,17 +6,19 @@ from typing import Any
 
 from litestar import Request, get
 
+from mainspring.api.answers import SEARCHES
 from mainspring.api.routes.paging import several
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.read.ids import IdQuery
-from mainspring.wire.ids import IdList
+from mainspring.wire.ids import IdKind, IdList, IdPart
 
 
 @get(
     "/v1/ids",
     summary="Find ids of runs, jobs, dead letters and workers by their beginning or their end",
-    tags=["ids"],
     operation="ids.find",
+    problems=SEARCHES,
 )
-async def find_ids(request: Request[Any, Any, Any], part: str, kind: list[str] | None = None) -> IdList:
-    return await services_of(request).id_reader.find(caller_of(request), IdQuery(part, several(kind)))
+async def find_ids(request: Request[Any, Any, Any], part: IdPart, kind: list[IdKind] | None = None) -> IdList:
+    """For people who type. A UUIDv7 begins with its time, so its end is what tells two of them apart."""
+    return await services_of(request).id_reader.find(caller_of(request), IdQuery(part, several(kind, "kind")))

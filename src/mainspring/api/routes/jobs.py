@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.params import HeaderParameter, QueryParameter
 
-from mainspring.api.bodies import BatchBody, JobBody, PatchBody, RunNowBody
+from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
+from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
@@ -19,9 +21,10 @@ from mainspring.api.routes.paging import (
     time_filter,
 )
 from mainspring.api.services import caller_of, services_of
-from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.read.search import JobQuery
+from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -30,19 +33,34 @@ from mainspring.wire.jobs import (
     JobRequest,
     JobView,
     MissedRange,
+    Nothing,
+    RunNowAccepted,
     RunNowRequest,
     Upcoming,
 )
 from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
+from mainspring.wire.states import JobStatusFilter, RunStateFilter
 
 Http = Request[Any, Any, Any]
-_VERBS = {"pause": "jobs.pause", "resume": "jobs.resume", "runNow": "jobs.run_now", "run-now": "jobs.run_now"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
+_AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch")
 
 
-@post("/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create")
+@post(
+    "/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create",
+    answers={
+        201: Answer("The job is stored. It is never lost from now on.", headers=("Location",)),
+        200: Answer("The idempotency key was used before, by the same request: the existing job.", ("Location",)),
+    },
+    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "idempotency_key_reused", "job_exists"),
+    examples=examples.JOBS,
+)  # fmt: skip
 async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
+    """A job without a schedule runs at once. With an `idempotency_key`, a repeated request creates no second job: it
+    answers 200 with the first one's id. The same key with another request is refused with `idempotency_key_reused`. The
+    `job_id` of an ended job begins a new generation of it."""
     done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
@@ -59,40 +77,43 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     summary="Create up to 10,000 jobs, all or none",
     operation="jobs.create_batch",
     request_max_body_size=MAX_BODY_BYTES,
-)
+    answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
+    problems=(
+        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch",
+        "job_exists",
+    ),
+    examples=examples.BATCHES,
+    body=JobBatch | list[JobRequest],
+)  # fmt: skip
 async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
+    """If one job is refused, no job is stored, and `errors` of the refusal names the jobs by their index. A JSON array
+    of jobs is accepted in place of the object."""
     if isinstance(data, Undecoded):
         data = await read_batch(data.body)
     done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
     return BatchCreated(len(done.job_ids), done.job_ids)
 
 
-@get(
-    "/",
-    summary="List jobs, newest first",
-    description="Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one "
-    "of these statuses (SCHEDULED, RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, or pending for SCHEDULED), one-time "
-    "jobs that have fired included. `latest_run`: the status of the latest run. Times from `_after` on, and before "
-    "`_before`. Filters by status take several values and any case. A page may have fewer jobs than `limit`, or none, "
-    "while `next` says that more may follow.",
-    operation="jobs.list",
-)
+@get("/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES)
 async def list_jobs(
     request: Http,
-    status: list[str] | None = None,
-    latest_run: list[str] | None = None,
+    status: list[JobStatusFilter] | None = None,
+    latest_run: list[RunStateFilter] | None = None,
     label: str | None = None,
     queue: str | None = None,
     owner: str | None = None,
     q: str | None = None,
-    created_after: str | None = None,
-    created_before: str | None = None,
-    next_fire_after: str | None = None,
-    next_fire_before: str | None = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
+    next_fire_after: Moment | None = None,
+    next_fire_before: Moment | None = None,
     declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[JobList]:
+    """Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one of these
+    statuses, one-time jobs that have fired included. Times from `_after` on, and before `_before`. A page may have
+    fewer jobs than `limit`, or none, while `next` says that more may follow."""
     query = JobQuery(
         several(status),
         queue,
@@ -102,7 +123,7 @@ async def list_jobs(
         cursor,
         limit,
         declared_by=declared_by,
-        latest=several(latest_run),
+        latest=several(latest_run, "latest_run"),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),
         next_fire_after=time_filter(next_fire_after, "next_fire_after"),
@@ -114,148 +135,133 @@ async def list_jobs(
 
 @get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read")
 async def get_job(request: Http, job_id: str, generation: Generation = None) -> Response[JobView]:
+    """Also a job that has fired, was cancelled or has completed. The ETag is its version, for If-Match."""
     return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id, generation))
 
 
 @patch(
-    "/{job_id:str}",
-    dto=PatchBody,
-    return_dto=None,
-    summary="Change any subset of a job's fields",
-    operation="jobs.update",
-)
-async def patch_job(
-    request: Http,
-    job_id: str,
-    data: JobPatch,
-    if_match: Annotated[str | None, HeaderParameter(name="If-Match")] = None,
-) -> Response[JobView]:
+    "/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change some fields of a job", operation="jobs.update",
+    problems=_AMENDS, examples=examples.CHANGES,
+)  # fmt: skip
+async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
+    """Fields that are not given keep their values. null resets a field to its default. What was due before the change
+    fires by the old definition."""
     return await _change(request, job_id, data, if_match)
 
 
 @put(
-    "/{job_id:str}",
-    dto=PatchBody,
-    return_dto=None,
-    summary="Change any subset of a job's fields",
-    operation="jobs.update",
-)
-async def put_job(
-    request: Http,
-    job_id: str,
-    data: JobPatch,
-    if_match: Annotated[str | None, HeaderParameter(name="If-Match")] = None,
-) -> Response[JobView]:
+    "/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change some fields of a job (as PATCH)",
+    operation="jobs.update", problems=_AMENDS, examples=examples.CHANGES,
+)  # fmt: skip
+async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
+    """The same as PATCH: fields that are not given keep their values."""
     return await _change(request, job_id, data, if_match)
 
 
-@delete("/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel")
-async def delete_job(request: Http, job_id: str) -> Response[JobView]:
+@delete(
+    "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel",
+    problems=CHANGES_A_JOB,
+)  # fmt: skip
+async def cancel_job(request: Http, job_id: str) -> Response[JobView]:
+    """It fires no more. Runs that wait end as CANCELLED at once, and workers are told to stop those that run. A second
+    call changes nothing."""
     services = services_of(request)
     await services.amender.cancel_job(caller_of(request), job_id)
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 @post(
-    "/{job_and_verb:str}",
-    dto=RunNowBody,
-    return_dto=None,
-    status_code=200,
-    summary="Pause, resume or run a job: job_id:pause, :resume, :runNow",
-    verbs=_VERBS,
-)
-async def act_on_job(request: Http, job_and_verb: str, data: RunNowRequest | None = None) -> Response[Any]:
-    job_id, colon, verb = job_and_verb.rpartition(":")
-    if not colon:
-        raise NotFound(
-            f"POST /v1/jobs/{job_and_verb} has no verb", code="no_such_route", hint="add :pause, :resume or :runNow"
-        )
-    return await _act(request, job_id, verb, data or RunNowRequest())
+    "/{job_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a job",
+    operation="jobs.pause", problems=(*CHANGES_A_JOB, "already_fired", "wrong_status"),
+)  # fmt: skip
+async def pause_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+    """It does not fire until it is resumed. The fires of a recurring job in between are recorded as missed. Pausing a
+    paused job changes nothing."""
+    services, caller = services_of(request), caller_of(request)
+    await services.amender.pause(caller, job_id)
+    return _with_version(await services.job_reader.job(caller, job_id))
 
 
 @post(
-    "/{job_id:str}/{verb:str}",
-    dto=RunNowBody,
-    return_dto=None,
-    status_code=200,
-    summary="Pause, resume or run a job, with the verb as a path segment",
-    verbs=_VERBS,
-)
-async def act_on_job_by_path(request: Http, job_id: str, verb: str, data: RunNowRequest | None = None) -> Response[Any]:
-    return await _act(request, job_id, verb, data or RunNowRequest())
+    "/{job_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200, summary="Resume a paused job",
+    operation="jobs.resume", problems=(*CHANGES_A_JOB, "already_fired", "not_paused"),
+)  # fmt: skip
+async def resume_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+    """It continues from now. A one-time job whose time has come during the pause fires now. Resuming a job that is not
+    paused changes nothing."""
+    services, caller = services_of(request), caller_of(request)
+    await services.amender.resume(caller, job_id)
+    return _with_version(await services.job_reader.job(caller, job_id))
+
+
+@post(
+    ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", dto=RunNowBody, return_dto=None, status_code=202,
+    summary="Run a job now", operation="jobs.run_now",
+    answers={
+        202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
+        200: Answer("The idempotency key was used before for this job: the run of that request."),
+    },
+    problems=RUNS_NOW, examples=examples.RUNS_NOW,
+)  # fmt: skip
+async def run_job_now(request: Http, job_id: str, data: RunNowRequest | None = None) -> Response[RunNowAccepted]:
+    """A run beside the schedule, which stays as it is. It works on paused jobs too, and on one-time jobs that have
+    fired, as a repeat."""
+    services, caller = services_of(request), caller_of(request)
+    ran = await services.manual_runs.run_now(caller, job_id, data or RunNowRequest())
+    accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
+    return Response(accepted, status_code=200 if ran.repeated else 202)
 
 
 @get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status")
-async def job_status(request: Http, job_id: str) -> JobStatus:
+async def get_job_status(request: Http, job_id: str) -> JobStatus:
+    """The status of the job, and its latest run if it has had one."""
     return await services_of(request).job_reader.status(caller_of(request), job_id)
 
 
-@get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs")
-async def job_runs(
+@get(
+    "/{job_id:str}/timeline", summary="List what happened to a job, newest first", operation="jobs.timeline",
+    problems=LISTS,
+)  # fmt: skip
+async def get_job_timeline(
+    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[list[JobTimelineEntry]]:
+    """Its runs, each at the time at which it was created, and what is known of its own life: when it was created, its
+    last change, and fires that were missed. The next page is in the header Link."""
+    page = await services_of(request).job_timeline.timeline(caller_of(request), job_id, cursor, limit)
+    return Response(page.entries, headers=link_header(request, page.next))
+
+
+@get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS)
+async def list_job_runs(
     request: Http,
     job_id: str,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
     generation: Generation = None,
 ) -> Response[list[RunView]]:
+    """A JSON array. The address of the next page is in the header Link."""
     page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit, generation)
     return Response(page.runs, headers=link_header(request, page.next))
 
 
 @get("/{job_id:str}/upcoming", summary="List a job's next fire times", operation="jobs.upcoming")
-async def job_upcoming(request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20) -> Upcoming:
+async def list_upcoming_fires(
+    request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20
+) -> Upcoming:
+    """The times at which the job fires if it is neither paused nor changed."""
     return await services_of(request).job_reader.upcoming(caller_of(request), job_id, n)
 
 
 @get("/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed")
-async def job_missed(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
+async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
+    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled."""
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
-
-
-@get(
-    "/{job_id:str}/timeline",
-    summary="List what happened to a job, newest first",
-    description="Its runs, each at the time at which it was created, and what is known of its own life: when it was "
-    "created, its last change, and fires that were missed. The next page is in the Link header.",
-    operation="jobs.timeline",
-)
-async def job_timeline(
-    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
-) -> Response[list[JobTimelineEntry]]:
-    page = await services_of(request).job_timeline.timeline(caller_of(request), job_id, cursor, limit)
-    return Response(page.entries, headers=link_header(request, page.next))
 
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
     await services.amender.update(caller_of(request), job_id, data, _version(if_match))
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
-
-
-async def _act(request: Http, job_id: str, verb: str, data: RunNowRequest) -> Response[Any]:
-    services, caller = services_of(request), caller_of(request)
-    if verb in ("pause", "resume"):
-        _refuse_fields(data, verb)
-    match verb:
-        case "pause":
-            await services.amender.pause(caller, job_id)
-        case "resume":
-            await services.amender.resume(caller, job_id)
-        case "runNow" | "run-now":
-            ran = await services.manual_runs.run_now(caller, job_id, data)
-            accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
-            return Response(accepted, status_code=200 if ran.repeated else 202)
-        case _:
-            raise NotFound(f"a job has no verb {verb!r}", code="no_such_route", hint="use :pause, :resume or :runNow")
-    return _with_version(await services.job_reader.job(caller, job_id))
-
-
-def _refuse_fields(data: RunNowRequest, verb: str) -> None:
-    """Refuse fields that this verb would ignore."""
-    if memoryview(data.payload):
-        raise InvalidInput(f"{verb} takes no payload", field="payload", hint="leave it out")
-    if data.idempotency_key is not None:
-        raise InvalidInput(f"{verb} takes no idempotency_key", field="idempotency_key", hint="leave it out")
 
 
 def _with_version(view: JobView) -> Response[JobView]:
@@ -272,13 +278,10 @@ def _version(if_match: str | None) -> int | None:
 
 
 HANDLERS = [
-    create_job, list_jobs, get_job, patch_job, put_job, delete_job, act_on_job, act_on_job_by_path,
-    job_status, job_runs, job_upcoming, job_missed, job_timeline,
+    create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now,
+    get_job_status, get_job_timeline, list_job_runs, list_upcoming_fires, list_missed_fires,
 ]  # fmt: skip
 
 
 def job_routers() -> list[Router]:
-    return [
-        Router("/v1/jobs", route_handlers=HANDLERS, tags=["jobs"]),
-        Router("/jobs", route_handlers=HANDLERS, include_in_schema=False),
-    ]
+    return [Router("/v1/jobs", route_handlers=HANDLERS), Router("/jobs", route_handlers=HANDLERS)]

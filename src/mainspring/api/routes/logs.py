@@ -7,41 +7,65 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import MediaType, Request, Response, get, post
-from litestar.openapi import ResponseSpec
-from litestar.params import QueryParameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
+from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import TokenRegistry
 from mainspring.api.bodies import ShipmentBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.store.logs import NOTHING_PRINTED
-from mainspring.wire.logs import LogReceipt, LogShipment
+from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput, LogReceipt, LogShipment
 
 Http = Request[Any, Any, Any]
 _encode = msgspec.json.Encoder().encode
+_STREAM = """: the log of a run
+
+id: 1:17
+event: output
+data: {"attempt":1,"text":"resized 3 images\\n"}
+
+id: 1:17
+event: end
+data: {"status":"SUCCESS"}
+
+"""
 
 
 @get(
     "/v1/runs/{run_id:str}/logs",
-    summary="Get the output of an attempt as text, or follow the run with follow=true (server-sent events)",
-    tags=["runs"],
-    responses={200: ResponseSpec(str, description="The output", media_type=MediaType.TEXT, generate_examples=False)},
+    summary="Get the output of an attempt, or follow the run",
     operation="runs.logs",
+    answers={
+        200: Answer(
+            "The output as text. With follow=true, server-sent events.",
+            headers=("Mainspring-Log-Attempt", "Mainspring-Log-Truncated"),
+            content={"text/plain": "resized 3 images\n", "text/event-stream": _STREAM},
+            events={"output": LogOutput, "truncated": LogOutput, "attempt": LogAttempt, "end": LogEnd},
+        )
+    },
+    problems=("log_store_down",),
 )
 async def get_logs(
     request: Http,
     run_id: str,
     attempt: Annotated[int | None, QueryParameter(ge=1, le=100_000)] = None,
     follow: bool = False,
+    last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID")] = None,
 ) -> Stream:
+    """As text, of the last attempt or of the one that is asked for. With follow=true the answer is a stream of events
+    until the run ends: `output` and `truncated` have attempt and text, `attempt` says that the next one begins, and
+    `end` has the status of the run. A client that was cut off continues with Last-Event-ID."""
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
+    resume = None if last_event_id is None else parse_mark(last_event_id)
     standing = await services.logs.standing(caller, found, attempt)
     if follow:
-        last = request.headers.get("last-event-id")
-        resume = parse_mark(last) if last else None
+        if request.method == "HEAD":
+            return Stream([], media_type="text/event-stream")
         follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream")
     number = attempt or standing.attempt
@@ -58,12 +82,15 @@ async def get_logs(
     dto=ShipmentBody,
     return_dto=None,
     status_code=200,
-    tags=["workers"],
     summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
+    answers={200: Answer("How many chunks are stored, and which runs have another owner now.")},
+    problems=(*SPEAKS_FOR_A_WORKER, "log_store_down"),
+    examples=examples.SHIPMENTS,
     request_max_body_size=MAX_SHIPMENT_BYTES,
 )
 async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
+    """For worker programs. A chunk that arrives twice has no further effect."""
     receipt = await services_of(request).logs.append(caller_of(request), data)
     return Response(_encode(receipt), media_type=MediaType.JSON)  # type: ignore[arg-type]
 

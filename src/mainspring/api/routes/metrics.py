@@ -10,16 +10,26 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mainspring.api.answers import Answer
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
 from mainspring.operations.read.standing import Standing
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_EXAMPLE = """# HELP mainspring_dead_letters Dead letters
+# TYPE mainspring_dead_letters gauge
+mainspring_dead_letters 0.0
+"""
 
 
-@get("/metrics", summary="Prometheus metrics", tags=["health"], operation="metrics.read")
-async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+@get(
+    "/metrics", summary="Prometheus metrics", operation="metrics.read",
+    answers={200: Answer("The text format of Prometheus.", content={"text/plain": _EXAMPLE})},
+)  # fmt: skip
+async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Text, not JSON. The state of the tenant's queues and workers; for the operator also the counters of this
+    process."""
     caller = caller_of(request)
     standing = await services_of(request).standing_reader.standing(caller)
     registry = CollectorRegistry()

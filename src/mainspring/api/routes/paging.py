@@ -24,9 +24,12 @@ def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str
     return {"Link": f'<{address}>; rel="next"'}
 
 
-def several(values: list[str] | None) -> list[str]:
+def several(values: list[str] | None, field: str = "status") -> list[str]:
     """`?status=a&status=b` and `?status=a,b` mean the same."""
-    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+    found = [part.strip() for value in values or [] for part in value.split(",")]
+    if "" in found:
+        raise InvalidInput(f"{field} is empty", field=field, hint="leave it out, or name one")
+    return found
 
 
 def label_filter(text: str | None) -> tuple[str, str] | None:

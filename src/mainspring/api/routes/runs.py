@@ -1,4 +1,4 @@
-"""/v1/runs, /v1/queues and the list of /v1/workers."""
+"""/v1/runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from uuid import UUID
 from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 
-from mainspring.api.bodies import ReplayBody
+from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
+from mainspring.api.bodies import NoBody, ReplayBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
@@ -19,44 +21,41 @@ from mainspring.api.routes.paging import (
     time_filter,
 )
 from mainspring.api.services import caller_of, services_of
-from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.read.search import RunQuery
-from mainspring.wire.runs import QueueList, QueueView, ReplayRequest, RunList, RunView, TimelineEntry, Why, WorkerList
+from mainspring.wire.formats import Moment
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.runs import ReplayRequest, RunList, RunView, TimelineEntry, Why
+from mainspring.wire.states import RunStateFilter
 
 Http = Request[Any, Any, Any]
-_VERBS = {"cancel": "runs.cancel", "retry": "runs.retry"}
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
-@get(
-    "/v1/runs",
-    summary="Search runs, newest first",
-    description="`since` and `until` are other names of `scheduled_after` and `scheduled_before`: when the run was "
-    "due. `created_after` and `created_before`: when it was fired or submitted. Times from `_after` on, and before "
-    "`_before`.",
-    tags=["runs"],
-    operation="runs.list",
-)
+@get("/v1/runs", summary="Search runs, newest first", operation="runs.list", problems=SEARCHES)
 async def list_runs(
     request: Http,
-    status: list[str] | None = None,
+    status: list[RunStateFilter] | None = None,
     job: str | None = None,
     queue: str | None = None,
     task: str | None = None,
     error: str | None = None,
     label: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    scheduled_after: str | None = None,
-    scheduled_before: str | None = None,
-    created_after: str | None = None,
-    created_before: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    scheduled_after: Moment | None = None,
+    scheduled_before: Moment | None = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
     generation: Generation = None,
 ) -> Response[RunList]:
+    """Live runs and ended ones, page by page. All filters that are given must match. `since` and `until` are other
+    names of `scheduled_after` and `scheduled_before`: when the run was due. `created_after` and `created_before`: when
+    it was fired or submitted. Times from `_after` on, and before `_before`."""
     query = RunQuery(
         several(status),
         job,
@@ -78,111 +77,51 @@ async def list_runs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/runs/{run_id:str}", summary="Get a run", tags=["runs"], operation="runs.read")
+@get("/v1/runs/{run_id:str}", summary="Get a run", operation="runs.read")
 async def get_run(request: Http, run_id: str) -> RunView:
+    """A live run or an ended one. Ended runs are kept for 30 days, or as the server is set."""
     return await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
 
 
-@get(
-    "/v1/runs/{run_id:str}/why",
-    summary="Explain in one sentence why a run is not running",
-    tags=["runs"],
-    operation="runs.why",
-)
-async def why(request: Http, run_id: str) -> Why:
+@get("/v1/runs/{run_id:str}/why", summary="Explain why a run is not running", operation="runs.why")
+async def explain_run(request: Http, run_id: str) -> Why:
+    """One sentence: what the run waits for, or how it ended."""
     return await services_of(request).run_reader.why(caller_of(request), run_id_of(run_id))
 
 
 @get(
-    "/v1/runs/{run_id:str}/timeline",
-    summary="List the states of a run with time, node and worker",
-    tags=["runs"],
+    "/v1/runs/{run_id:str}/timeline", summary="List the states of a run with time, node and worker",
     operation="runs.timeline",
-)
-async def timeline(request: Http, run_id: str) -> list[TimelineEntry]:
+)  # fmt: skip
+async def get_run_timeline(request: Http, run_id: str) -> list[TimelineEntry]:
+    """From the submission to the end, with every attempt, oldest first."""
     return await services_of(request).run_reader.timeline(caller_of(request), run_id_of(run_id))
 
 
 @post(
-    "/v1/runs/{run_and_verb:str}", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
-    summary="Cancel or retry a run: run_id:cancel, run_id:retry",
-    verbs=_VERBS,
+    "/v1/runs/{run_id:str}/cancel", verb="cancel", dto=NoBody, return_dto=None, status_code=202,
+    summary="Cancel a run", operation="runs.cancel",
+    answers={202: Answer("The run. It is CANCELLED, or its worker has been told to stop it.")}, problems=("run_ended",),
 )  # fmt: skip
-async def act_on_run(request: Http, run_and_verb: str, data: ReplayRequest | None = None) -> RunView:
-    run_id, _, verb = run_and_verb.rpartition(":")
-    match verb:
-        case "cancel":
-            refuse_payload(data, ":cancel")
-            return await _cancel(request, run_id)
-        case "retry":
-            return await _retry(request, run_id, data or ReplayRequest())
-        case _:
-            raise NotFound(f"a run has no verb {verb!r}", code="no_such_route", hint="use :cancel or :retry")
-
-
-@post(
-    "/v1/runs/{run_id:str}/retry", dto=ReplayBody, return_dto=None, status_code=202, tags=["runs"],
-    summary="Retry a run",
-    operation="runs.retry",
-)  # fmt: skip
-async def retry_by_path(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
-    return await _retry(request, run_id, data or ReplayRequest())
-
-
-@post(
-    "/v1/runs/{run_id:str}/cancel",
-    status_code=202,
-    summary="Cancel a run",
-    tags=["runs"],
-    operation="runs.cancel",
-)
-async def cancel_by_path(request: Http, run_id: str) -> RunView:
-    return await _cancel(request, run_id)
-
-
-@get("/v1/queues", summary="List queues", tags=["queues"], operation="queues.list")
-async def list_queues(request: Http) -> QueueList:
-    return await services_of(request).queue_reader.queues(caller_of(request))
-
-
-@get(
-    "/v1/queues/{name:str}",
-    summary="Get a queue: depth, age of the oldest run, rate",
-    tags=["queues"],
-    operation="queues.read",
-)
-async def get_queue(request: Http, name: str) -> QueueView:
-    return await services_of(request).queue_reader.queue(caller_of(request), name)
-
-
-@get(
-    "/v1/workers",
-    summary="List live workers, and workers that ended within the last hour",
-    tags=["workers"],
-    operation="workers.list",
-)
-async def list_workers(request: Http) -> WorkerList:
-    return await services_of(request).worker_reader.workers(caller_of(request))
-
-
-async def _cancel(request: Http, run_id: str) -> RunView:
-    services, caller = services_of(request), caller_of(request)
-    found = run_id_of(run_id)
+async def cancel_run(request: Http, run_id: str, data: Nothing | None = None) -> RunView:
+    """A run that waits ends at once. One that runs is stopped by its worker. Cancelling a cancelled run changes
+    nothing."""
+    services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
     await services.amender.cancel_run(caller, found)
     return await services.run_reader.run(caller, found)
 
 
-async def _retry(request: Http, run_id: str, data: ReplayRequest) -> RunView:
-    services, caller = services_of(request), caller_of(request)
+@post(
+    "/v1/runs/{run_id:str}/retry", verb="retry", dto=ReplayBody, return_dto=None, status_code=202,
+    summary="Run an ended run again", operation="runs.retry", answers={202: Answer("The new run.")},
+    problems=(*REPEATS_A_RUN, "run_alive"), examples=examples.REPLAYS,
+)  # fmt: skip
+async def retry_run(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
+    """A new run for the same fire time, with the payload of the old one, or with another if one is given."""
+    services, caller, again = services_of(request), caller_of(request), data or ReplayRequest()
     return await services.run_reader.run(
-        caller, await services.replayer.retry_run(caller, run_id_of(run_id), data.payload)
+        caller, await services.replayer.retry_run(caller, run_id_of(run_id), again.payload)
     )
-
-
-def refuse_payload(data: ReplayRequest | None, verb: str) -> None:
-    """Refuse a payload for a verb that would ignore it."""
-    if data is not None and memoryview(data.payload):
-        raise InvalidInput(f"{verb} takes no payload", field="payload", hint="leave it out")
 
 
 def run_id_of(text: str) -> UUID:
@@ -192,7 +131,4 @@ def run_id_of(text: str) -> UUID:
     return run_id
 
 
-HANDLERS = [
-    list_runs, get_run, why, act_on_run, cancel_by_path, list_queues, get_queue, list_workers, timeline,
-    retry_by_path,
-]  # fmt: skip
+HANDLERS = [list_runs, get_run, explain_run, get_run_timeline, cancel_run, retry_run]

@@ -6,6 +6,7 @@ from typing import Any
 
 from litestar import Request, get
 
+from mainspring.api.answers import LISTS
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.tasks import TaskList
 
@@ -13,8 +14,9 @@ from mainspring.wire.tasks import TaskList
 @get(
     "/v1/tasks",
     summary="List tasks that live workers offer, with their parameters",
-    tags=["tasks"],
     operation="tasks.list",
+    problems=LISTS,
 )
 async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:
+    """What a job can name as its `task`, with the JSON Schema of its payload and the default options of its jobs."""
     return await services_of(request).signatures.offered(caller_of(request))

@@ -1,4 +1,4 @@
-"""/v1/workers/{id}: read and drain one worker."""
+"""/v1/workers."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from uuid import UUID
 
 from litestar import Request, get, post
 
+from mainspring.api.answers import LISTS, Answer
+from mainspring.api.bodies import NoBody
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
-from mainspring.wire.runs import WorkerView
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.runs import WorkerList, WorkerView
 
 Http = Request[Any, Any, Any]
-_VERBS = {"drain": "workers.drain"}
 
 
-@get("/v1/workers/{worker_id:str}", summary="Get a worker", tags=["workers"], operation="workers.read")
+@get("/v1/workers", summary="List workers", operation="workers.list", problems=LISTS)
+async def list_workers(request: Http) -> WorkerList:
+    """The live workers, and those that ended within the last hour."""
+    return await services_of(request).worker_reader.workers(caller_of(request))
+
+
+@get("/v1/workers/{worker_id:str}", summary="Get a worker", operation="workers.read")
 async def get_worker(request: Http, worker_id: str) -> WorkerView:
+    """One incarnation of a worker. A worker that lost its lease continues as a new one."""
     return await services_of(request).drainer.worker(caller_of(request), _worker_id(worker_id))
 
 
 @post(
-    "/v1/workers/{worker_and_verb:str}",
-    status_code=202,
-    summary="Drain a worker: worker_id:drain",
-    tags=["workers"],
-    verbs=_VERBS,
-)
-async def act_on_worker(request: Http, worker_and_verb: str) -> WorkerView:
-    worker_id, _, verb = worker_and_verb.rpartition(":")
-    if verb != "drain":
-        raise NotFound(f"a worker has no verb {verb!r}", code="no_such_route", hint="use :drain")
+    "/v1/workers/{worker_id:str}/drain", verb="drain", dto=NoBody, return_dto=None, status_code=202,
+    summary="Drain a worker", operation="workers.drain", answers={202: Answer("The worker, which has been told.")},
+    problems=("operator_only", "worker_gone"),
+)  # fmt: skip
+async def drain_worker(request: Http, worker_id: str, data: Nothing | None = None) -> WorkerView:
+    """It takes no more runs, finishes those that it has started, hands back the others, and stops."""
     return await services_of(request).drainer.drain(caller_of(request), _worker_id(worker_id))
 
 
@@ -42,4 +47,4 @@ def _worker_id(text: str) -> UUID:
     return worker_id
 
 
-HANDLERS = [get_worker, act_on_worker]
+HANDLERS = [list_workers, get_worker, drain_worker]

@@ -10,7 +10,7 @@ from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, Schedule
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-_LATER = ("rrule", "after", "calendar", "jitter")
+LATER_MEMBERS = ("rrule", "after", "calendar", "jitter")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
@@ -135,7 +135,7 @@ def _check_type(given: str, schedule: Schedule) -> None:
 
 
 def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
-    for field in _LATER:
+    for field in LATER_MEMBERS:
         if getattr(given, field) is not None:
             raise NotSupportedYet(
                 f"schedule.{field} is not supported yet", field=f"schedule.{field}", hint="leave it out for now"

@@ -9,14 +9,15 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
-from mainspring.domain.retry import BACKOFFS, DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
-from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, POLICIES, MisfirePolicy
+from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
+from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall
 from mainspring.wire.fields import LONGEST_TIMEOUT
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
+from mainspring.wire.states import BACKOFFS, MISFIRE_POLICIES
 
 T = TypeVar("T")
 
@@ -233,9 +234,9 @@ def _misfire(given: MisfireIn | None) -> MisfirePolicy:
     if given is None:
         return DEFAULT_MISFIRE
     policy = DEFAULT_MISFIRE.policy if given.policy is None else given.policy.lower()
-    if policy not in POLICIES:
+    if policy not in MISFIRE_POLICIES:
         raise InvalidInput(
-            f"{shown(given.policy)} is not a policy", field="misfire.policy", expected=", ".join(POLICIES)
+            f"{shown(given.policy)} is not a policy", field="misfire.policy", expected=", ".join(MISFIRE_POLICIES)
         )
     grace = None if given.grace is None else parse_duration(given.grace, "misfire.grace")
     cap = DEFAULT_MISFIRE.cap if given.cap is None else given.cap

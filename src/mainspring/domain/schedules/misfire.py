@@ -15,7 +15,6 @@ import msgspec
 from mainspring.domain.schedules.counting import count_fires, newest_fires
 from mainspring.domain.schedules.schedule import Schedule, next_fire
 
-POLICIES = ("skip", "once", "all")
 ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
 CHUNK = 5000  # fires planned in one step; of a longer backlog the oldest are recorded in a step of their own
 _ONE_BY_ONE = 1500  # fires that are looked at one by one, which takes 25 ms; of more than that the oldest are counted

@@ -6,8 +6,6 @@ Roles decide which operations a token may call. A token acts in its own tenant o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mainspring.domain.errors import Forbidden
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.operations.access.caller import Caller
@@ -69,16 +67,16 @@ PERMISSIONS: dict[str, frozenset[str]] = {
 }
 
 
-def is_public(operations: Iterable[str]) -> bool:
-    """Whether these operations need no token."""
-    return all(PERMISSIONS[operation] is _PUBLIC for operation in operations)
+def is_public(operation: str) -> bool:
+    """Whether this operation needs no token."""
+    return PERMISSIONS[operation] is _PUBLIC
 
 
-def check_permission(caller: Caller, operations: Iterable[str]) -> None:
-    """Raise Forbidden unless the caller's role may call one of the operations. What is not allowed is denied."""
+def check_permission(caller: Caller, operation: str) -> None:
+    """Raise Forbidden unless the caller's role may call the operation. What is not allowed is denied."""
     if caller.role == ADMIN and caller.tenant == EVERY_TENANT:
         raise _refusal(caller)
-    if not any(caller.role in PERMISSIONS[operation] for operation in operations):
+    if caller.role not in PERMISSIONS[operation]:
         raise _refusal(caller)
 
 

@@ -5,8 +5,6 @@ All other operations may be refused for a moment when the server has too much to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 URGENT = frozenset(
     {
         "health.live",
@@ -24,6 +22,6 @@ URGENT = frozenset(
 )
 
 
-def is_urgent(operations: Iterable[str]) -> bool:
-    """Whether one of these operations must not be refused."""
-    return not URGENT.isdisjoint(operations)
+def is_urgent(operation: str) -> bool:
+    """Whether this operation must not be refused."""
+    return operation in URGENT

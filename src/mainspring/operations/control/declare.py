@@ -38,7 +38,8 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.applications import DeclarationRequest, DeclarationView, Undeclared
-from mainspring.wire.jobs import ChosenJobId, JobView
+from mainspring.wire.formats import ChosenJobId
+from mainspring.wire.jobs import JobView
 
 _GONE = (StoredJobStatus.CANCELLED, StoredJobStatus.COMPLETED)
 _MOST_SHOWN = 1000

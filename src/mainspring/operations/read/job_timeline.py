@@ -23,6 +23,7 @@ from mainspring.store.jobs import JobRow, NumberedMissed
 from mainspring.store.pages import cut
 from mainspring.store.pool import Store
 from mainspring.wire.runs import JobTimeline, JobTimelineEntry
+from mainspring.wire.states import JobEvent
 
 
 class _Position(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class JobTimelineReader:
                 if fired is None:
                     raise no_job(job_id)
                 job_id, own = fired.job_id, await own_run(connection, tenant, job_id)
-                others = [*([] if own is None else [_run(own)]), JobTimelineEntry(fired.created_at, "CREATED")]
+                others = [*([] if own is None else [_run(own)]), JobTimelineEntry(fired.created_at, JobEvent.CREATED)]
             found = await history.runs_of_job(connection, tenant, job_id, position.run_id, limit + 1)
             runs, more_runs = cut(found, limit)
             missed = await jobs.missed_page(connection, tenant, job_id, position.missed_id, limit + 1)
@@ -95,26 +96,26 @@ def _merge(position: _Position, heads: _Heads, limit: int, *, more_runs: bool, m
 def _of_row(row: JobRow) -> Iterator[JobTimelineEntry]:
     """The last change of a job that has a row, and its creation. Earlier changes are not stored."""
     if row.updated_at != row.created_at:
-        event, reason = "CHANGED", None
+        event, reason = JobEvent.CHANGED, None
         match StoredJobStatus(row.status):
             case StoredJobStatus.CANCELLED:
-                event = "CANCELLED"
+                event = JobEvent.CANCELLED
             case StoredJobStatus.PAUSED:
-                event, reason = "PAUSED", "paused, or changed while it was paused"
+                event, reason = JobEvent.PAUSED, "paused, or changed while it was paused"
             case _:
                 pass
         yield JobTimelineEntry(row.updated_at, event, version=row.version, reason=reason)
-    yield JobTimelineEntry(row.created_at, "CREATED")
+    yield JobTimelineEntry(row.created_at, JobEvent.CREATED)
 
 
 def _run(run: Run) -> JobTimelineEntry:
     brief = brief_view(with_cut_error(brief_of(run)))
-    return JobTimelineEntry(brief.created_at, "RUN", run=brief)
+    return JobTimelineEntry(brief.created_at, JobEvent.RUN, run=brief)
 
 
 def _missed(one: NumberedMissed) -> JobTimelineEntry:
     return JobTimelineEntry(
-        one.recorded_at, "MISSED", reason=one.reason, first=one.first_at, last=one.last_at, count=one.count
+        one.recorded_at, JobEvent.MISSED, reason=one.reason, first=one.first_at, last=one.last_at, count=one.count
     )
 
 

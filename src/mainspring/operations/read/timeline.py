@@ -11,6 +11,7 @@ from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
 from mainspring.wire.runs import AttemptView, TimelineEntry
+from mainspring.wire.states import TimelineState
 
 Names = Mapping[UUID, str]
 
@@ -54,14 +55,14 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
     entries = list(_creation(run))
     if attempts and attempts[0].earlier:
         first = attempts[0].started_at or attempts[0].ended_at
-        entries.append(TimelineEntry(first, "LEFT_OUT", reason=f"{attempts[0].earlier} earlier attempts"))
+        entries.append(TimelineEntry(first, TimelineState.LEFT_OUT, reason=f"{attempts[0].earlier} earlier attempts"))
     for one in attempts:
         entries += _past_attempt(one, names, known_until)
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)
     if replay_id is not None:
         # The time in an id comes from a server's clock, in milliseconds. All other times are the database's.
         replayed_at = max(uuid7_time(replay_id), known_until)
-        entries.append(TimelineEntry(replayed_at, "REPLAYED", reason=f"as run {replay_id}"))
+        entries.append(TimelineEntry(replayed_at, TimelineState.REPLAYED, reason=f"as run {replay_id}"))
     entries.sort(key=lambda entry: entry.at)  # a cancel may have been requested before its attempt began
     return entries
 
@@ -69,12 +70,12 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
 def _creation(run: Run) -> Iterator[TimelineEntry]:
     fired_at, trigger = run.fired_at, run.trigger
     if fired_at is None:
-        yield TimelineEntry(run.scheduled_for, "SUBMITTED", reason="to run at once")
+        yield TimelineEntry(run.scheduled_for, TimelineState.SUBMITTED, reason="to run at once")
     else:
         if trigger == "at" and run.job_id is None:  # the run has the id that its job got when it was submitted
             submitted_at = min(uuid7_time(run.run_id), fired_at)
-            yield TimelineEntry(submitted_at, "SUBMITTED", reason=f"to run at {_stamp(run)}")
-        yield TimelineEntry(fired_at, "FIRED", node_id=_text(run.node_id), reason=_trigger_in_words(run))
+            yield TimelineEntry(submitted_at, TimelineState.SUBMITTED, reason=f"to run at {_stamp(run)}")
+        yield TimelineEntry(fired_at, TimelineState.FIRED, node_id=_text(run.node_id), reason=_trigger_in_words(run))
     if run.state != StoredState.SKIPPED:
         yield TimelineEntry(fired_at or run.scheduled_for, RunState.QUEUED)
 
@@ -97,10 +98,10 @@ def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Itera
     if started_at is not None:
         yield TimelineEntry(started_at, RunState.RUNNING, attempt, worker, name)
     took = None if started_at is None else round((ended_at - started_at).total_seconds(), 6)
-    reason = "handed back unstarted" if one.outcome == "RETURNED" else None
+    reason = "handed back unstarted" if one.outcome == TimelineState.RETURNED else None
     yield TimelineEntry(ended_at, one.outcome, attempt, worker, name, reason=reason, error=one.error, duration=took)
     if ready_at is not None and ready_at > ended_at:
-        waits = "snoozed" if one.outcome == "SNOOZED" else "backing off"
+        waits = "snoozed" if one.outcome == TimelineState.SNOOZED else "backing off"
         until = f"{waits} until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
         yield TimelineEntry(ended_at, RunState.SCHEDULED, attempt, reason=until)
     if ready_at is None or ready_at <= known_until:
@@ -132,7 +133,7 @@ def _end(run: EndedRun, names: Names) -> Iterator[TimelineEntry]:
 
 def _cancel(run: Run) -> Iterator[TimelineEntry]:
     if run.cancel_requested_at is not None:
-        yield TimelineEntry(run.cancel_requested_at, "CANCEL_REQUESTED", run.attempt)
+        yield TimelineEntry(run.cancel_requested_at, TimelineState.CANCEL_REQUESTED, run.attempt)
 
 
 def _stamp(run: Run) -> str:

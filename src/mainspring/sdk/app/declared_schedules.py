@@ -23,7 +23,8 @@ from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.sdk.app.task import Submission, Task
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import JobFields, JobOptions, job_request
-from mainspring.wire.jobs import ChosenJobId, JobRequest
+from mainspring.wire.formats import ChosenJobId
+from mainspring.wire.jobs import JobRequest
 
 _SCRIPT = "__main__"
 

@@ -1,0 +1,53 @@
+"""What a handler says about its answers beyond its return type, for the OpenAPI document.
+
+`answers={202: Answer("The new run")}` replaces the one success that follows from the signature. `problems=(...)` names
+the codes of the refusals that only this operation has; openapi/problem_codes.py adds those that follow from the
+request. `examples={"name": body}` are bodies that clients can send. `body=...` is the type of the body if it is not
+that of `data`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ANSWERS = "answers"
+PROBLEMS = "problems"
+EXAMPLES = "examples"
+BODY = "body"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success. body: the type of its body; None means that of the handler. content: instead of that, an example for
+    each media type of an answer that is not JSON. events: of a stream of events, the type of the data of each."""
+
+    description: str
+    headers: tuple[str, ...] = ()
+    body: Any = None
+    content: dict[str, str] | None = None
+    events: dict[str, Any] = field(default_factory=dict)
+
+
+# Codes of refusals that several operations share.
+CHANGES_A_JOB = ("changed_meanwhile",)
+FIELDS_OF_A_JOB = (
+    "bad_payload", "cron_never_fires", "invalid_cron", "invalid_duration", "invalid_size", "invalid_time",
+    "missing_timezone", "not_supported_yet", "time_passed", "unknown_timezone", "unstorable_value",
+)  # fmt: skip
+RUNS_NOW = (
+    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "overlap", "payload_dropped",
+    "unstorable_value",
+)  # fmt: skip
+REPEATS_A_RUN = (
+    "payload_dropped",
+    "bad_payload",
+    "changed_meanwhile",
+    "job_cancelled",
+    "overlap",
+    "replayed",
+    "unstorable_value",
+)
+SEARCHES = ("invalid_time", "list_too_slow", "missing_timezone", "search_too_slow", "too_many_searches")
+LISTS = ("list_too_slow", "too_many_searches")
+SPEAKS_FOR_A_WORKER = ("unknown_worker", "worker_gone", "wrong_incarnation")

@@ -1,0 +1,1 @@
+"""The OpenAPI document, derived from the routes, their signatures and the structs."""

@@ -1,0 +1,67 @@
+"""What is said about parameters and headers, by name. Types and bounds come from the handlers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.wire.formats import ChosenJobId, Name
+from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
+
+# Name -> description, example. A parameter that is not here cannot be documented.
+PARAMETERS: dict[str, tuple[str, Any]] = {
+    "job_id": ("The id of the job, chosen by the client or made by the server.", "nightly-report"),
+    "run_id": ("The id of the run.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
+    "worker_id": ("The id of one incarnation of a worker.", "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"),
+    "token_id": ("The id of the token, not its secret.", "0197a6c0-8d41-7f66-8083-b2cc34de56f0"),
+    "name": ("The name of the queue.", "default"),
+    "status": ("Only those with one of these statuses.", ["FAILED"]),
+    "label": ("Only those with this label, as name:value.", "team:bi"),
+    "queue": ("Only those of this queue.", "default"),
+    "owner": ("Only those of this owner.", "bi"),
+    "q": ("Only those whose job_id, name or task contains this text.", "report"),
+    "job": ("Only those of this job.", "nightly-report"),
+    "task": ("Only those of this task.", "report"),
+    "error": ("Only those whose error message contains this text.", "timeout"),
+    "since": ("Only those from this time on.", "2026-07-01T00:00:00Z"),
+    "until": ("Only those before this time.", "2026-08-01T00:00:00Z"),
+    "scheduled_after": ("Only those that were due from this time on.", "2026-07-01T00:00:00Z"),
+    "scheduled_before": ("Only those that were due before this time.", "2026-08-01T00:00:00Z"),
+    "created_after": ("Only those that were created from this time on.", "2026-07-01T00:00:00Z"),
+    "created_before": ("Only those that were created before this time.", "2026-08-01T00:00:00Z"),
+    "next_fire_after": ("Only those whose next fire is at this time or later.", "2026-07-01T00:00:00Z"),
+    "next_fire_before": ("Only those whose next fire is before this time.", "2026-08-01T00:00:00Z"),
+    "latest_run": ("Only those whose latest run has one of these statuses.", ["FAILED"]),
+    "generation": ("Only this generation of the job, counted from 1.", 1),
+    "cursor": ("The `next` of the page before. The header Link has the whole address.", None),
+    "limit": (
+        "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,
+    ),
+    "application": ("The name of the application.", "billing"),
+    "declared_by": ("Only those that this application declares.", "billing"),
+    "part": ("The beginning or the end of an id.", "0a8b11"),
+    "kind": ("Only ids of these kinds.", ["run"]),
+    "n": ("How many.", 20),
+    "attempt": ("The number of the attempt, from 1. Without it, the last one.", 1),
+    "follow": ("Stay connected, and get the output as it comes, as server-sent events.", False),
+    "If-Match": ("The version that the job must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
+    "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
+    SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
+}  # fmt: skip
+# Path parameters are texts to the router.
+PATH_TYPES: dict[str, Any] = {"job_id": ChosenJobId, "name": Name, "application": ChosenJobId}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "If-Match": {"type": "string", "pattern": r'^(\*|(W/)?"?[0-9]{1,18}"?)$'},
+    "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},
+    "label": {"type": "string", "pattern": "^[^:=]+[:=]", "maxLength": 1000},
+    SECRET_HEADER: {"type": "string", "maxLength": LONGEST_SECRET},
+}
+HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "ETag": ("The version of the job, for If-Match.", {"type": "string"}, '"3"'),
+    "Link": ("The address of the next page, if there is one (rel=next).", {"type": "string"},
+             '</v1/runs?limit=50&cursor=eyJ>; rel="next"'),
+    "Location": ("The address of the job.", {"type": "string"}, "/v1/jobs/nightly-report"),
+    "Retry-After": ("Seconds after which to try again.", {"type": "integer"}, 1),
+    "WWW-Authenticate": ("The scheme of the token.", {"type": "string"}, "Bearer"),
+    "Mainspring-Log-Attempt": ("The attempt whose output this is.", {"type": "integer"}, 1),
+    "Mainspring-Log-Truncated": ("`true` if the output was cut off at its limit.", {"type": "string"}, "true"),
+}  # fmt: skip

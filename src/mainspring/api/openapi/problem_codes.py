@@ -1,0 +1,106 @@
+"""Every code of a problem document that a client can get, with its status and its meaning.
+
+`problems_of` collects those of one operation: what its handler names, and what follows from its request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mainspring.api.answers import PROBLEMS
+from mainspring.api.operation_names import operation_of
+from mainspring.operations.access.permissions import is_public
+from mainspring.operations.access.urgency import is_urgent
+
+CODES: dict[str, tuple[int, str]] = {
+    "invalid_json": (400, "the body is empty, is not JSON, is not UTF-8, or is nested too deeply"),
+    "unauthorized": (401, "a token is required"),
+    "invalid_token": (401, "the token is unknown, expired or revoked"),
+    "wrong_host": (403, "the server does not accept this Host"),
+    "wrong_origin": (403, "requests of other origins are refused"),
+    "worker_token": (403, "the token is for workers"),
+    "role_not_allowed": (403, "the role of the token does not allow this"),
+    "operator_only": (403, "only an admin of the tenant `default` can do this"),
+    "wrong_secret": (403, "this is not the secret of the worker"),
+    "wrong_incarnation": (403, "the request does not prove that it comes from this worker"),
+    "not_found": (404, "it does not exist, or belongs to another tenant"),
+    "no_such_route": (404, "there is no such path"),
+    "conflict": (409, "the request contradicts what exists; `errors` has the details if there are several"),
+    "job_exists": (409, "the job_id is taken"),
+    "idempotency_key_reused": (409, "the idempotency key was used by another request"),
+    "already_fired": (409, "a one-time job that has fired cannot be changed"),
+    "changed_meanwhile": (409, "somebody else has changed it; try again"),
+    "job_cancelled": (409, "the job is cancelled"),
+    "wrong_status": (409, "the status of the job does not allow this"),
+    "not_paused": (409, "the job is not paused"),
+    "run_ended": (409, "the run has ended"),
+    "run_alive": (409, "the run has not ended"),
+    "overlap": (409, "another run of the job is alive, and its overlap rule is skip"),
+    "replayed": (409, "the run was repeated before"),
+    "payload_dropped": (409, "the payload of the run was not kept; give one"),
+    "last_admin": (409, "it is the last admin token of its tenant"),
+    "worker_gone": (409, "the worker has stopped or was lost"),
+    "unknown_worker": (409, "the worker is not registered"),
+    "too_many_workers": (409, "the tenant has too many live workers"),
+    "fenced": (409, "the worker was lost; it continues as a new incarnation"),
+    "version_mismatch": (412, "the job has another version than If-Match"),
+    "payload_too_large": (413, "the body or the payload is too large"),
+    "batch_too_large": (413, "the batch has too many jobs"),
+    "unsupported_media_type": (415, "the body is not application/json"),
+    "invalid_input": (422, "a field has a wrong type or value"),
+    "invalid_parameter": (422, "a parameter has the wrong type, occurs twice, or is out of range"),
+    "unknown_field": (422, "the body has a field that does not exist; the hint has the nearest one"),
+    "unknown_parameter": (422, "the query has a parameter that does not exist"),
+    "invalid_batch": (422, "jobs of the batch are wrong; `errors` names them"),
+    "bad_payload": (422, "the payload does not fit the parameters of the task"),
+    "cron_never_fires": (422, "the cron expression never fires"),
+    "invalid_cron": (422, "this is not a cron expression"),
+    "invalid_duration": (422, "this is not a duration, or it is out of range"),
+    "invalid_size": (422, "this is not a size, or it is out of range"),
+    "invalid_time": (422, "this is not a time, or it is out of range"),
+    "missing_timezone": (422, "the time has no time zone"),
+    "unknown_timezone": (422, "there is no such time zone"),
+    "time_passed": (422, "the time has passed"),
+    "already_fired_for": (422, "the job has fired for that time already"),
+    "not_supported_yet": (422, "the field belongs to a feature that does not exist yet"),
+    "unstorable_value": (422, "PostgreSQL cannot store a value of the payload"),
+    "search_too_slow": (422, "the search reads too much; make it narrower"),
+    "overloaded": (429, "the server has too much to do; nothing was stored"),
+    "store_down": (503, "the database is unavailable"),
+    "busy": (503, "a concurrent change was in conflict; nothing was stored"),
+    "unavailable": (503, "it cannot be done at this moment"),
+    "too_many_searches": (503, "too many lists of the tenant are under way"),
+    "list_too_slow": (503, "the list took too long"),
+    "log_store_down": (503, "the log store fails"),
+}
+
+
+def problems_of(
+    handler: Any, *, has_path: bool, has_parameters: bool, has_body: bool, reads_store: bool
+) -> dict[int, list[str]]:
+    """The codes of this operation by status."""
+    operation = operation_of(handler)
+    codes = {"wrong_host", "wrong_origin", *handler.opt.get(PROBLEMS, ())}
+    if not is_public(operation):
+        codes |= {"unauthorized", "invalid_token", "worker_token", "role_not_allowed"}
+        codes |= {"unknown_parameter", "invalid_parameter"}
+    if has_path:
+        codes |= {"not_found", "no_such_route"}
+    if has_parameters:
+        codes |= {"invalid_input"}
+    if has_body:
+        codes |= {"invalid_json", "payload_too_large", "unsupported_media_type", "invalid_input", "unknown_field"}
+        codes |= {"unstorable_value"}
+    if not is_urgent(operation):
+        codes |= {"overloaded"}
+    if reads_store:
+        codes |= {"store_down", "busy"}
+    return _by_status(codes)
+
+
+def _by_status(codes: Iterable[str]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for code in sorted(codes):
+        found.setdefault(CODES[code][0], []).append(code)
+    return dict(sorted(found.items()))

@@ -1,0 +1,49 @@
+"""Bodies that clients can send, by name. The tests send each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Examples = dict[str, Any]
+
+_RUN_ID = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"
+_WORKER_ID = "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"
+
+JOBS: Examples = {
+    "now": {"task": "resize", "payload": {"image": "cat.png"}},
+    "every weekday": {"task": "report", "schedule": {"cron": "0 9 * * MON-FRI", "timezone": "Europe/Berlin"}},
+    "later": {"task": "remind", "delay": "15m", "idempotency_key": "order-17"},
+    "a command": {"command": "pg_dump orders > orders.sql", "timeout": "1h", "retries": 2},
+    "a web hook": {"http": {"url": "https://example.com/hook", "body": {"order": 17}}, "queue": "hooks"},
+}
+BATCHES: Examples = {"two": {"jobs": [{"task": "resize", "payload": {"image": name}} for name in ("a.png", "b.png")]}}
+CHANGES: Examples = {
+    "another time": {"schedule": {"cron": "30 9 * * MON-FRI", "timezone": "Europe/Berlin"}},
+    "back to the default": {"timeout": None, "description": "Sent to the board"},
+}
+REPLAYS: Examples = {"as it was": {}, "with another payload": {"payload": {"image": "dog.png"}}}
+RUNS_NOW: Examples = {"as it is": {}, "with another payload": {"payload": {"month": 5}, "idempotency_key": "may"}}
+CHOICES: Examples = {
+    "of a job": {"job": "nightly-report", "since": "2026-07-01T00:00:00Z"},
+    "by error": {"error": "connection refused", "limit": 1000},
+}
+DECLARATIONS: Examples = {
+    "two schedules": {"job_ids": ["nightly-report", "cleanup"], "fingerprint": "9f86d081", "source": "2c26b46b"}
+}
+TENANTS: Examples = {"a tenant": {"name": "billing"}}
+TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
+EXCHANGES: Examples = {
+    "hello": {
+        "worker_id": _WORKER_ID,
+        "seq": 1,
+        "free": 4,
+        "hello": {"name": "host-3", "queues": ["default"], "tasks": ["resize"], "slots": 4},
+    }
+}
+DEATH_NOTICES: Examples = {"a notice": {"worker_id": _WORKER_ID, "secret": "k3tPq0", "exit": "killed by signal 9"}}
+SHIPMENTS: Examples = {
+    "a line": {
+        "worker_id": _WORKER_ID,
+        "chunks": [{"run_id": _RUN_ID, "fence": 1, "attempt": 1, "offset": 0, "data": "aGVsbG8K"}],
+    }
+}
