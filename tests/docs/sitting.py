@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -105,13 +105,18 @@ class Shell:
         finally:
             timer.cancel()
 
-    def serve(self, command: str, log: Path) -> None:
-        """Start a command in the background. `stop` ends it."""
+    def serve(self, command: str, log: Path) -> str:
+        """Start a command in the background, and return its pid. `stop` ends it."""
         self._tell(f"{{ exec {command}\n}} </dev/null >{shlex.quote(str(log))} 2>&1 &\n")
+        return self.run("echo $!")[1]
+
+    def end(self, pids: Iterable[str]) -> None:
+        """End these commands that serve."""
+        self.run(f"for job in {' '.join(pids)}; do kill -TERM $job; wait $job; done")
 
     def stop(self) -> None:
         """End what serves, the last first, and the shell."""
-        self.run("for job in $(jobs -p | tac); do kill -TERM $job; wait $job; done")
+        self.end(["$(jobs -p | tac)"])
         self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait(_PATIENCE)
 

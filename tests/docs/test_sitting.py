@@ -27,12 +27,18 @@ from tests.docs.sitting import Shell, Step, environment_of, steps_of
 from tests.processes.cluster import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/quickstart.md")
+PAGES = (
+    "README.md", "docs/quickstart.md", "docs/dead-letters.md", "docs/http-tasks.md", "docs/isolation.md",
+    "docs/logs.md", "docs/workers.md", "docs/tls.md", "docs/operating.md", "docs/http-api.md",
+)  # fmt: skip
 NOT_RUN = {
     r"make test\b": "this is one of its tests",
     r"git clone\b": "this is the repository",
+    r"make clients\b": "it installs generators",
+    r"MAINSPRING_SCHEMA_EXAMPLES=": "this is a longer run of a test",
+    r"mainspring server --pgbouncer\b": "tests/store/test_pgbouncer.py runs it",
 }
-NAMES_OF_OTHERS = r"\b(?:server-1|first|third|mainspring\.example\.com)(?=:8700|\b)"
+OTHERS = re.compile(r"https://(?:server-1|first|third|a|b|mainspring\.example\.com)(?::8700)?\b")
 _EMBEDDED = re.compile(r"(make run|mainspring up)\b")
 _SERVER = re.compile(r"mainspring server\b")
 _WORKER = re.compile(r"mainspring worker\b")
@@ -47,6 +53,8 @@ class Sitting:
         self.port = port
         self._service = service
         self._workers = 0
+        self._scheme = "http"
+        self._serving: list[str] = []
         self._url = ""  # the commands find the server in the data folder
         (folder / ".venv").symlink_to(Path(sys.prefix))
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -68,7 +76,7 @@ class Sitting:
 
     def copy_tokens(self) -> None:
         """The tokens that the reader has copied, or made as the page says."""
-        self._url = f"MAINSPRING_URL=https://localhost:{self.port} "
+        self._url = f"MAINSPRING_URL={self._scheme}://localhost:{self.port} "
         token = f"{self._url}mainspring token-add web --role worker > worker-token"
         code, said = self.shell.run(f"cp .mainspring/admin-token admin-token; cp admin-token token; {token}")
         assert code == 0, said
@@ -82,14 +90,18 @@ class Sitting:
             code, said = self.shell.run(command)
             assert code == step.exit_code, f"{step.where}: {command}\nexit code {code}\n{said}"
             return
-        self.shell.serve(command, self.folder / "served.log")
+        if "--tls-cert" in command:
+            self._scheme = "https"
+        pid = self.shell.serve(command, self.folder / "served.log")
+        if not _EMBEDDED.match(step.text):
+            self._serving.append(pid)
         code, said = self.shell.run(self._until_ready(step.text))
         assert code == 0, f"{step.where}: {command}\n{said}\n{(self.folder / 'served.log').read_text()}"
         if _SERVER.match(step.text):
             self.copy_tokens()
 
     def _here(self, text: str) -> str:
-        text = re.sub(NAMES_OF_OTHERS, "localhost", text.replace("https://example.com", self._service))
+        text = OTHERS.sub(f"{self._scheme}://localhost:8700", text.replace("https://example.com", self._service))
         text = text.replace("8700", str(self.port))
         if _EMBEDDED.match(text) or _SERVER.match(text):
             text = re.sub(r"\s+#.*$", "", text)
@@ -103,8 +115,13 @@ class Sitting:
             self._workers += 1
             return _until(f"[ $({self._url}{_LIVE}) -ge {self._workers} ]")
         self._workers += bool(_EMBEDDED.match(text))
-        scheme = "https" if "--tls-cert" in text else "http"
-        return _until(f"curl --silent --insecure --fail {scheme}://localhost:{self.port}/readyz")
+        return _until(f"curl --silent --insecure --fail {self._scheme}://localhost:{self.port}/readyz")
+
+    def turn_page(self) -> None:
+        """End the workers and servers of the page. What `make run` has started goes on."""
+        self.shell.end(self._serving)
+        self._workers -= len(self._serving)
+        self._serving.clear()
 
 
 def _until(condition: str) -> str:
@@ -180,9 +197,12 @@ def test_every_command_of_the_documentation_works_in_one_sitting(
             here = own
             for step in filter(is_run, steps_of(ROOT / page)):
                 if step.file is None and _SERVER.match(step.text):  # from here on the page is about several machines
-                    here = own.other_machine(tmp_path / f"machine-{len(others)}", new_database())
+                    here = own.other_machine(tmp_path / f"machine-{uuid4().hex[:6]}", new_database())
                     others.append(here)
                 here.do(step)
+            own.turn_page()
+            while others:
+                others.pop().shell.stop()
     finally:
         for sitting in (*others, own):
             sitting.shell.stop()
