@@ -10,10 +10,10 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.domain.run_key import key_of
 from mainspring.domain.schedules.misfire import FirePlan
 from mainspring.operations.lifecycle.fire import fire_recurring
 from mainspring.roles.assembly import Assembly
-from mainspring.sdk.app.context import idempotency_key
 from mainspring.store.fires import DueAgain
 from tests.api.bookkeeping import problem, rows
 from tests.operations.firing import fire_due, make_due
@@ -175,7 +175,7 @@ async def test_the_same_fire_time_in_two_generations_has_two_keys(
         await made(api, PAST)
         await fire_due(assembly, connection)
         order = await finish(api)
-        keys.append(idempotency_key(order.job_id, order.scheduled_for, order.generation))
+        keys.append(key_of(order))
     assert keys == ["mine/2020-01-01T00:00:00Z", "mine/2/2020-01-01T00:00:00Z"]
 
 

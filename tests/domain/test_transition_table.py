@@ -91,7 +91,10 @@ def test_the_diagram_lists_every_edge_birth_and_end() -> None:
 def test_jobs_have_a_row_for_every_status_and_a_cancelled_one_can_only_be_resumed() -> None:
     assert set(JOB_TRANSITIONS) == set(StoredJobStatus)
     assert list(JOB_TRANSITIONS[StoredJobStatus.CANCELLED]) == [StoredJobStatus.SCHEDULED]
-    assert {status.name for status in StoredJobStatus} == {status.value for status in JobStatus}
+    shown_only = {JobStatus.RUNNING, JobStatus.FAILED}  # by one-time jobs, from their runs
+    assert {status.name for status in StoredJobStatus} == {
+        status.value for status in JobStatus if status not in shown_only
+    }
     for status in set(StoredJobStatus) - {StoredJobStatus.CANCELLED}:
         assert job_may_follow(status, StoredJobStatus.CANCELLED)
 

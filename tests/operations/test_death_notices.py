@@ -186,7 +186,7 @@ async def test_a_report_in_flight_is_settled_before_the_notice(
     await gate.start()
     await connection.execute("select from mainspring.runs where run_id = $1 for update", reported.run_id)
     report = asyncio.create_task(scene.worker.ask(outcomes=[outcome(reported)]))
-    await until(lambda: waits_for_lock(assembly.store, "run_history"))  # it has the worker's row
+    await until(lambda: waits_for_lock(assembly.store, "delete from mainspring.runs"))  # it has the worker's row
     notice = asyncio.create_task(scene.notice())
     await until(lambda: waits_for_lock(assembly.store, "notice_at"))
     await gate.rollback()

@@ -51,7 +51,7 @@ async def test_a_success_is_recorded_with_its_result(api: httpx.AsyncClient, con
         await worker.report(outcome(order, held_ms=2.0, ran_ms=1500.0, result=result))
         ended = await run(api, order)
         assert (ended["status"], ended["result"], ended["duration"]) == ("SUCCESS", result, 1.5)
-        assert ended["payload"] is None, "it is kept only for runs that did not succeed"
+        assert ended["payload"] == {"x": 1}
     stored = await rows(connection)
     assert (stored["runs"], stored["run_history"], stored["dead_letters"], stored["attempts"]) == (0, 5, 0, 0)
 

@@ -40,6 +40,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "version": 1,
         "created_at": MOMENT,
         "updated_at": MOMENT,
+        "generation": 1,
         "http": None,
         "run_timeout": None,
         "expires_in": None,

@@ -17,6 +17,7 @@ from mainspring.domain.errors import Conflict, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition, Overlap, stored_spec
+from mainspring.domain.refusals import cancelled
 from mainspring.domain.texts import check_line
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
@@ -29,7 +30,7 @@ from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, fired_jobs, history, jobs
 from mainspring.store.fires import Changed, Repeat
 from mainspring.store.history import EndedRun, Run
-from mainspring.store.jobs import LockedJob
+from mainspring.store.jobs import LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import RunNowRequest
@@ -91,7 +92,7 @@ class ManualRuns:
     async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> Fired:
         tenant, job_id = row.tenant_id, row.job_id
         if row.status == StoredJobStatus.CANCELLED:
-            raise _cancelled(job_id, "create a new one")
+            raise cancelled(job_id, one_time=schedule_from_text(row.schedule_text).one_time)
         changed: Changed | None = None
         if memoryview(payload):
             lane = await load_lane(self._lanes, connection, row.lane_id)
@@ -120,7 +121,7 @@ class ManualRuns:
         if original is None:
             raise no_job(job_id)
         if _was_cancelled(original):
-            raise _cancelled(job_id, f"retry its run {original.run_id}, or create a new job")
+            raise cancelled(job_id, one_time=True)
         definition = run_definition(original, await load_lane(self._lanes, connection, original.lane_id))
         definition = msgspec.structs.replace(definition, spec=msgspec.structs.replace(definition.spec, repeat=None))
         dropped = isinstance(original, EndedRun) and original.payload_dropped
@@ -151,7 +152,3 @@ class ManualRuns:
 
 def _was_cancelled(run: Run) -> bool:
     return run.state == StoredState.CANCELLED or (not isinstance(run, EndedRun) and run.cancel_requested_at is not None)
-
-
-def _cancelled(job_id: str, hint: str) -> Conflict:
-    return Conflict(f"job {job_id!r} is CANCELLED", code="job_cancelled", hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from uuid import UUID
 
@@ -88,16 +87,15 @@ class JobReader:
         after = job_cursor(query.cursor)
         limit, first = query.limit, self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "jobs", query, ONE_SNAPSHOT) as connection:
-            loop = asyncio.get_running_loop()
-            end = loop.time() + self.budget
+            budget = TimeSlices(self.budget)
             sources = (
                 JobsWithRows(connection, tenant, self._lanes, wanted),
                 JobsThatFired(connection, tenant, self._lanes, wanted),
             )
-            rows = await gather(sources[0], wanted, row_place(after), limit, lambda: loop.time() >= end, first)
+            rows = await gather(sources[0], wanted, row_place(after), limit, lambda: budget.over, first)
             fired = Stretch[UUID]([], None)
             if sources[1].any:
-                fired = await gather(sources[1], wanted, run_place(after), limit, lambda: loop.time() >= end, first)
+                fired = await gather(sources[1], wanted, run_place(after), limit, lambda: budget.over, first)
         views, following = merge(rows, fired, limit)
         return JobList(views, None if following is None else encode_place(following))
 

@@ -83,6 +83,7 @@ class BoxRun:
 
     @property
     def idempotency_key(self) -> str:
+        """The key that the task passes to services that de-duplicate."""
         return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat, self.generation)
 
     @property
