@@ -35,7 +35,7 @@ from mainspring.domain.schedules.schedule import ALIASES
 from mainspring.wire.exchange import Outcome
 from tests.operations.hand_worker import HandWorker, outcome
 
-EXAMPLES = int(os.environ.get("MAINSPRING_SCHEMA_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("MAINSPRING_SCHEMA_EXAMPLES", "4"))
 BASE = "http://127.0.0.1:8700"
 CHECKS = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
@@ -202,7 +202,9 @@ def _request_fields(case: Any) -> dict[str, Any]:
 
 def check(case: Any, answer: httpx.Response, mode: GenerationMode) -> None:
     """Raise unless the answer is one that the document shows for this request."""
-    checks = [*CHECKS, negative_data_rejection] if mode is GenerationMode.NEGATIVE else list(CHECKS)
+    checks = list(CHECKS)
+    if mode is GenerationMode.NEGATIVE and answer.status_code != 413:  # which the check does not take for a refusal
+        checks.append(negative_data_rejection)
     if case.path == "/readyz":  # this server has no loops, so it is not ready
         checks.remove(not_a_server_error)
     try:
