@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import httpx
 
+from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import ManualClock, SystemClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import Loops
@@ -151,7 +152,10 @@ async def _lose_a_worker(first: Assembly, one: httpx.AsyncClient, look: asyncpg.
     await all_fall_silent(look)
 
     async def rescued() -> bool:
-        return await rescuer.run_once() > 0
+        """By this rescuer, or by that of a server."""
+        await rescuer.run_once()
+        queued = "select state = $2 from mainspring.runs where run_id = $1"
+        return bool(await look.fetchval(queued, order.run_id, int(StoredState.QUEUED)))
 
     await until(rescued)
     await let_backoff_pass(look)

@@ -104,7 +104,7 @@ LONG = [
     (f"/v1/dead-letters?error={'a' * 201}", "error"), (f"/v1/jobs?owner={'a' * 1001}", "owner"),
     (f"/v1/jobs?label=a:{'a' * 1001}", "label"), (f"/v1/runs?task={'a' * 1001}", "task"),
     (f"/v1/runs?job={'a' * 1001}", "job"), (f"/v1/jobs?queue={'a' * 1001}", "queue"),
-    ("/v1/runs?" + "status=failed&" * 21, "status"), ("/v1/jobs?status=" + "paused," * 21, "status"),
+    ("/v1/runs?" + "status=failed&" * 21, "status"), ("/v1/jobs?status=" + ",".join(["paused"] * 21), "status"),
 ]  # fmt: skip
 
 
@@ -123,7 +123,7 @@ async def test_a_recent_time_reads_only_recent_history(connection: asyncpg.Conne
     tomorrow = await connection.fetchval("select now() + interval '1 day'")
     plan = await connection.fetchval(
         f"explain (format json) {load('history')['ended_runs']}",
-        1, None, None, None, None, "%a%", tomorrow, None, None, None, None, None, None, 51,
+        1, None, None, None, None, "%a%", tomorrow, None, None, None, None, None, None, None, 51,
     )  # fmt: skip
     scans = [node for node in nodes(msgspec.json.decode(plan)[0]["Plan"]) if "Relation Name" in node]
     assert days > 2 and len(scans) < days

@@ -92,7 +92,11 @@ async def test_the_next_attempt_comes_at_once_and_finds_nothing_of_the_one_befor
     assert not any(process_is_alive(pid) for pid in pids)
     seen = (place / "seen").read_text().splitlines() if (place / "seen").exists() else []
     assert {line.rpartition(")")[2].split()[0] for line in seen if line} <= set(DEAD)
-    assert (await cluster.latest_run(job_id))["attempt_number"] == 2
+
+    async def second() -> bool:
+        return bool((await cluster.latest_run(job_id))["attempt_number"] == 2)
+
+    await eventually(second, SLOW, "the server has heard of the start")
     assert await noticed(database_url) == [WorkerState.LOST]
 
 

@@ -110,7 +110,7 @@ async def test_a_job_runs_only_where_the_labels_are(cluster: Cluster, place: Pat
     assert (await cluster.latest_run(wanting))["status"] == "QUEUED"
     await cluster.worker("--label", "gpu=a100", "--label", "zone=eu", "--name", "european", app=APP, folder=place)
     run = await cluster.ended(wanting)
-    shown = cluster.cli("workers")
+    shown = cluster.cli("workers", "--full-ids")
     assert shown.returncode == 0, shown.stderr
     [line] = [line for line in shown.stdout.splitlines() if "european" in line]
     assert "gpu=a100" in line and "zone=eu" in line and run["executor_id"] in line

@@ -162,7 +162,7 @@ async def test_one_bad_outcome_among_fifty_good_ones_costs_its_own_run_alone(
 async def test_a_report_that_is_too_large_goes_in_parts_and_what_is_too_large_alone_fails(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange_route.exchange, "request_max_body_size", 1_000_000)
+    monkeypatch.setattr(exchange_route.exchange_runs, "request_max_body_size", 1_000_000)
     assembly = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
     try:
         async with a_scene(assembly) as scene:

@@ -27,7 +27,7 @@ _BAR_WIDTH = 30
 _ERROR_LINES = 20
 _NO_TRIES_LEFT = "no tries left"  # "failed 4 time(s), no tries left": the line above contains the same information
 _PATIENCE = 60.0  # waiting survives a restart of the server
-_REST_OF_LOG = 30.0
+_LONGEST_SILENCE = 5.0
 _ENDS_OF_ATTEMPTS = ("FAILED", "LOST", "RETURNED", "SNOOZED")
 
 
@@ -71,6 +71,7 @@ class OutputFollower:
         self._client = client
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._events = 0
         self.shown = False
 
     def see(self, status: JobStatus) -> None:
@@ -81,9 +82,12 @@ class OutputFollower:
             self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the rest of the output."""
-        if self._thread is not None:
-            self._thread.join(_REST_OF_LOG)
+        """Wait for the rest of the output, as long as some comes."""
+        heard = -1
+        while self._thread is not None and self._thread.is_alive() and heard != self._events:
+            heard = self._events
+            self._thread.join(_LONGEST_SILENCE)
+        self._stopped = True
 
     def stop(self) -> None:
         """Print nothing any more. The thread ends when the client is closed."""
@@ -92,13 +96,14 @@ class OutputFollower:
     def _follow(self, run_id: str) -> None:
         try:
             for event in self._client.log_events(run_id):
+                self._events += 1
+                if self._stopped:
+                    return
                 if event.kind in ("output", "truncated"):
                     self.shown = True
                     show_output(event.text)
                 elif event.kind == "attempt":
                     say(f"--- attempt {event.attempt} ---")
-                if self._stopped:
-                    return
         except Exception as error:  # noqa: BLE001 - also what a closed client raises; the verdict does not need the log
             if not self._stopped:
                 say(f"the output cannot be shown: {error}")

@@ -28,7 +28,7 @@ def several(values: list[str] | None, field: str = "status") -> list[str]:
     """`?status=a&status=b` and `?status=a,b` mean the same."""
     found = [part.strip() for value in values or [] for part in value.split(",")]
     if "" in found:
-        raise InvalidInput(f"{field} is empty", field=field, hint="leave it out, or name one")
+        raise InvalidInput(f"{field} is empty", code="invalid_parameter", field=field, hint="leave it out, or name one")
     return found
 
 
