@@ -133,8 +133,9 @@ async def test_a_number_that_the_database_cannot_hold_is_the_senders_fault_and_n
     chunk = {"run_id": run_id, "fence": 2**40, "attempt": 1, "offset": 0, "data": ""}
     for code, url, body in (
         ("invalid_input", "/v1/exchange/logs", {"worker_id": run_id, "chunks": [chunk]}),
-        ("unstorable_value", "/v1/exchange", {"worker_id": run_id, "seq": 2**62, "outcomes": [{"run_id": run_id, "fence": 2**40}],
-                          "hello": {"name": "w", "queues": ["q"], "tasks": ["t"], "slots": 1}}),
+        ("unstorable_value", "/v1/exchange",
+         {"worker_id": run_id, "seq": 2**62, "outcomes": [{"run_id": run_id, "fence": 2**40}],
+          "hello": {"name": "w", "queues": ["q"], "tasks": ["t"], "slots": 1}}),
     ):  # fmt: skip
         refused = problem(await api.post(url, json=body))
         assert (refused["status"], refused["code"]) == (422, code), refused

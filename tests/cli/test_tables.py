@@ -35,7 +35,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Column], list[list[str]]]:
     return made, draw(st.lists(row, max_size=5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tables(), st.integers(40, 200), st.booleans())
 def test_any_table_fits_any_width(table: tuple[list[Column], list[list[str]]], width: int, full_ids: bool) -> None:
     made, rows = table
