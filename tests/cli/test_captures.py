@@ -21,6 +21,7 @@ from .conftest import CannedServer
 
 CAPTURES = Path(__file__).parent / "captures"
 IDS = [f"01990f3e-8a10-7{n:03x}-9d50-2f1f{n * 40503 % 65536:04x}0a8b" for n in range(40)]
+SCREENS = ("status", "top")
 LISTS = ("runs", "jobs", "workers", "queues", "dead-letters", "tasks", "tokens", "tenants", "timeline")
 TRACEBACK = 'ConnectionError: could not reach "warehouse.internal" after 3 tries\nTraceback ...'
 
@@ -186,6 +187,39 @@ def test_a_list_on_a_terminal(
     assert "\x1b" not in out
 
 
+def overview() -> dict[str, Any]:
+    queue = {"name": "default", "depth": 12, "scheduled": 2, "running": 3, "oldest_seconds": 75.0, "rate": 41.5,
+             "workers": 1, "succeeded": 2400, "failed": 90}  # fmt: skip
+    long = queue | {"name": "nightly-imports-of-the-eu-warehouse", "depth": 120_400, "oldest_seconds": 7260.0}
+    return {
+        "status": "degraded", "problems": ["120400 runs wait in the queue nightly, and no worker takes runs from it"],
+        "at": away(), "version": "0.2.0", "rate": 83.0, "succeeded": 4800, "failed": 180, "waiting": 120_412,
+        "scheduled": 4, "oldest_seconds": 7260.0, "fire_lag": 0.0, "busy": 3, "slots": 16,
+        "workers": {"LIVE": 1, "LOST": 2}, "dead_letters": 4, "schedulers": 1, "shards_held": 128, "shards": 128,
+        "queues": [long, queue],
+    }  # fmt: skip
+
+
+def screen(verb: str, server: CannedServer, call: Callable[..., tuple[int, str, str]]) -> str:
+    server.says("GET /v1/insights/overview", overview())
+    server.says("GET /v1/workers", workers())
+    failed = [each for each in runs()["runs"] if each["status"] == "FAILED"]
+    server.says("GET /v1/runs", {"runs": [each | {"end_time": away(hours=-5.5)} for each in failed], "next": None})
+    _, out, _ = call(verb, *(["--once"] if verb == "top" else []))
+    return out.replace(server.url, "http://127.0.0.1:8700")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("verb", SCREENS)
+def test_a_screen_on_a_terminal(
+    verb: str, width: int, server: CannedServer, call: Callable[..., tuple[int, str, str]], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = screen(verb, server, call)
+    assert out == (CAPTURES / f"{verb}-{width}.txt").read_text()
+    assert max(map(cell_len, out.splitlines())) <= width
+
+
 @pytest.mark.parametrize("verb", LISTS)
 def test_a_pipe_gets_whole_ids_and_every_column(
     verb: str, server: CannedServer, call: Callable[..., tuple[int, str, str]]
@@ -229,6 +263,10 @@ def _write() -> None:
     for verb in LISTS:
         for width in (80, 120):
             (CAPTURES / f"{verb}-{width}.txt").write_text(capture(verb, width, server, call))
+    for verb in SCREENS:
+        for width in (80, 120):
+            os.environ["COLUMNS"] = str(width)
+            (CAPTURES / f"{verb}-{width}.txt").write_text(screen(verb, server, call))
     server.stop()
     sys.stdout.write(f"written to {CAPTURES}\n")
 

@@ -13,7 +13,7 @@ import typer
 from mainspring.cli import figures
 from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import cell, has_width, stdout, table_texts
-from mainspring.cli.table import Column, cut
+from mainspring.cli.table import Column, cut, wrapped
 from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
@@ -102,7 +102,11 @@ def draw(seen: Seen, rates: Sequence[float], width: int) -> list[Text]:
     overview, times = seen.overview, Times(datetime.now(UTC))
     lines = [
         _line("status", overview.status + f", version {overview.version}", width),
-        *(_line("problem", problem, width, style="bold red") for problem in overview.problems),
+        *(
+            _line("problem", part, width, style="bold red")
+            for problem in overview.problems
+            for part in wrapped(problem, max(20, width - _LABEL_WIDTH))
+        ),
         _line("last minute", figures.last_minute(overview), width),
         _line("throughput", figures.sparkline(rates, width - _LABEL_WIDTH), width),
         _line("runs", figures.runs(overview), width),
