@@ -108,6 +108,7 @@ class NumberedMissed(msgspec.Struct, frozen=True):
     count: int
     reason: str
     recorded_at: datetime
+    generation: int
 
 
 class RunNowKey(msgspec.Struct, frozen=True):

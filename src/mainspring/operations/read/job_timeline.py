@@ -116,7 +116,13 @@ def _run(run: Run) -> JobTimelineEntry:
 
 def _missed(one: NumberedMissed) -> JobTimelineEntry:
     return JobTimelineEntry(
-        one.recorded_at, JobEvent.MISSED, reason=one.reason, first=one.first_at, last=one.last_at, count=one.count
+        one.recorded_at,
+        JobEvent.MISSED,
+        one.generation,
+        reason=one.reason,
+        first=one.first_at,
+        last=one.last_at,
+        count=one.count,
     )
 
 

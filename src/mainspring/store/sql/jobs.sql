@@ -159,7 +159,7 @@ limit $3
 
 -- name: missed_page
 -- The same, page by page.
-select missed_id, first_at, last_at, count, reason, recorded_at
+select missed_id, first_at, last_at, count, reason, recorded_at, generation
 from mainspring.missed_fires
 where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
 order by missed_id desc
