@@ -76,9 +76,12 @@ async def test_what_the_wire_refuses_is_listed_by_index_too(
     jobs: list[Any] = [
         {"task": "noop"}, {"tsak": "noop"}, {"task": 5}, 7, {"task": "a", "schedule": {"crn": "@daily"}},
         {"task": "a", "retry": {"max_attempt": 3}}, {"task": "a", "labels": {"a": 1}},
+        {"task": "a", "retry_policy": {"max_attempt": 3}}, {"task": "a", "retry_policy": {"max_retries": 3}},
     ]  # fmt: skip
     refused = problem(await api.post(BATCH, json={"jobs": jobs}))
     found = [(error["index"], error["field"], error["code"], error.get("hint")) for error in refused["errors"]]
+    beside = "known are: max_attempts, backoff, base, cap, jitter, rules"
+    beside += "; max_retries stands beside retry_policy, not in it"
     assert found == [
         (1, "jobs[1].tsak", "unknown_field", "did you mean 'task'?"),
         (2, "jobs[2].task", "invalid_input", None),
@@ -86,6 +89,8 @@ async def test_what_the_wire_refuses_is_listed_by_index_too(
         (4, "jobs[4].schedule.crn", "unknown_field", "did you mean 'cron'?"),
         (5, "jobs[5].retry.max_attempt", "unknown_field", "did you mean 'max_attempts'?"),
         (6, "jobs[6].labels[...]", "invalid_input", None),
+        (7, "jobs[7].retry_policy.max_attempt", "unknown_field", "did you mean 'max_attempts'?"),
+        (8, "jobs[8].retry_policy.max_retries", "unknown_field", beside),
     ]
     assert sum((await rows(connection)).values()) == 0
 

@@ -86,3 +86,13 @@ async def test_a_timeline_of_nothing_and_a_bad_cursor(api: httpx.AsyncClient) ->
     for cursor in ("x", "LSAtIC0", "LSAt", "bm8gLSAw", "LSA5OTk5OTk5OTk5OTk5OTk5OTk5OTkgMA"):
         refused = await api.get(f"/v1/jobs/j/timeline?cursor={cursor}")
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_input"), cursor
+
+
+async def test_entries_say_their_generation(api: httpx.AsyncClient) -> None:
+    worker = HandWorker(api)
+    for _ in range(2):
+        await make(api, "again")
+        [order] = await worker.claim()
+        await worker.report(outcome(order))
+    found = [(entry["event"], entry["generation"]) for entry in await timeline(api, "again")]
+    assert found == [("RUN", 2), ("CREATED", 2), ("RUN", 1)]

@@ -361,6 +361,41 @@ async def test_an_at_most_once_run_is_repeated_only_by_hand_and_stays_exclusive(
     assert (again.exclusive, again.max_attempts) == (True, 1)
 
 
+@pytest.mark.parametrize("job_id", [None, "once"])
+@pytest.mark.parametrize("overlap", ["skip", "allow"])
+async def test_the_overlap_rule_of_a_one_time_job_that_has_fired(
+    api: httpx.AsyncClient, job_id: str | None, overlap: str
+) -> None:
+    worker = HandWorker(api)
+    body = {"task": "noop", "retries": 0, "overlap": overlap} | ({} if job_id is None else {"job_id": job_id})
+    made = (await api.post("/v1/jobs", json=body)).json()["job_id"]
+    [own] = await worker.claim()
+    ended = [str(own.run_id)]
+    if overlap == "skip":
+        skipped = (await api.post(f"/v1/jobs/{made}:runNow")).json()
+        assert skipped["status"] == "SKIPPED"
+        assert problem(await api.post(f"/v1/runs/{skipped['run_id']}:retry"))["code"] == "overlap", "own is alive"
+        ended.append(skipped["run_id"])
+    await worker.report(outcome(own))
+    for end in ("SUCCESS", "FAILED", "FAILED"):
+        await api.post(f"/v1/jobs/{made}:runNow")
+        [order] = await worker.claim()
+        await worker.report(outcome(order, end, error="x"))
+        ended.append(str(order.run_id))
+    asked = await asyncio.gather(*(api.post(f"/v1/runs/{run_id}:retry") for run_id in ended))
+    codes = sorted(answer.json().get("code", "") for answer in asked)
+    if overlap == "allow":
+        assert codes == [""] * len(ended)
+        return
+    assert codes == ["", *["overlap"] * (len(ended) - 1)]
+    [order] = await worker.claim()
+    await worker.report(outcome(order))
+    left = len(await letters(api))
+    again = (await api.post("/v1/dead-letters:replay", json={"job": made})).json()
+    assert (again["replayed"], sum(again["left"].values())) == (1, left - 1)
+    assert (await api.post(f"/v1/jobs/{made}:runNow")).json()["status"] == "SKIPPED"
+
+
 async def test_a_replay_that_waited_for_a_run_now_sees_its_run(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, database_url: str
 ) -> None:

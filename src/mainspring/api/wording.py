@@ -20,6 +20,7 @@ _INDEX = re.compile(r"\[[^\]]*\]")
 _NESTED: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleIn,
     "retry": RetryIn,
+    "retry_policy": RetryIn,
     "misfire": MisfireIn,
     "limits": ResourceLimitsIn,
     "rules": RetryRuleIn,
@@ -48,13 +49,12 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
     words = text[: found.start()] if found else text
     if unknown := _UNKNOWN.search(text):
         name = unknown.group(1)[:_LONGEST_NAME]
-        owner = _NESTED.get(_INDEX.sub("", path).rpartition(".")[2], struct)
-        near = _nearest(name, owner)
+        part = _INDEX.sub("", path).rpartition(".")[2]
         return InvalidInput(
             f"unknown field {name!r}",
             code="unknown_field",
             field=f"{path}.{name}" if path else name,
-            hint=f"did you mean {near!r}?" if near else _known(owner),
+            hint=_instead(name, part, struct),
         )
     if missing := _MISSING.match(text):
         name = missing.group(1)
@@ -66,6 +66,15 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
 def _known(owner: type[msgspec.Struct]) -> str:
     names = owner.__struct_fields__
     return "known are: " + ", ".join(names) if names else "this takes no fields; leave the body out"
+
+
+def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
+    """What to write instead of an unknown field of `part`. A field of the whole request belongs beside that part."""
+    owner = _NESTED.get(part, struct)
+    if owner is not struct and {part, name} <= set(struct.__struct_fields__):
+        return f"{_known(owner)}; {name} stands beside {part}, not in it"
+    near = _nearest(name, owner)
+    return f"did you mean {near!r}?" if near else _known(owner)
 
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.kernel.ids import TenantId
-from mainspring.store import pages
+from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.store import jobs, pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -44,7 +44,8 @@ class DeadLetterId(PageRow, frozen=True):
 
 
 class LockedLetter(msgspec.Struct, frozen=True):
-    """A dead letter that the transaction has locked. Payload and spec are set only if they were requested."""
+    """A dead letter that the transaction has locked. Payload and spec are set only if they were requested.
+    overlap: the rule in the spec, which is that of a one-time job. None is the default."""
 
     run_id: UUID
     job_id: str | None
@@ -53,6 +54,7 @@ class LockedLetter(msgspec.Struct, frozen=True):
     name: str | None
     payload_text: str | None
     spec_text: str | None
+    overlap: int | None
 
 
 class AllowedRun(msgspec.Struct, frozen=True):
@@ -171,9 +173,11 @@ async def lock_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[s
 async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> JobsOfRuns:
     """Lock ids and jobs: nobody creates a new generation of them meanwhile."""
     await lock_ids(connection, tenant, job_ids)
-    await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)
+    rows = {row["job_id"] for row in await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)}
+    await jobs.lock_fired(connection, tenant, [job_id for job_id in job_ids if job_id not in rows])
     allowed = {row.job_id: row for row in await _allowed.fetch(connection, tenant, job_ids)}
-    live = await connection.fetch(_SQL["live_generations"], tenant, job_ids)
+    own = [run_id for job_id in job_ids if (run_id := parse_uuid(job_id)) is not None]
+    live = await connection.fetch(_SQL["live_generations"], tenant, job_ids, own)
     return JobsOfRuns(allowed, {(job_id, generation) for job_id, generation in live})
 
 

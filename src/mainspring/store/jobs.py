@@ -108,6 +108,7 @@ class NumberedMissed(msgspec.Struct, frozen=True):
     count: int
     reason: str
     recorded_at: datetime
+    generation: int
 
 
 class RunNowKey(msgspec.Struct, frozen=True):
@@ -263,9 +264,9 @@ async def take_run_now_key(
     return None if taken is not None else await _known_run_now_key.first(connection, tenant, job_id, generation, key)
 
 
-async def lock_fired(connection: Connection, tenant: TenantId, job_id: str) -> None:
-    """Lock a one-time job that has fired. All who create another run of it by hand take this lock."""
-    await connection.fetchval(_SQL["lock_fired_job"], tenant, job_id)
+async def lock_fired(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> None:
+    """Lock one-time jobs that have fired, in this order. All who create another run of one by hand take this lock."""
+    await connection.fetch(_SQL["lock_fired_job"], tenant, job_ids)
 
 
 async def get(connection: Connection, tenant: TenantId, job_id: str) -> JobRow | None:

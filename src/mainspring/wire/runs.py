@@ -103,10 +103,12 @@ class JobStatus(msgspec.Struct):
 
 class JobTimelineEntry(msgspec.Struct, omit_defaults=True):
     """One step in the life of a job. event: RUN for each of its runs, at the time at which it was created; CREATED; the
-    last of CHANGED, PAUSED and CANCELLED; MISSED for fires that did not run, as a range with count and reason."""
+    last of CHANGED, PAUSED and CANCELLED; MISSED for fires that did not run, as a range with count and reason. Of
+    earlier generations only RUN and MISSED are shown."""
 
     at: datetime
     event: JobEventWord
+    generation: int
     run: RunBrief | None = None
     version: int | None = None
     reason: str | None = None

@@ -20,7 +20,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
 from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
-from mainspring.domain.job import stored_spec
+from mainspring.domain.job import Overlap, spec_from_text, stored_spec
 from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
@@ -299,15 +299,22 @@ def _query(choice: DeadLetterChoice) -> DeadLetterQuery:
 
 def _objection(jobs: JobsOfRuns, run: LockedLetter | EndedRun, *, begun_here: bool) -> str | None:
     """Why this run may not be repeated, or None. The job as it is now decides, which may be a later generation. A
-    one-time job that has fired has no row. It allows a repetition, but no run beside one of another generation."""
+    one-time job that has fired has no row: the overlap rule that the run carries decides, and no run starts beside one
+    of another generation."""
     job_id = job_id_of(run)
     job = jobs.allowed.get(job_id)
     if job is None:
-        others = {generation for live_id, generation in jobs.live if live_id == job_id} - {run.generation}
-        return _ALIVE if others else None
+        live = {generation for live_id, generation in jobs.live if live_id == job_id}
+        return _ALIVE if (live if _overlap(run) is Overlap.SKIP else live - {run.generation}) else None
     if job.cancelled:
         return _CANCELLED
     return _ALIVE if job.alive or (begun_here and job.one_at_a_time) else None
+
+
+def _overlap(run: LockedLetter | EndedRun) -> Overlap:
+    if isinstance(run, EndedRun):
+        return spec_from_text(run.spec_text).overlap
+    return Overlap.SKIP if run.overlap is None else Overlap(run.overlap)
 
 
 async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:

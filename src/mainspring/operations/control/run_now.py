@@ -113,7 +113,7 @@ class ManualRuns:
         payload: msgspec.Raw,
     ) -> Fired:
         """A repeat of a one-time job that has fired."""
-        await jobs.lock_fired(connection, tenant, job_id)
+        await jobs.lock_fired(connection, tenant, [job_id])
         own = await own_run(connection, tenant, job_id)
         original = own or await fired_jobs.fire_of(connection, tenant, job_id, generation)
         if original is None:  # it is no longer in the history, but a repeat of it may be

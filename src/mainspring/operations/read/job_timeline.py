@@ -50,7 +50,8 @@ class JobTimelineReader:
                 if fired is None:
                     raise no_job(job_id)
                 job_id, own = fired.job_id, await own_run(connection, tenant, job_id)
-                others = [*([] if own is None else [_run(own)]), JobTimelineEntry(fired.created_at, JobEvent.CREATED)]
+                created = JobTimelineEntry(fired.created_at, JobEvent.CREATED, fired.deciding.generation)
+                others = [*([] if own is None else [_run(own)]), created]
             found = await history.runs_of_job(connection, tenant, job_id, position.run_id, limit + 1)
             runs, more_runs = cut(found, limit)
             missed = await jobs.missed_page(connection, tenant, job_id, position.missed_id, limit + 1)
@@ -104,18 +105,24 @@ def _of_row(row: JobRow) -> Iterator[JobTimelineEntry]:
                 event, reason = JobEvent.PAUSED, "paused, or changed while it was paused"
             case _:
                 pass
-        yield JobTimelineEntry(row.updated_at, event, version=row.version, reason=reason)
-    yield JobTimelineEntry(row.created_at, JobEvent.CREATED)
+        yield JobTimelineEntry(row.updated_at, event, row.generation, version=row.version, reason=reason)
+    yield JobTimelineEntry(row.created_at, JobEvent.CREATED, row.generation)
 
 
 def _run(run: Run) -> JobTimelineEntry:
     brief = brief_view(with_cut_error(brief_of(run)))
-    return JobTimelineEntry(brief.created_at, JobEvent.RUN, run=brief)
+    return JobTimelineEntry(brief.created_at, JobEvent.RUN, run.generation, run=brief)
 
 
 def _missed(one: NumberedMissed) -> JobTimelineEntry:
     return JobTimelineEntry(
-        one.recorded_at, JobEvent.MISSED, reason=one.reason, first=one.first_at, last=one.last_at, count=one.count
+        one.recorded_at,
+        JobEvent.MISSED,
+        one.generation,
+        reason=one.reason,
+        first=one.first_at,
+        last=one.last_at,
+        count=one.count,
     )
 
 

@@ -42,7 +42,7 @@ select count(*)::int from mainspring.dead_letters where tenant_id = $1
 -- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have
 -- 128 MiB.
 select d.run_id, d.job_id, d.generation, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
-       case when $3 then d.spec::text end as spec_text
+       case when $3 then d.spec::text end as spec_text, (d.spec ->> 'overlap')::smallint as overlap
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = any ($2::uuid[])
 order by d.run_id
@@ -89,10 +89,14 @@ from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
 -- name: live_generations
--- The generations of these jobs that have a live run.
+-- The generations of these jobs that have a live run. $3: the ids that may be ours; such a job may be the run itself.
 select distinct r.job_id, r.generation
 from mainspring.runs r
 where r.tenant_id = $1 and r.job_id = any ($2::text[])
+union all
+select r.run_id::text, r.generation
+from mainspring.runs r
+where r.tenant_id = $1 and r.run_id = any ($3::uuid[]) and r.job_id is null
 
 -- name: replay
 -- Dead letters become runs of the same generation with the same definition, scheduled_for and therefore idempotency key.

@@ -114,8 +114,9 @@ select body_hash, run_id from mainspring.run_now_keys
 where tenant_id = $1 and job_id = $2 and generation = $3 and key = $4
 
 -- name: lock_fired_job
--- For whoever creates another run of a one-time job that has fired: it has no row that could be locked.
-select pg_advisory_xact_lock(hashtextextended('mainspring.job/' || $1::int || '/' || $2::text, 0))
+-- For whoever creates another run of one-time jobs that have fired: they have no row that could be locked.
+select pg_advisory_xact_lock(hashtextextended('mainspring.job/' || $1::int || '/' || f.job_id, 0))
+from unnest($2::text[]) as f (job_id)
 
 -- name: get_job
 select {{job_columns}}
@@ -158,7 +159,7 @@ limit $3
 
 -- name: missed_page
 -- The same, page by page.
-select missed_id, first_at, last_at, count, reason, recorded_at
+select missed_id, first_at, last_at, count, reason, recorded_at, generation
 from mainspring.missed_fires
 where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
 order by missed_id desc
