@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -225,8 +226,22 @@ async def _started(starting: asyncio.Task[None]) -> int | None:
 
 
 async def _run_stop_hooks(app: Mainspring) -> None:
-    for failure in await app.hooks.stop():
+    """Run the stop hooks. The worker ends even if one blocks the loop or ignores that it is cancelled."""
+    if not app.hooks.stops:
+        return
+    last_resort = threading.Timer(2 * STOP_SECONDS, _exit_without_hooks)
+    last_resort.daemon = True
+    last_resort.start()
+    failures = await app.hooks.stop()
+    for failure in failures:
         log.warning("a stop hook failed", error=str(failure), exc_info=failure.__cause__)
+    if not failures:
+        last_resort.cancel()
+
+
+def _exit_without_hooks() -> None:
+    log.warning("a stop hook does not end; exiting without it")
+    os._exit(0)
 
 
 def offered_labels(options: WorkerOptions) -> dict[str, str]:
