@@ -18,6 +18,10 @@ class HookFailed(Exception):
     """A hook raised an error. The message names the hook and the error."""
 
 
+class HookStuck(HookFailed):
+    """A stop hook did not end in time."""
+
+
 class WorkerHooks:
     """The hooks of an application. Start hooks run in the order of their declaration, stop hooks in the reverse
     order."""
@@ -50,7 +54,7 @@ class WorkerHooks:
             if not call.done():
                 call.cancel()
                 await asyncio.wait({call}, timeout=_CANCEL_SECONDS)  # it may ignore that
-                failures.append(HookFailed(f"the stop hook {_name(hook)} did not end within {seconds:g} s"))
+                failures.append(HookStuck(f"the stop hook {_name(hook)} did not end within {seconds:g} s"))
             elif call.cancelled():
                 failures.append(_failed("stop", hook, asyncio.CancelledError()))
             elif (error := call.exception()) is not None:
