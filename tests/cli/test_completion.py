@@ -41,7 +41,8 @@ def stocked(server: CannedServer) -> CannedServer:
 
 
 def test_ids_tasks_and_queues_are_offered(stocked: CannedServer) -> None:
-    assert offered(completing.runs_and_jobs) == ["daily_report", "6f0a8b11", "6f0a8b11", "6f0a8b12"]
+    assert offered(completing.runs_and_jobs) == ["daily_report", "6f0a8b11", "report", "6f0a8b11", "6f0a8b12"]
+    assert offered(completing.runs_and_jobs, "rep") == ["report"]  # a job that only its runs know
     assert offered(completing.runs_and_jobs, "6f0a8b12") == ["6f0a8b12"]
     assert offered(completing.runs_and_jobs, OTHER[:-3]) == [OTHER]  # a whole id was begun
     assert offered(completing.jobs, "dai") == ["daily_report"]

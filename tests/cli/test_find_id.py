@@ -105,6 +105,23 @@ def test_dead_letters_are_all_found_before_one_is_touched(server: CannedServer, 
     assert call("replay", PART)[:2] == (0, f"{OTHER}\n")
 
 
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+def test_nothing_happens_if_one_of_several_ids_is_unknown(server: CannedServer, call: Call, verb: str) -> None:
+    server.says("GET /v1/ids", ids(("dead_letter", RUN_ID)))
+    for where in ("runs", "dead-letters"):
+        server.says(f"GET /v1/{where}/{OTHER}", problem(404, "not_found"), status=404)
+    assert call(verb, PART, OTHER)[0] == 3
+    assert not [path for path in paths(server) if path.startswith("POST")]
+
+
+def test_an_id_that_is_given_twice_is_replayed_once(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/ids", ids(("dead_letter", RUN_ID)))
+    server.says(f"GET /v1/runs/{RUN_ID}", run())
+    server.says(f"POST /v1/runs/{RUN_ID}:retry", run(run_id=OTHER), status=202)
+    assert call("replay", PART, RUN_ID, PART)[:2] == (0, f"{OTHER}\n")
+    assert paths(server).count(f"POST /v1/runs/{RUN_ID}:retry") == 1
+
+
 def test_a_filter_takes_a_part_of_a_jobs_id(server: CannedServer, call: Call) -> None:
     server.says("GET /v1/ids", ids(("job", "daily_report")))
     server.says("GET /v1/runs", {"runs": [], "next": None})

@@ -119,6 +119,9 @@ async def test_the_run_timeout_bounds_all_snoozes(api: httpx.AsyncClient, connec
     shown = await run_of(api, order)
     assert shown["status"] == "FAILED"
     assert shown["reason"] == "timed out after 10m in all (run_timeout): it asked to be snoozed for longer than that"
+    assert shown["error_message"] == shown["reason"]
+    why = (await api.get(f"/v1/runs/{order.run_id}/why")).json()["why"]
+    assert why.count("snoozed for longer") == 1
 
 
 async def test_a_run_that_is_at_most_once_is_not_snoozed(

@@ -291,3 +291,24 @@ def test_names_that_cannot_be_are_refused_at_once() -> None:
             app.task(reserved)(one)
     with pytest.raises(ValueError, match="job_id="):
         app.every("1h")(app.task("with space")(one))
+
+
+def test_a_schedule_that_does_not_say_when_is_refused() -> None:
+    def report() -> None: ...
+
+    app = Mainspring()
+    with pytest.raises(TypeError, match="report: the schedule does not say when"):
+        app.cron(report)  # type: ignore[arg-type]  # @app.cron without parentheses
+
+
+@pytest.mark.parametrize("name", ["payload", "task"])
+def test_a_payload_is_not_an_option_and_is_never_dropped(name: str) -> None:
+    app = Mainspring()
+    options: Any = {name: {"region": "eu"}}
+
+    def charge(region: str = "us") -> None: ...
+
+    with pytest.raises(ValueError, match=f"over .*charge: {name} is not an option"):
+        app.cron("0 9 * * *", **options)(charge)
+    with pytest.raises(InvalidInput, match="is not an option"):
+        app.task("other")(charge).options(**options).fields()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -92,6 +93,35 @@ async def test_stop_hooks_that_do_not_end_are_left_behind(kind: str) -> None:
     failures = await app.hooks.stop(seconds=0.05)
     assert "did not end within 0.05 s" in str(failures[0])
     never.set()
+
+
+async def test_a_stop_hook_that_ignores_that_it_is_cancelled_is_left_behind() -> None:
+    app = Mainspring()
+    release = asyncio.Event()
+
+    @app.on_worker_stop
+    async def stubborn() -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    [failure] = await app.hooks.stop(seconds=0.01)
+    assert "stubborn did not end within 0.01 s" in str(failure)
+    release.set()
+
+
+async def test_a_hook_that_raises_a_cancellation_of_its_own_has_failed() -> None:
+    app = Mainspring()
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    app.on_worker_start(cancelled)
+    app.on_worker_stop(cancelled)
+    with pytest.raises(HookFailed, match=r"the start hook .*cancelled failed: CancelledError"):
+        await app.hooks.start()
+    [failure] = await app.hooks.stop()
+    assert "cancelled failed: CancelledError" in str(failure)
 
 
 async def test_plain_hooks_run_in_a_thread_and_coroutine_functions_on_the_loop() -> None:

@@ -77,8 +77,7 @@ def _ids(found: Iterable[tuple[str, str]], incomplete: str) -> Iterator[tuple[st
         yield (shortened if shortened.startswith(incomplete) else one), words
 
 
-def _runs(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
-    found = get(f"/v1/runs?limit={_MOST}")["runs"]
+def _run_ids(found: Iterable[Any], incomplete: str) -> Iterator[tuple[str, str]]:
     yield from _ids(((run["run_id"], f"{run['task']} {run['status']}") for run in found), incomplete)
 
 
@@ -91,8 +90,13 @@ def _jobs(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
 
 
 def _runs_and_jobs(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
-    yield from _jobs(get, incomplete)
-    yield from _runs(get, incomplete)
+    """Runs, and jobs: also one-time jobs that have fired, which only their runs know."""
+    jobs = dict(_jobs(get, incomplete))
+    yield from jobs.items()
+    found = get(f"/v1/runs?limit={_MOST}")["runs"]
+    ran = {run["job_id"]: f"{run['task']} {run['status']}" for run in found if run["job_id"] != run["run_id"]}
+    yield from _ids(((job_id, words) for job_id, words in ran.items() if job_id not in jobs), incomplete)
+    yield from _run_ids(found, incomplete)
 
 
 def _dead_letters(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:

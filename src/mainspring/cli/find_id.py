@@ -63,14 +63,25 @@ def job_filter(client: Client, job_id: str | None) -> str | None:
 
 
 def dead_letter_ids(client: Client, texts: Iterable[str], *, or_runs: bool = False) -> list[str]:
-    """The ids of dead letters, or else of other runs. They are all found before anything happens to one of them."""
+    """The ids of dead letters, or else of other runs, each of them once. They are all found before anything happens to
+    one of them. A single id that does not exist is refused by the request that uses it."""
+    texts = list(dict.fromkeys(texts))
     found = []
     for text in texts:
         match = find_id(client, text, "dead_letter")
         if match is None and or_runs:
             match = find_id(client, text, "run")
+        if match is None and len(texts) > 1:
+            _check_that_it_exists(client, text, or_runs=or_runs)
         found.append(text if match is None else match.id)
-    return found
+    return list(dict.fromkeys(found))
+
+
+def _check_that_it_exists(client: Client, text: str, *, or_runs: bool) -> None:
+    if or_runs:
+        client.run(text)
+    else:
+        client.dead_letter(text)
 
 
 def find_id(client: Client, text: str, *kinds: str) -> IdMatch | None:

@@ -51,7 +51,7 @@ def command(
 
 
 def _row(entry: TimelineEntry, first: TimelineEntry, times: Times) -> tuple[str, ...]:
-    notes = [entry.reason, error_line(entry.error or "")]
+    notes = list(dict.fromkeys([entry.reason, error_line(entry.error or "")]))
     return (
         times.brief(entry.at),
         f"+{span(max(0.0, (entry.at - first.at).total_seconds()))}",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
 from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed
+from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed, HookStuck
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
 from mainspring.worker.executors.http.address_guard import AddressGuard
@@ -164,7 +165,7 @@ async def run_worker(options: WorkerOptions) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
     if (exit_code := await _started(starting)) is not None:
-        await _run_stop_hooks(app)
+        await _run_stop_hooks(app, exit_code)
         await shipper.close()
         if launched is not None:
             launched.record.withdraw()
@@ -187,13 +188,13 @@ async def run_worker(options: WorkerOptions) -> int:
         with captured_streams(shipper.open):
             if not await worker.run():
                 log.warning("a task does not end; exiting without it")
-                await _run_stop_hooks(app)
+                await _run_stop_hooks(app, 0)
                 os._exit(0)
         if worker.refused_token:
             return _CANNOT_START
     finally:
         shut_down(executors)
-        await _run_stop_hooks(app)
+        await _run_stop_hooks(app, _CANNOT_START if worker.refused_token else 0)
         schedules.cancel()
         await shipper.close()
         with suppress(asyncio.CancelledError):
@@ -224,9 +225,24 @@ async def _started(starting: asyncio.Task[None]) -> int | None:
     return None
 
 
-async def _run_stop_hooks(app: Mainspring) -> None:
-    for failure in await app.hooks.stop():
+async def _run_stop_hooks(app: Mainspring, exit_code: int) -> None:
+    """Run the stop hooks. The worker ends even if one blocks the loop or ignores that it is cancelled: the process then
+    exits with this code."""
+    if not app.hooks.stops:
+        return
+    last_resort = threading.Timer(2 * STOP_SECONDS, _exit_without_hooks, (exit_code,))
+    last_resort.daemon = True
+    last_resort.start()
+    failures = await app.hooks.stop()
+    for failure in failures:
         log.warning("a stop hook failed", error=str(failure), exc_info=failure.__cause__)
+    if not any(isinstance(failure, HookStuck) for failure in failures):
+        last_resort.cancel()
+
+
+def _exit_without_hooks(exit_code: int) -> None:
+    log.warning("a stop hook does not end; exiting without it")
+    os._exit(exit_code)
 
 
 def offered_labels(options: WorkerOptions) -> dict[str, str]:

@@ -51,6 +51,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
     elif outcome.snooze is not None and outcome.status == "FAILED" and not lost:
         verdict = after_snooze(spec_from_text(run.spec_text), run.snoozes, outcome.snooze, run.time_left)
         if verdict.delay is None:
+            error = verdict.reason  # what the worker says reads as if the snooze had been granted
             end(StoredState.FAILED, verdict.reason)
         else:
             error = None

@@ -89,7 +89,9 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
 
 
 def _last_error(view: RunView) -> str:
-    return f" The last error: {view.error_message.splitlines()[0]}" if view.error_message else ""
+    if not view.error_message or view.error_message == view.reason:
+        return ""
+    return f" The last error: {view.error_message.splitlines()[0]}"
 
 
 def _expiry(expires_at: datetime | None) -> str:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     # submits no jobs.
     from mainspring.sdk.client.client import AsyncClient, Client
 
+_WHEN = "Write @app.cron('0 9 * * MON-FRI') or @app.every('15m')."
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -254,6 +256,10 @@ class Mainspring:
         return task
 
     def _scheduled(self, options: Any, decorator: str) -> TaskDecorator:
+        if callable(when := options.get("cron", options.get("every"))):
+            # Otherwise `@app.cron` without parentheses would replace the function and schedule nothing.
+            raise TypeError(f"{full_name(when)}: the schedule does not say when. {_WHEN}")
+
         def add(below: Any) -> Any:
             task = below if isinstance(below, Task) else self._register(below, None, {})
             job_id = options.get("job_id") or task.name
@@ -263,7 +269,6 @@ class Mainspring:
                     f"{decorator} over {full_name(task.function)}: the schedule {job_id!r} already exists. "
                     "Give this one its own job_id='...'."
                 )
-            task.payload_of((), {})
             schedule.check(decorator)
             self.schedules.append(schedule)
             return task

@@ -355,6 +355,13 @@ class Submission(Generic[P, R]):
 
     def _fields(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> JobFields:
         options = with_defaults(self._options, self.task.defaults)
+        for name in ("task", "payload"):
+            if name in options:
+                raise InvalidInput(
+                    f"{name} is not an option of a job of {self.task.name}",
+                    field=name,
+                    hint="the payload is the parameters of the function, or their defaults in a schedule",
+                )
         return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
     def _submit(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> Handle[R]:

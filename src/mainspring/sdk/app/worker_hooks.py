@@ -11,10 +11,15 @@ from typing import Any, TypeVar
 Hook = Callable[[], object]
 HookT = TypeVar("HookT", bound=Hook)
 STOP_SECONDS = 5.0  # that all stop hooks of a process have together
+_CANCEL_SECONDS = 0.2  # that a coroutine has to end after it was cancelled
 
 
 class HookFailed(Exception):
     """A hook raised an error. The message names the hook and the error."""
+
+
+class HookStuck(HookFailed):
+    """A stop hook did not end in time."""
 
 
 class WorkerHooks:
@@ -31,6 +36,10 @@ class WorkerHooks:
         for hook in self.starts:
             try:
                 await _call(hook)
+            except asyncio.CancelledError as error:
+                if _is_asked_to_stop():
+                    raise
+                raise _failed("start", hook, error) from error
             except Exception as error:
                 raise _failed("start", hook, error) from error
 
@@ -40,12 +49,15 @@ class WorkerHooks:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         for hook in reversed(self.stops):
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await _call(hook)
-            except TimeoutError:
-                failures.append(HookFailed(f"the stop hook {_name(hook)} did not end within {seconds:g} s"))
-            except Exception as error:  # noqa: BLE001 - a hook may raise anything
+            call = asyncio.ensure_future(_call(hook))
+            await asyncio.wait({call}, timeout=max(0.0, deadline - loop.time()))
+            if not call.done():
+                call.cancel()
+                await asyncio.wait({call}, timeout=_CANCEL_SECONDS)  # it may ignore that
+                failures.append(HookStuck(f"the stop hook {_name(hook)} did not end within {seconds:g} s"))
+            elif call.cancelled():
+                failures.append(_failed("stop", hook, asyncio.CancelledError()))
+            elif (error := call.exception()) is not None:
                 failures.append(_failed("stop", hook, error))
         return failures
 
@@ -93,6 +105,12 @@ async def _call(hook: Hook) -> None:
         await left
 
 
+def _is_asked_to_stop() -> bool:
+    """Whether this task is being cancelled. Otherwise a CancelledError comes from the code that it called."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _in_a_thread(hook: Hook) -> Awaitable[object]:
     """A daemon thread: one that does not end must not keep the process from ending."""
     loop = asyncio.get_running_loop()
@@ -123,7 +141,7 @@ def _in_a_thread(hook: Hook) -> Awaitable[object]:
     return future
 
 
-def _failed(which: str, hook: Hook, error: Exception) -> HookFailed:
+def _failed(which: str, hook: Hook, error: BaseException) -> HookFailed:
     return HookFailed(f"the {which} hook {_name(hook)} failed: {type(error).__name__}: {error}")
 
 
