@@ -13,7 +13,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.scheduler.firer import BATCH
 from mainspring.store import leases
-from mainspring.store.pool import Store
+from mainspring.store.pool import AWAY, Store
 from tests.store.fire_scene import run_now
 from tests.store.rows import a_job, at, ended, every, job_row, live, until_blocking
 
@@ -236,3 +236,20 @@ async def test_a_database_that_is_away_sets_nothing_aside(
     with pytest.raises(asyncpg.InterfaceError):
         await node.fire()
     assert not node.firer.in_flight((DEFAULT_TENANT, "nightly"))
+
+
+@pytest.mark.parametrize("sqlstate", ["53100", "25006"], ids=["the disk is full", "read-only"])
+async def test_a_database_that_accepts_no_changes_sets_nothing_aside(
+    connection: asyncpg.Connection, node: Node, lane_id: int, sqlstate: str
+) -> None:
+    await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
+    await node.loader.run_once()
+    await connection.execute(f"""
+        create function mainspring.refuse() returns trigger language plpgsql as
+        $$ begin raise exception 'no' using errcode = '{sqlstate}'; end $$;
+        create trigger refuse before insert on mainspring.runs execute function mainspring.refuse()""")
+    with pytest.raises(AWAY):
+        await node.fire()
+    assert not node.firer.in_flight((DEFAULT_TENANT, "nightly"))
+    await connection.execute("drop trigger refuse on mainspring.runs")
+    assert await node.turn() == 1

@@ -192,7 +192,7 @@ async def test_a_single_missing_grant_is_named_by_itself(admin: asyncpg.Connecti
     await admin.execute(f"revoke delete on mainspring.runs from {RUN}")
     with pytest.raises(MainspringError) as caught:
         await prepare_database(where)
-    assert caught.value.hint == f"as the owner of the schema: grant delete on mainspring.runs to {RUN}"
+    assert caught.value.hint == f"as the owner of the schema and its tables: grant delete on mainspring.runs to {RUN}"
 
 
 async def test_a_role_that_cannot_migrate_says_who_has_to(admin: asyncpg.Connection, empty_url: str) -> None:
@@ -218,7 +218,7 @@ async def test_a_schema_of_somebody_else_works(admin: asyncpg.Connection, empty_
     with pytest.raises(MainspringError) as caught:
         await prepare_database(where)
     needed = f"grant usage, create on schema mainspring to {MIGRATE}"
-    assert caught.value.hint == f"as the owner of the schema: {needed}"
+    assert caught.value.hint == f"as the owner of the schema and its tables: {needed}"
     await admin.execute(needed)
     assert "routines" in await prepare_database(where)
 

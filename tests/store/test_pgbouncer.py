@@ -143,7 +143,9 @@ async def test_a_direct_url_that_leads_elsewhere_is_refused(
 
 async def test_a_direct_url_that_is_a_pgbouncer_too_is_refused(bouncers: Bouncers, database_url: str) -> None:
     both = bouncers[TRANSACTION].url(database_url)
-    assert (await told(Database(both, both, TRANSACTION))).code == "pooler_unnamed"
+    error = await told(Database(both, both, TRANSACTION))
+    assert (error.code, error.field) == ("pooler_unnamed", "direct_url")
+    assert "--pgbouncer" not in (error.hint or ""), "the option was given"
 
 
 async def test_a_database_that_pgbouncer_cannot_reach_is_told(bouncers: Bouncers) -> None:

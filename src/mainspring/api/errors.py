@@ -160,6 +160,14 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
         outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
         if isinstance(error, NoFreeConnection):
             outage = errors.Unavailable(error.DETAIL, code="store_down", hint=error.FIX)
+        elif isinstance(error, asyncpg.DiskFullError):
+            outage = errors.Unavailable(
+                "the disk of PostgreSQL is full", code="store_down", hint="free space there, then try again"
+            )
+        elif isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+            outage = errors.Unavailable(
+                "PostgreSQL accepts no changes at present: it is read-only", code="store_down", hint="try again shortly"
+            )
         return on_mainspring_error(request, outage)
     log.error("request failed", path=request.url.path, method=request.method, exc_info=error)
     return respond(

@@ -80,5 +80,5 @@ async def require_grants(connection: Connection, database: Database) -> None:
         raise Forbidden(
             f"the role lacks rights in the schema mainspring of {database.address}",
             code="permission_denied",
-            hint=f"as the owner of the schema: {'; '.join(statements)}",
+            hint=f"as the owner of the schema and its tables: {'; '.join(statements)}",
         )

@@ -162,7 +162,7 @@ def _denied_in_words(what: str) -> Iterator[None]:
         raise Forbidden(
             f"the schema is older than this Mainspring: it lacks {what}, and this role cannot add it ({error})",
             code="migration_needed",
-            hint="run `mainspring migrate` with the role that owns the schema mainspring",
+            hint="run `mainspring migrate --stage pre` with the role that owns the schema mainspring",
         ) from error
 
 

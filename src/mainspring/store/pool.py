@@ -75,6 +75,8 @@ AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.DiskFullError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby after a failover, or a host that saves the rest of the disk
     asyncpg.QueryCanceledError,
     asyncpg.IdleInTransactionSessionTimeoutError,
 )

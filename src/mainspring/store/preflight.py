@@ -33,7 +33,7 @@ async def check_database(database: Database) -> None:
     if database.direct_url is None:
         return
     checked_url(database.direct_url, "direct_url")
-    direct = await _look(database.direct)
+    direct = await _look_directly(database)
     if (seen["oid"], seen["started"]) != (direct["oid"], direct["started"]):
         raise InvalidInput(
             f"it leads to another database than the URL: {database.direct.address}",
@@ -41,6 +41,20 @@ async def check_database(database: Database) -> None:
             field="direct_url",
             hint=f"both have to lead to {database.address}",
         )
+
+
+async def _look_directly(database: Database) -> asyncpg.Record:
+    try:
+        return await _look(database.direct)
+    except Conflict as error:
+        if error.code != "pooler_unnamed":
+            raise
+        raise Conflict(
+            f"the direct URL leads to a PgBouncer: {database.direct.address}",
+            code="pooler_unnamed",
+            field="direct_url",
+            hint="name host and port of PostgreSQL itself, or leave the direct URL out",
+        ) from None
 
 
 async def _look(database: Database) -> asyncpg.Record:
