@@ -213,6 +213,9 @@ class Replayer:
                 job = jobs.allowed.get(job_id)
                 reason = _objection(jobs, row, begun_here=False)
                 if reason is not None:
+                    # The live run may be the repeat that another request has made meanwhile.
+                    if (made := await dead_letters.replay_of(connection, tenant, run_id)) is not None:
+                        raise _repeated(run_id, made)
                     raise _refused(run_id, reason, job)
                 changed = await self._changed(connection, tenant, row, replay_id, payload)
                 one_at_a_time = job is not None and job.one_at_a_time
