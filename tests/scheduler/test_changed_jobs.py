@@ -71,7 +71,7 @@ async def test_the_run_is_that_of_the_new_definition(connection: asyncpg.Connect
     await node.loader.run_once()
     await connection.execute(
         f"""{CHANGE}, payload = '{{"n": 2}}',
-            schedule = replace(schedule::text, '60', '3600')::json"""
+            schedule = (schedule::jsonb || '{{"every": 3600}}')::json"""
     )
     assert await node.fire() == 1
     [run] = await live(connection)
