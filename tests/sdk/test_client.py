@@ -6,12 +6,16 @@ import asyncio
 import inspect
 import json
 import socket
+import struct
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+import uvloop
 
 from mainspring import Mainspring
 from mainspring.domain.errors import Conflict, Unavailable
@@ -223,3 +227,37 @@ def test_the_awaited_client_goes_to_the_next_server_too() -> None:
         return [request.url.port for request in asked]
 
     assert asyncio.run(talk()) == [1, 2]
+
+
+def test_a_connection_that_is_reset_as_it_opens_is_no_answer() -> None:
+    """Under uvloop, which workers use, anyio raised AttributeError for some of these."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def reset_all() -> None:
+        while True:
+            try:
+                connection = listener.accept()[0]
+            except OSError:
+                return
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+    async def ask() -> None:
+        async with AsyncClient(url, "token", patience=0) as client:
+            for number in range(200):
+                answer = asyncio.ensure_future(client.job("anything"))
+                for _ in range(number % 12):
+                    await asyncio.sleep(0)
+                time.sleep(0.001)  # the loop is busy while the reset arrives
+                with pytest.raises(Unavailable):
+                    await answer
+
+    resetting = threading.Thread(target=reset_all)
+    resetting.start()
+    try:
+        uvloop.run(ask())
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        resetting.join()

@@ -218,3 +218,16 @@ def test_a_server_that_is_away_is_asked_again_and_a_worker_that_leaves_asks_no_m
             assert await Schedules(app, ScheduleKeeper(client, app), lambda: None).step() is None
 
     asyncio.run(scenario())
+
+
+def test_a_defect_here_is_logged_and_costs_the_worker_nothing() -> None:
+    app = app_with()
+
+    def defect(_: httpx.Request) -> httpx.Response:
+        raise RuntimeError("a defect")
+
+    async def scenario() -> float | None:
+        async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(defect)) as client:
+            return await Schedules(app, ScheduleKeeper(client, app), uuid4).step()
+
+    assert asyncio.run(scenario()) == 60

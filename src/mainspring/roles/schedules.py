@@ -80,6 +80,9 @@ class Schedules:
                     application=self._app.name, error=str(error), field=error.field, hint=error.hint,
                 )  # fmt: skip
             return None if isinstance(error, Forbidden | Unauthorized) else _AGAIN
+        except Exception as error:  # a defect here must not cost the worker its runs
+            log.error("cannot ensure the application's schedules", error=repr(error), exc_info=error)
+            return _AGAIN
 
     async def _step(self, worker_id: UUID) -> float | None:
         # A person may change a job while its worker runs. So the jobs are compared with the code when this version

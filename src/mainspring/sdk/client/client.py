@@ -316,6 +316,18 @@ class Client:
             return _no_answer(error)
 
 
+class _AsyncHttp(httpx.AsyncClient):
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """A connection that is reset just after it was opened is a transport error here, as it is with asyncio. With
+        uvloop the socket of a closed transport is None, and anyio asks it for the name of its peer."""
+        try:
+            return await super().send(request, **options)
+        except AttributeError as error:
+            if error.obj is None and error.name == "getpeername":
+                raise httpx.ReadError("the connection was reset", request=request) from error
+            raise
+
+
 class AsyncClient:
     """A client for async code. Its methods are coroutines, and its parameters are those of `Client`: `patience` is for
     how long a call is repeated while no server answers (15 s, and 2 s while connections are refused).
@@ -344,7 +356,7 @@ class AsyncClient:
         )
         self.patience = checked_patience(patience)
         self._rotation = ServerRotation(self.connection.addresses)
-        self._http = httpx.AsyncClient(transport=transport, **_http_settings(self.connection, timeout))
+        self._http = _AsyncHttp(transport=transport, **_http_settings(self.connection, timeout))
 
     async def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         """Send a call of `mainspring.sdk.client.calls` and return its result. `patience` limits the client's own.
