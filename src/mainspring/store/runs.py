@@ -17,7 +17,8 @@ from mainspring.store.rows import RowQuery
 _SQL = load("runs")
 _ready_at = attrgetter("ready_at")
 
-EndedRow = tuple[UUID, int | None]  # run_id and follows; records without conversion, for the hot path
+# run_id, follows, and the slots and gates that the run held; records without conversion, for the hot path
+EndedRow = tuple[UUID, int | None, list[int] | None]
 
 
 class NewRuns:

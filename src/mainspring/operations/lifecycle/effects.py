@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -34,6 +35,7 @@ class Effects(msgspec.Struct):
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set; there are none yet
+    freed       the slots and gates that ended runs held, and how many of each
     """
 
     requeued: list[tuple[int, float]] = []
@@ -41,6 +43,7 @@ class Effects(msgspec.Struct):
     stops: set[UUID] = set()
     fenced: list[UUID] = []
     following: list[runs.EndedRow] = []
+    freed: Counter[int] = msgspec.field(default_factory=Counter)
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
@@ -68,8 +71,12 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
 
 
 def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
-    """Called for every run that ends. A run without `follows` bits costs only this check."""
-    effects.following += [run for run in ended if run[1]]
+    """Called for every run that ends. A run that nothing follows costs only these checks."""
+    for run in ended:
+        if run[1]:
+            effects.following.append(run)
+        if run[2] is not None:
+            effects.freed.update(run[2])
 
 
 def _check(written: int, wanted: int) -> None:

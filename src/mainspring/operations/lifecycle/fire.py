@@ -88,5 +88,5 @@ async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat
 
 def _manual(run_id: UUID, run: fires.ManualRun) -> Fired:
     fired = Fired(created={} if run.skipped else {run.lane_id: 1})
-    after_end([(run_id, run.follows)], fired)
+    after_end([(run_id, run.follows, None)], fired)
     return fired

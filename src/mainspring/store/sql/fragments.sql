@@ -23,7 +23,8 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation
+       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
+       null::bigint[] as held
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,13 +35,18 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation)
+     follows, losses, snoozes, payload_dropped, generation, held)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation
+       e.snoozes, e.payload_dropped, e.generation, e.held
 from ended_run e
-returning run_id, follows
+returning run_id, follows, held
+
+-- fragment: held_slots(run)
+-- What a run that is QUEUED or RUNNING gives back when it ends: slots of its limits, and gates.
+case when {{run}}.limit_keys is null and {{run}}.gates is null then null
+     else coalesce({{run}}.limit_keys, '{}') || coalesce({{run}}.gates, '{}') end
 
 -- fragment: keeps_payload
 -- Whether the payload stays with a run that succeeds. Null if it has none.
@@ -194,7 +200,7 @@ new_run as materialized (
     {{enter_history}}
 )
 select (select array_agg(lane_id) from created) as lanes,
-       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
+       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone
 
 -- fragment: manual_run
@@ -258,7 +264,7 @@ new_run as materialized (
 )
 select (select array_agg(position) from moved) as moved,
        (select array_agg(lane_id) from created) as lanes,
-       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
+       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped
 
 -- -------------------------------------------------------------------------------- the status of a one-time job
 -- A one-time job that has fired has no row: its status is that of one of its runs, the deciding one. A live run decides

@@ -136,7 +136,7 @@ with outcome as (
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped, generation
+           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held
     from gone
 )
 {{enter_history}}
@@ -214,7 +214,8 @@ with outcome as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
            scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
-           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation
+           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
+           case when state <> {{HELD}} then {{held_slots(r)}} end as held
     from gone r
 )
 {{enter_history}}
