@@ -43,6 +43,7 @@ class Effects(msgspec.Struct):
     admitted    the runs that each lane got because a limit has room
     knocks      the lines to look at after the commit, those of a set together
     asleep      the seconds for which runs back off without a slot
+    several     whether a run that gave back slots had several of them
     """
 
     requeued: list[tuple[int, float]] = []
@@ -54,6 +55,7 @@ class Effects(msgspec.Struct):
     admitted: Counter[int] = msgspec.field(default_factory=Counter)
     knocks: set[frozenset[int]] = set()
     asleep: list[float] = []
+    several: bool = False
 
     def tell(self, signals: Signals) -> None:
         """After the commit: wake those who wait for what has changed."""
@@ -96,6 +98,7 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         _check(len(held), len(changes.holds))
         for _, slots in held:
             effects.freed.update(slots)
+            effects.several |= len(slots) > 1
         effects.asleep += [item.delay for item in changes.holds]
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
@@ -106,7 +109,7 @@ async def hand_over_freed(connection: Connection, effects: Effects) -> None:
     freed = {line: count for line, count in effects.freed.items() if not is_gate(line)}
     if not freed:
         return
-    done = await hand_over(connection, freed)
+    done = await hand_over(connection, freed, several=effects.several)
     effects.admitted.update(done.lanes)
     effects.knocks.update(done.again)
 
@@ -127,6 +130,7 @@ def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
             effects.following.append(run)
         if run[2] is not None:
             effects.freed.update(run[2])
+            effects.several |= len(run[2]) > 1
 
 
 def _check(written: int, wanted: int) -> None:

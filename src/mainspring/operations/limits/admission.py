@@ -25,6 +25,7 @@ from mainspring.store.limits import Head, Line
 from mainspring.store.pool import Connection
 
 _MOST = 500  # runs that one line admits at a time
+_PEEKED = 5  # runs of each line whose other lines are locked as well
 
 
 class Admitted(msgspec.Struct):
@@ -34,9 +35,15 @@ class Admitted(msgspec.Struct):
     again: list[frozenset[int]] = []
 
 
-async def hand_over(connection: Connection, freed: Mapping[int, int], knocked: Collection[int] = ()) -> Admitted:
-    """Take back the `freed` slots of lines, and admit the runs at the heads of these and of the `knocked` lines."""
-    lines = await _locked(connection, sorted({*freed, *knocked}))
+async def hand_over(
+    connection: Connection, freed: Mapping[int, int], knocked: Collection[int] = (), *, several: bool = False
+) -> Admitted:
+    """Take back the `freed` slots of lines, and admit the runs at the heads of these and of the `knocked` lines.
+    `several`: those who wait there probably have several limits, so their other lines are locked as well."""
+    chosen = {*freed, *knocked}
+    if several:
+        chosen |= await limits.lines_of_heads(connection, sorted(chosen), _PEEKED)
+    lines = await _locked(connection, sorted(chosen))
     room = {
         line.key_id: _MOST if line.slots is None else max(0, line.slots - line.in_use + freed.get(line.key_id, 0))
         for line in lines
