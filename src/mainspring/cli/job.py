@@ -16,6 +16,7 @@ from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
+    from mainspring.wire.limits import ConcurrencyView
     from mainspring.wire.runs import RunView
 
 EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcoming 10")
@@ -68,12 +69,23 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("timeout", span(job.timeout)),
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
         ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
+        ("concurrency", "; ".join(map(limit_in_words, job.concurrency)) or None),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("declared by", job.declared_by),
         ("description", job.description),
         ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]
+
+
+def limit_in_words(limit: ConcurrencyView) -> str:
+    """Such as: 1 at once for each payload.account, in strict order."""
+    words = f"{limit.limit} at once"
+    if limit.key is not None:
+        words += f" for each {limit.key}"
+    if limit.per is not None:
+        words += f", of the {limit.per}"
+    return words + (", in strict order" if limit.order == "strict" else "")
 
 
 def _latest(run: RunView, times: Times) -> str:

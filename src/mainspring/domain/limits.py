@@ -69,7 +69,7 @@ def slots_of(
                 values = {"payload": None if payload is None else msgspec.json.decode(payload), "labels": labels}
             key = key_text(value_at(values, limit.key))
         per = limit.per or ("job" if lasting and limit.key is None else "task")
-        name = f"job:{job_id}" if per == "job" else f"task:{task}"
+        name = f"job:{job_id}" if per == "job" else f"task:{_escaped(task)}"
         if limit.key is not None:
             name += f":{limit.key}"
         found.append(Slot(name, key, limit.limit, limit.strict))
@@ -83,6 +83,29 @@ def overlap_slot(job_id: str, *, strict: bool = True) -> Slot:
     return Slot(f"overlap:{job_id}", "", 1, strict)
 
 
+def _escaped(task: str) -> str:
+    """A colon in the name of a task must not look like the one before the key."""
+    return task.replace("%", "%25").replace(":", "%3A")
+
+
+class LimitName(msgspec.Struct, frozen=True):
+    """What the name of a limit says. kind: job, task or overlap. of: the id of the job, or the name of the task."""
+
+    kind: str
+    of: str
+    key: str | None = None
+
+    def in_words(self, key: str) -> str:
+        """Such as: task charge, payload.account "a1"."""
+        return f"{self.kind} {self.of}" + ("" if self.key is None else f", {self.key} {key}")
+
+
+def read_name(name: str) -> LimitName:
+    kind, _, rest = name.partition(":")
+    of, found, key = rest.partition(":")
+    return LimitName(kind, of.replace("%3A", ":").replace("%25", "%"), key if found else None)
+
+
 class NotAKey(ValueError):
     """The value is an object or a list. `path`: where it is."""
 
@@ -93,8 +116,10 @@ class NotAKey(ValueError):
 
 
 def value_at(values: Any, path: str) -> Any:
-    """The value at a path such as payload.account.id; None if there is none. Raises NotAKey if there is an object or a
-    list."""
+    """The value at a path such as payload.account.id; None if there is none. What follows `labels.` is the name of a
+    label. Raises NotAKey if there is an object or a list."""
+    if path.startswith("labels."):
+        return (values["labels"] or {}).get(path.removeprefix("labels."))
     here = values
     walked: list[str] = []
     for part in path.split("."):

@@ -66,6 +66,18 @@ def _limit(given: ConcurrencyIn, field: str, *, number: bool) -> ConcurrencyLimi
     return ConcurrencyLimit(given.limit, given.key, per, order == "strict")
 
 
+def per_task(limits: list[ConcurrencyIn] | None, given: object) -> list[ConcurrencyIn] | None:
+    """The limits that a task declares: they count the runs of the task. `given`: as they were written."""
+    for place, limit in enumerate(limits or ()):
+        if limit.per == "job":
+            raise InvalidInput(
+                "a limit that a task declares counts the runs of all its jobs",
+                field=f"concurrency[{place}].per" if isinstance(given, Sequence) else "concurrency.per",
+                expected="task", hint="leave per out, or give the limit with the job",
+            )  # fmt: skip
+    return None if limits is None else [msgspec.structs.replace(limit, per="task") for limit in limits]
+
+
 def check_count(limit: int, field: str) -> None:
     if not 1 <= limit <= MOST_AT_ONCE:
         hint = "to stop a job, pause it" if limit == 0 else None
@@ -80,16 +92,16 @@ def check_path(path: str, field: str) -> None:
 
 def check_keys(limits: list[ConcurrencyLimit], payload: str | None, labels: dict[str, str] | None) -> None:
     """Raise InvalidInput if a key meets an object or a list in this payload."""
-    if not any(limit.key for limit in limits):
-        return
-    try:
-        slots_of(limits, task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
-    except NotAKey as error:
-        place = next(place for place, limit in enumerate(limits) if (limit.key or "").startswith(error.path))
-        raise InvalidInput(
-            f"{error.path} is {error.kind} in this payload, and cannot be the key of a limit",
-            field="concurrency.key" if len(limits) == 1 else f"concurrency[{place}].key",
-            hint="name a text, a number or a boolean inside it",
-        ) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
+    for place, limit in enumerate(limits):
+        if limit.key is None:
+            continue
+        try:
+            slots_of([limit], task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
+        except NotAKey as error:
+            raise InvalidInput(
+                f"{error.path} is {error.kind} in this payload, and cannot be the key of a limit",
+                field="concurrency.key" if len(limits) == 1 else f"concurrency[{place}].key",
+                hint="name a text, a number or a boolean inside it",
+            ) from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
