@@ -6,16 +6,18 @@
 select exists (select from mainspring.schema_migrations where name = 'limits_known')
 
 -- name: declare_limits
--- Limits as jobs and tasks declare them. What a person has set stays.
--- guard: the name is unique; a pinned row keeps its values.
+-- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict.
+-- guard: the name is unique; a pinned row keeps its number.
 with given as (
     select * from unnest($2::text[], $3::int[], $4::boolean[]) as g (name, slots, strict)
 ), present as (
-    insert into mainspring.limits as l (tenant_id, name, slots, strict)
-    select $1, g.name, g.slots, g.strict from given g order by g.name
+    insert into mainspring.limits as l (tenant_id, name, slots, declared, strict)
+    select $1, g.name, g.slots, g.slots, g.strict from given g order by g.name
     on conflict (tenant_id, name) do update
-    set slots = excluded.slots, strict = excluded.strict, updated_at = (select clock_timestamp())
-    where not l.pinned and (l.slots, l.strict) is distinct from (excluded.slots, excluded.strict)
+    set slots = case when l.pinned and not excluded.strict then l.slots else excluded.slots end,
+        pinned = l.pinned and not excluded.strict, declared = excluded.declared, strict = excluded.strict,
+        updated_at = (select clock_timestamp())
+    where (l.declared, l.strict) is distinct from (excluded.declared, excluded.strict)
     returning l.name, l.limit_id
 )
 select name, limit_id from present
