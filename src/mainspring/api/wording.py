@@ -11,6 +11,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.wire.exchange import Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.limits import ConcurrencyIn
 from mainspring.wire.logs import LogChunk
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
@@ -23,6 +24,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "retry_policy": RetryIn,
     "misfire": MisfireIn,
     "limits": ResourceLimitsIn,
+    "concurrency": ConcurrencyIn,
     "rules": RetryRuleIn,
     "http": HttpCall,
     "success": SuccessRule,

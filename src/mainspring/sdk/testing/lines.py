@@ -1,0 +1,175 @@
+"""The limits of a box: which runs own slots, and which are HELD. The rules are those of a server."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.domain.job import JobDefinition, boost_of
+from mainspring.domain.limits import Slot, read_name
+from mainspring.domain.transitions import RunState
+from mainspring.sdk.testing.records import BoxRun
+
+LineId = tuple[str, str]
+
+
+@dataclass(slots=True)
+class BoxLimit:
+    """A limit: what counts, what was declared last, and whether a person has set it."""
+
+    limit_id: int
+    name: str
+    slots: int | None
+    declared: int | None
+    strict: bool
+    updated_at: datetime
+    pinned: bool = False
+
+
+@dataclass(slots=True)
+class Line:
+    """The runs that own a slot of a line, and those that stand in it, by rank."""
+
+    owners: list[BoxRun] = field(default_factory=list)
+    held: list[tuple[datetime, int, BoxRun]] = field(default_factory=list)
+
+
+class Lines:
+    """`admitted` is called for each run that gets its slots."""
+
+    def __init__(self, admitted: Callable[[BoxRun], None]) -> None:
+        self.limits: dict[str, BoxLimit] = {}
+        self.lines: dict[LineId, Line] = {}
+        self._admitted = admitted
+        self._count = 0
+
+    def declare(self, slots: Iterable[Slot], now: datetime) -> None:
+        """Store what a job declares. What a person has set stays, unless the order becomes strict."""
+        for slot in slots:
+            limit = self.limits.get(slot.name)
+            if limit is None:
+                limit_id = len(self.limits) + 1
+                self.limits[slot.name] = BoxLimit(limit_id, slot.name, slot.slots, slot.slots, slot.strict, now)
+            elif (limit.declared, limit.strict) != (slot.slots, slot.strict):
+                limit.declared, limit.strict, limit.updated_at = slot.slots, slot.strict, now
+                limit.pinned = limit.pinned and not slot.strict
+                limit.slots = limit.slots if limit.pinned else limit.declared
+            self.lines.setdefault((slot.name, slot.key), Line())
+
+    def set(self, limit: BoxLimit, slots: int | None, now: datetime) -> None:
+        """None: back to what is declared."""
+        limit.slots, limit.pinned, limit.updated_at = slots or limit.declared, slots is not None, now
+        self.admit(self.of(limit.name))
+
+    def of(self, name: str) -> list[LineId]:
+        return [line for line in self.lines if line[0] == name]
+
+    def stand(self, run: BoxRun, since: datetime) -> None:
+        """The run is HELD, until all of its lines have room."""
+        self._count += 1
+        run.status = RunState.HELD
+        entry = (since - _boost(run.definition, run.line), self._count, run)
+        for slot in run.line:
+            bisect.insort(self.lines[slot.name, slot.key].held, entry, key=lambda one: one[:2])
+        self.admit(_ids(run.line))
+        if run.status is RunState.HELD:
+            run.reason = self.why(run)
+
+    def give_up(self, run: BoxRun) -> None:
+        """The run owns no slot and stands in no line any more. The next ones get its slots."""
+        for slot in run.line:
+            line = self.lines[slot.name, slot.key]
+            if run.owns:
+                line.owners.remove(run)
+            else:
+                line.held = [entry for entry in line.held if entry[2] is not run]
+        run.owns = False
+        self.admit(_ids(run.line))
+
+    def join(self, run: BoxRun, slot: Slot) -> None:
+        """A live run needs another slot. One that runs or is about to owns it at once."""
+        if slot.name in [one.name for one in run.line]:
+            return
+        held = run.status is RunState.HELD
+        if held:
+            entry = next(one for one in self.lines[run.line[0].name, run.line[0].key].held if one[2] is run)
+            bisect.insort(self.lines[slot.name, slot.key].held, entry, key=lambda one: one[:2])
+        elif run.owns or not run.line:
+            self.lines[slot.name, slot.key].owners.append(run)
+            run.owns = True
+        run.line = [*run.line, slot]
+
+    def leave(self, run: BoxRun, slot: Slot) -> None:
+        """A run that is HELD or backs off without slots needs this one no longer."""
+        if run.owns or slot.name not in [one.name for one in run.line]:
+            return
+        line = self.lines[slot.name, slot.key]
+        line.held = [entry for entry in line.held if entry[2] is not run]
+        run.line = [one for one in run.line if one.name != slot.name]
+        if run.status is RunState.HELD and not run.line:
+            self._admitted(run)
+        self.admit(_ids(run.line))
+
+    def admit(self, lines: Iterable[LineId]) -> None:
+        """Give slots to those at the front, by rank. In a strict line nobody passes another."""
+        for line_id in lines:
+            for entry in list(self.lines[line_id].held):
+                run = entry[2]
+                if not self._room(line_id):
+                    break
+                if self._may_start(entry):
+                    self._take(run)
+                    self._admitted(run)
+                elif self.limits[line_id[0]].strict:
+                    break
+
+    def why(self, run: BoxRun) -> str:
+        """What a HELD run waits for."""
+        full = next((slot for slot in run.line if not self._room((slot.name, slot.key))), run.line[0])
+        name, limit = read_name(full.name), self.limits[full.name]
+        if name.kind == "overlap":
+            return "waiting for an earlier run of its job to end (overlap)"
+        use = len(self.lines[full.name, full.key].owners)
+        return f"waiting for room in the limit of {name.in_words(full.key)}: {use} of {limit.slots} in use"
+
+    def _room(self, line: LineId) -> bool:
+        slots = self.limits[line[0]].slots
+        return slots is None or len(self.lines[line].owners) < slots
+
+    def _may_start(self, entry: tuple[datetime, int, BoxRun]) -> bool:
+        """Whether all of its lines have room, and it is the first in those that are strict."""
+        for line in _ids(entry[2].line):
+            first = self.lines[line].held[0]
+            if not self._room(line) or (self.limits[line[0]].strict and first is not entry):
+                return False
+        return True
+
+    def _take(self, run: BoxRun) -> None:
+        for line in _ids(run.line):
+            found = self.lines[line]
+            found.held = [entry for entry in found.held if entry[2] is not run]
+            found.owners.append(run)
+        run.owns = True
+
+
+def keeps_place(run: BoxRun) -> bool:
+    """Whether it keeps its slots while it backs off, because its line is strict."""
+    return any(slot.strict for slot in run.line)
+
+
+def _boost(definition: JobDefinition, line: list[Slot]) -> timedelta:
+    """How far its priority moves a run forward. In a strict line priority does not count."""
+    return timedelta(seconds=0 if any(slot.strict for slot in line) else boost_of(definition.priority))
+
+
+def _ids(slots: Iterable[Slot]) -> list[LineId]:
+    return [(slot.name, slot.key) for slot in slots]
+
+
+def with_overlap(definition: JobDefinition, rule: JobDefinition) -> JobDefinition:
+    """`definition` with the overlap rule of its job as it is now."""
+    return msgspec.structs.replace(definition, overlap=rule.overlap)
