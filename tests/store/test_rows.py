@@ -32,6 +32,7 @@ NAMES = {
     for name, sql in load(file.stem).items()
 }
 PYTHON_TYPES: dict[str, object] = {
+    "int8[]": list[int],
     "int2": int,
     "int4": int,
     "int8": int,

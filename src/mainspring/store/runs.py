@@ -20,6 +20,11 @@ _ready_at = attrgetter("ready_at")
 # run_id, follows, and the slots and gates that the run held; records without conversion, for the hot path
 EndedRow = tuple[UUID, int | None, list[int] | None]
 
+# For each lane: the gate of its queue and what may pass it, the same of its tenant, and the gates that a run owns.
+GateColumns = tuple[
+    Sequence[int | None], Sequence[int | None], Sequence[int | None], Sequence[int | None], Sequence[str | None]
+]
+
 
 class NewRuns:
     """The columns of runs to insert. The statement takes one array per column."""
@@ -76,6 +81,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     exclusive: bool = False
     started_at: datetime | None = None
     snoozes: int = 0
+    gates: list[int] | None = None
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -106,6 +112,7 @@ class RequeuedRun(msgspec.Struct, frozen=True):
 _claim_from_lane = RowQuery(ClaimedRun, _SQL["claim_from_lane"])
 _claim_from_lanes = RowQuery(ClaimedRun, _SQL["claim_from_lanes"])
 _claim_fairly = RowQuery(ClaimedRun, _SQL["claim_fairly"])
+_claim_through_gates = RowQuery(ClaimedRun, _SQL["claim_through_gates"])
 _redeliver = RowQuery(ClaimedRun, _SQL["redeliver"])
 _lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
 _runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
@@ -134,7 +141,7 @@ class Ending(msgspec.Struct, frozen=True):
 class Requeue(msgspec.Struct, frozen=True):
     """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used. `lost` is 1
     if the attempt was lost with its worker, and `snoozed` if it asked to come back later; the run then gets another
-    attempt for it."""
+    attempt for it. `gates`: what it owned."""
 
     run_id: UUID
     fence: int
@@ -143,6 +150,7 @@ class Requeue(msgspec.Struct, frozen=True):
     error: str | None = None
     lost: int = 0
     snoozed: int = 0
+    gates: Sequence[int] | None = None
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
@@ -232,6 +240,33 @@ async def claim_fairly(
         tenants,
         [starts[tenant] for tenant in tenants],
     )
+
+
+async def claim_through_gates(
+    connection: Connection,
+    lanes: Sequence[tuple[int, int, datetime]],
+    tenants: Sequence[TenantId],
+    starts: Mapping[TenantId, int],
+    limit: int,
+    worker_id: UUID,
+    seq: int,
+    gates: GateColumns,
+) -> list[ClaimedRun]:
+    """As claim_fairly, where gates limit how many runs pass. The caller has locked them. Oldest first."""
+    claimed = await _claim_through_gates.fetch(
+        connection,
+        [lane[0] for lane in lanes],
+        limit,
+        worker_id,
+        seq,
+        [lane[2] for lane in lanes],
+        [lane[1] for lane in lanes],
+        tenants,
+        [starts[tenant] for tenant in tenants],
+        *gates,
+    )
+    claimed.sort(key=_ready_at)
+    return claimed
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:

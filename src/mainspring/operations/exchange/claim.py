@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -79,6 +80,39 @@ class LaneSizes:
         return sum(size for size, _ in sums.values())
 
 
+class Rooms:
+    """What the gates let pass from each lane of a claim, as columns: the gates of queue and tenant, how many may pass
+    each, and the gates that a run owns."""
+
+    def __init__(self) -> None:
+        self.queue_gates: list[int | None] = []
+        self.queue_rooms: list[int | None] = []
+        self.tenant_gates: list[int | None] = []
+        self.tenant_rooms: list[int | None] = []
+        self.owned: list[str | None] = []
+
+    def add(self, of_queue: tuple[int, int] | None, of_tenant: tuple[int, int] | None, owned: Sequence[int]) -> None:
+        queue_gate, queue_room = of_queue or (None, None)
+        tenant_gate, tenant_room = of_tenant or (None, None)
+        self.queue_gates.append(queue_gate)
+        self.queue_rooms.append(queue_room)
+        self.tenant_gates.append(tenant_gate)
+        self.tenant_rooms.append(tenant_room)
+        self.owned.append("{" + ",".join(map(str, owned)) + "}" if owned else None)
+
+    @property
+    def columns(self) -> runs.GateColumns:
+        return (self.queue_gates, self.queue_rooms, self.tenant_gates, self.tenant_rooms, self.owned)
+
+
+class Gates(Protocol):
+    """The gates of a claim, locked by its transaction."""
+
+    def rooms(self, lanes: Sequence[Lane]) -> Rooms: ...
+
+    def took(self, rows: Sequence[ClaimedRun]) -> None: ...
+
+
 class Claimer:
     def __init__(self, lanes: LaneRegistry, clock: Clock, database_clock: DatabaseClock) -> None:
         self._lanes = lanes
@@ -88,15 +122,21 @@ class Claimer:
         self._pools = FairPools()
 
     async def claim(
-        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+        self,
+        connection: Connection,
+        eligible: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        gates: Gates | None = None,
     ) -> list[RunOrder]:
         """Claim up to `limit` runs, and about 16 MiB, of the eligible lanes. Return them in the order in which they
-        should start. The lanes of each tenant must stand together."""
+        should start. The lanes of each tenant must stand together. `gates`: some of the lanes lie behind these."""
         if not eligible or limit <= 0:
             return []
         if eligible[0].tenant_id != eligible[-1].tenant_id or len(eligible) > MAX_LANES_PER_CLAIM:
-            return await self._claim_in_turns(connection, eligible, limit, worker_id, seq)
-        rows = await self._take(connection, eligible, limit, worker_id, seq)
+            return await self._claim_in_turns(connection, eligible, limit, worker_id, seq, gates)
+        rows = await self._take(connection, eligible, limit, worker_id, seq, gates=gates)
         if not rows:
             return []
         self._note_heads(rows)
@@ -113,6 +153,7 @@ class Claimer:
         worker_id: UUID,
         seq: int,
         starts: dict[TenantId, int] | None = None,
+        gates: Gates | None = None,
     ) -> list[ClaimedRun]:
         """Claim from at most 64 lanes, usually in one step. More steps follow where more runs fit than estimated: a run
         of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, the virtual
@@ -121,11 +162,18 @@ class Claimer:
         rows: list[ClaimedRun] = []
         budget = _MAX_CLAIM_BYTES
         while (step := min(limit - len(rows), self._sizes.estimate_fit(lanes, budget))) > 0:
-            if starts is None:
+            if gates is not None:
+                columns = gates.rooms(lanes).columns
+                tenants = [lane.tenant_id for lane in lanes]
+                turns = dict.fromkeys(tenants, 0) if starts is None else starts
+                some = await runs.claim_through_gates(connection, heads, tenants, turns, step, worker_id, seq, columns)
+                gates.took(some)
+            elif starts is None:
                 some = await runs.claim(connection, heads, step, worker_id, seq)
             else:
                 tenants = [lane.tenant_id for lane in lanes]
                 some = await runs.claim_fairly(connection, heads, tenants, starts, step, worker_id, seq)
+            if starts is not None:
                 owner = {lane.lane_id: lane.tenant_id for lane in lanes}
                 for row in some:
                     starts[owner[row.lane_id]] += 1
@@ -136,7 +184,13 @@ class Claimer:
         return rows
 
     async def _claim_in_turns(
-        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+        self,
+        connection: Connection,
+        eligible: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        gates: Gates | None,
     ) -> list[RunOrder]:
         """Claim from the lanes of several tenants, or from more than 64 lanes, in turns. A query finds out first which
         lanes have runs: a tenant without any is idle, and empty lanes are not among the 64."""
@@ -153,7 +207,7 @@ class Claimer:
             return []
         chosen = pool.lanes_to_claim(waiting, MAX_LANES_PER_CLAIM)
         contested = len(starts) > 1
-        rows = await self._take(connection, chosen, limit, worker_id, seq, dict(starts) if contested else None)
+        rows = await self._take(connection, chosen, limit, worker_id, seq, dict(starts) if contested else None, gates)
         if not rows:
             return []
         lanes: dict[int, Lane] = {lane.lane_id: lane for lane in chosen}

@@ -5,6 +5,9 @@ The worker's row is locked first. Everything after that is written for the newes
 Where another transaction holds a row, this one waits for half a second. Then it is repeated without the outcomes whose
 rows are held. It does not acknowledge these, and the worker sends all of them again: what was recorded before is not
 recorded twice.
+
+Where some lanes of the worker lie behind limits of their queue or tenant, the claim is a transaction of its own, after
+the outcomes are committed (operations/gates/passage.py).
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
-from mainspring.operations.exchange.queue_shares import claim_by_shares
+from mainspring.operations.exchange.queue_shares import Claims, claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
+from mainspring.operations.gates.passage import Passage
+from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
+from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeReply, Outcome
+from mainspring.wire.exchange import ExchangeReply, Outcome, RunOrder
 
 log = get_logger("exchange")
 
@@ -36,13 +43,23 @@ _LIVE = int(WorkerState.LIVE)
 _MAX_REDELIVERED = 10_000
 _FOR_A_ROW = 0.5  # seconds for which a transaction waits for a row that another one holds
 _ONCE_MORE = 0.1  # when it has waited once
+_FOR_A_GATE = 0.3  # seconds for which a claim waits for the gates that other claims hold
 
 
 class ExchangeTransaction:
     def __init__(
-        self, store: Store, registry: WorkerRegistry, claimer: Claimer, signals: Signals, random: Random
+        self,
+        store: Store,
+        registry: WorkerRegistry,
+        claimer: Claimer,
+        gates: GateRegistry,
+        waker: GateWaker,
+        signals: Signals,
+        random: Random,
     ) -> None:
         self._store = store
+        self._gates = gates
+        self._waker = waker
         self._registry = registry
         self._claimer = claimer
         self._signals = signals
@@ -58,12 +75,23 @@ class ExchangeTransaction:
             await self._run(exchange, _ONCE_MORE, skip_held=True)
 
     async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
-        """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only
-        claims."""
+        async with exchange.patience.connection(self._store.hot) as connection:
+            limited, freed = True, Counter[int]()
+            if exchange.must_write or not self._gates.limited(exchange.worker.lanes):
+                limited, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
+            if limited:
+                freed -= await self._claim_through_gates(connection, exchange)
+        self._signals.gates_freed(freed)
+
+    async def _write(
+        self, connection: Connection, exchange: Exchange, seconds: float, *, skip_held: bool = False
+    ) -> tuple[bool, Counter[int]]:
+        """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only claims.
+        Return whether the claim is left to a transaction of its own, and the gates that were given back."""
         request = exchange.request
         first = not exchange.committed
         effects: Effects | None = None
-        async with exchange.patience.connection(self._store.hot) as connection, connection.transaction():
+        async with connection.transaction():
             state = await self._advance(connection, exchange, exchange.patience.for_locks(seconds))
             if first and request.outcomes:
                 outcomes = request.outcomes
@@ -72,11 +100,12 @@ class ExchangeTransaction:
                 effects = await self._settle(connection, exchange, outcomes)
             if first and request.recover:
                 await self._redeliver(connection, exchange)
-            if state == _LIVE and not request.draining:
-                await self._claim(connection, exchange)
-            if exchange.reply.runs and not exchange.worker.tells_starts:
-                claimed = [order.run_id for order in exchange.reply.runs]
-                await workers.assume_started(connection, request.worker_id, claimed)
+            claims = state == _LIVE and not request.draining
+            limited = claims and self._gates.limited(exchange.worker.lanes)
+            if claims and not limited:
+                lanes = self._gates.unpaused(exchange.worker.lanes)
+                await self._claim(connection, exchange, self._claimer, lanes)
+            await self._assume_started(connection, exchange, exchange.reply.runs)
             stopped = request.stopped and not exchange.reply.superseded
             if first and (stopped or request.draining):
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
@@ -85,22 +114,58 @@ class ExchangeTransaction:
         if effects is not None:
             for lane_id, delay in effects.requeued:
                 self._signals.ready_later(lane_id, delay)
+            for gate_id in effects.gates:
+                self._gates.open(gate_id)
         if stopped:
             self._registry.evict(request.worker_id)
+        return limited, Counter() if effects is None else Counter(effects.gates)
+
+    async def _claim_through_gates(self, connection: Connection, exchange: Exchange) -> Counter[int]:
+        """Claim where some lanes lie behind gates. Without the locks it needs, it claims nothing. Return how many runs
+        passed each gate."""
+        request, lanes = exchange.request, exchange.worker.lanes
+        redelivered = exchange.reply.runs
+        passage = Passage(self._claimer, self._gates, exchange.worker.slots)
+        try:
+            async with connection.transaction():
+                if await self._advance(connection, exchange, exchange.patience.for_locks(_FOR_A_GATE)) != _LIVE:
+                    return Counter()
+                exchange.reply.runs = []
+                await passage.enter(connection, request.worker_id, lanes)
+                await self._claim(connection, exchange, passage, lanes, len(redelivered))
+                await passage.leave(connection)
+                await self._assume_started(connection, exchange, exchange.reply.runs)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+            log.warning("no claim through a gate", worker=str(request.worker_id), error=repr(error))
+            exchange.reply.runs = redelivered
+            return Counter()
+        exchange.reply.runs = redelivered + exchange.reply.runs
+        exchange.committed = True
+        passage.note()
+        self._waker.tokens_at(passage.waits)
+        return passage.passed
+
+    async def _assume_started(self, connection: Connection, exchange: Exchange, orders: Sequence[RunOrder]) -> None:
+        """An old worker does not tell which runs have started."""
+        if orders and not exchange.worker.tells_starts:
+            claimed = [order.run_id for order in orders]
+            await workers.assume_started(connection, exchange.request.worker_id, claimed)
 
     async def _advance(self, connection: Connection, exchange: Exchange, patience: str) -> int:
         """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was
-        here, or if the incarnation has ended."""
+        here, or if the incarnation has ended. From here on the gates are known as they are."""
         tenant, request = exchange.tenant, exchange.request
         if exchange.waiter.superseded:  # while it waited for a connection
             raise Conflict("a newer exchange of this worker is here", code=STALE, field="seq")
-        state = await workers.advance(
+        advanced = await workers.advance(
             connection, tenant, request.worker_id, request.seq, again=exchange.committed, patience=patience
         )
-        if state is None:
+        if advanced is None:
             await self._registry.refuse(connection, tenant, request, waited=exchange.waited)
-        exchange.worker.state = state
-        return state
+        exchange.worker.state, revision = advanced
+        if revision > self._gates.revision:
+            await self._gates.load(connection)
+        return exchange.worker.state
 
     async def _not_held(self, connection: Connection, exchange: Exchange) -> list[Outcome]:
         """The outcomes of runs that no other transaction holds. These are locked."""
@@ -134,19 +199,21 @@ class ExchangeTransaction:
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
         exchange.reply.runs = [await self._claimer.order(row) for row in rows]
 
-    async def _claim(self, connection: Connection, exchange: Exchange) -> None:
-        """Claim runs for the free slots of the worker."""
-        request, reply, lanes = exchange.request, exchange.reply, exchange.worker.lanes
-        free = request.free - len(reply.runs)
+    async def _claim(
+        self, connection: Connection, exchange: Exchange, claims: Claims, lanes: Sequence[Lane], taken: int = 0
+    ) -> None:
+        """Claim runs for the free slots of the worker. `taken` are handed out again beside the reply's runs."""
+        request, reply = exchange.request, exchange.reply
+        free = request.free - len(reply.runs) - taken
         if free <= 0:
             return
         # An exchange that was woken together with others claims its part. One that has just arrived fills its slots.
         reserved = exchange.waiter.take_reserved()
         limit = min(free, reserved) if exchange.woken and reserved else free
         if request.shares or request.room:
-            reply.runs += await claim_by_shares(self._claimer, connection, lanes, free, limit, request)
+            reply.runs += await claim_by_shares(claims, connection, lanes, free, limit, request)
         else:
-            reply.runs += await self._claimer.claim(connection, lanes, limit, request.worker_id, request.seq)
+            reply.runs += await claims.claim(connection, lanes, limit, request.worker_id, request.seq)
 
 
 def _count_outcomes(outcomes: Sequence[Outcome]) -> None:

@@ -37,7 +37,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 
     def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
         started_at = None if given_back else _began(run, outcome, lost=lost)
-        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
+        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed, run.gates))
         changes.attempts.append(
             PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay)
         )

@@ -13,7 +13,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.store import runs
+from mainspring.store import gates, runs
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
@@ -35,7 +35,8 @@ class Effects(msgspec.Struct):
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set; there are none yet
-    freed       the slots and gates that ended runs held, and how many of each
+    freed       the slots and gates that ended runs held, and the gates of requeued ones, and how many of each
+    gates       the gates of these that were given back
     """
 
     requeued: list[tuple[int, float]] = []
@@ -44,6 +45,7 @@ class Effects(msgspec.Struct):
     fenced: list[UUID] = []
     following: list[runs.EndedRow] = []
     freed: Counter[int] = msgspec.field(default_factory=Counter)
+    gates: dict[int, int] = {}
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
@@ -66,6 +68,9 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         requeued = await runs.requeue(connection, changes.requeues)
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
+        for again in changes.requeues:
+            if again.gates is not None:
+                effects.freed.update(again.gates)
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
 
@@ -77,6 +82,12 @@ def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
             effects.following.append(run)
         if run[2] is not None:
             effects.freed.update(run[2])
+
+
+async def give_back(connection: Connection, effects: Effects) -> None:
+    """Give back the gates of runs that were ended or requeued, in their transaction. Others pay only for this check."""
+    if effects.freed:
+        effects.gates = await gates.give_back(connection, effects.freed)
 
 
 def _check(written: int, wanted: int) -> None:

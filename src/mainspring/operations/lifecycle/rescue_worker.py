@@ -57,6 +57,7 @@ class WorkerRescue:
             else:
                 created[lane_id] = created.get(lane_id, 0) + 1
         self._signals.ready(created)
+        self._signals.gates_freed(effects.gates)
 
     async def take_all(self, store: Store) -> int:
         """Take the runs that are left. Returns how many were taken in all."""

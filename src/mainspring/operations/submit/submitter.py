@@ -21,6 +21,7 @@ from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.gates.depths import Depths
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
@@ -52,9 +53,16 @@ class Submitted(msgspec.Struct, frozen=True):
 
 class Submitter:
     def __init__(
-        self, store: Store, lanes: LaneRegistry, signals: Signals, clock: DatabaseClock, signatures: SignatureRegistry
+        self,
+        store: Store,
+        lanes: LaneRegistry,
+        signals: Signals,
+        clock: DatabaseClock,
+        signatures: SignatureRegistry,
+        depths: Depths,
     ) -> None:
         self._store = store
+        self._depths = depths
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
@@ -67,6 +75,7 @@ class Submitter:
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
+            self._depths.admit(tenant, [definition])
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1])
         return await self._store_all(tenant, [request], [definition], single=True)
 
@@ -111,10 +120,14 @@ class Submitter:
             lane_ids = await self._lane_ids(connection, tenant, definitions)
             batch = _Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
             if batch.one_statement:
+                if requests:
+                    self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
             else:
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
+                    if requests:  # those of the batcher are admitted one by one
+                        self._depths.admit(tenant, batch.new_definitions())
                     await batch.insert(connection)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
@@ -185,6 +198,10 @@ class _Batch:
         return len(self._definitions) == 1 or (
             len(set(self._lane_ids)) == 1 and all(_is_default(item) and item.name is None for item in self._definitions)
         )
+
+    def new_definitions(self) -> list[JobDefinition]:
+        """What is stored, without repeats."""
+        return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
