@@ -82,6 +82,11 @@ class Bucket(msgspec.Struct, frozen=True):
         """The seconds until a token is there."""
         return max(0.0, self._missing(now) - (self.burst - 1) * self.every)
 
+    def ahead(self, now: datetime) -> bool:
+        """Whether `tat` is later than it can be: the clock was set back, or the rate has changed. It must be written
+        again, or the bucket would stay empty."""
+        return self.tat is not None and (self.tat - now).total_seconds() > self.burst * self.every
+
     def _missing(self, now: datetime) -> float:
         """The seconds until the bucket is full. It is never more than empty, also if the clock was set back or the rate
         has changed."""

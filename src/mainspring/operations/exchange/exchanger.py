@@ -14,7 +14,7 @@ One `Exchange` passes through these steps:
         update the demand   what the exchange would take
         transaction         transaction.py: sequence number, outcomes, redelivery, claim
         check for stops     stops.py
-        recall              recall.py: ask for unstarted runs that idle workers could start
+        recall              recall.py: ask for unstarted runs that idle workers could start, or whose queue is paused
         wait                long_poll.py
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
@@ -47,6 +47,7 @@ from mainspring.operations.exchange.starts import StartRecorder
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, WorkerRegistry
+from mainspring.operations.gates.paused_runs import PausedRuns
 from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
@@ -89,10 +90,11 @@ class Exchanger:
         self._gates = gates
         self.waker = GateWaker(store, gates, lanes, long_polls, self._claimer, signals)
         self._transaction = ExchangeTransaction(
-            store, self._registry, self._claimer, gates, self.waker, signals, random
+            store, self._registry, self._claimer, lanes, gates, self.waker, signals, clock, random
         )
         self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
+        self._paused_runs = PausedRuns(store, gates)
         self._active: set[Exchange] = set()
         self._lanes_revision = -1
         self._lane_loads: set[asyncio.Task[None]] = set()
@@ -129,7 +131,9 @@ class Exchanger:
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
-        exchange = Exchange(tenant, request, worker, waiter, ExchangeReply(seq=request.seq), deadline, patience)
+        exchange = Exchange(
+            tenant, request, worker, waiter, ExchangeReply(seq=request.seq), arrived_at, deadline, patience
+        )
         self._active.add(exchange)
         try:
             heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
@@ -169,7 +173,10 @@ class Exchanger:
             reply = exchange.reply
             reply.drain = worker.state == WorkerState.DRAINING and not request.draining
             now = self._clock.monotonic()
-            if exchange.must_write or reply.runs or reply.stop or reply.drain or now >= exchange.deadline:
+            if request.unstarted and self._gates:
+                await self._paused_runs.recall(exchange, now)
+            said = reply.runs or reply.stop or reply.drain or reply.give_back
+            if exchange.must_write or said or now >= exchange.deadline:
                 return
             until = exchange.deadline
             if request.unstarted:

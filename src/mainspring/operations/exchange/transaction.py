@@ -19,6 +19,7 @@ import asyncpg
 
 from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
+from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
@@ -32,7 +33,7 @@ from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
-from mainspring.store.lanes import Lane
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeReply, Outcome, RunOrder
@@ -52,12 +53,16 @@ class ExchangeTransaction:
         store: Store,
         registry: WorkerRegistry,
         claimer: Claimer,
+        lanes: LaneRegistry,
         gates: GateRegistry,
         waker: GateWaker,
         signals: Signals,
+        clock: Clock,
         random: Random,
     ) -> None:
+        self._clock = clock
         self._store = store
+        self._lanes = lanes
         self._gates = gates
         self._waker = waker
         self._registry = registry
@@ -125,7 +130,7 @@ class ExchangeTransaction:
         passed each gate."""
         request, lanes = exchange.request, exchange.worker.lanes
         redelivered = exchange.reply.runs
-        passage = Passage(self._claimer, self._gates, exchange.worker.slots)
+        passage = Passage(self._claimer, self._gates, self._clock, exchange.worker.slots)
         try:
             async with connection.transaction():
                 if await self._advance(connection, exchange, exchange.patience.for_locks(_FOR_A_GATE)) != _LIVE:
@@ -134,6 +139,7 @@ class ExchangeTransaction:
                 await passage.enter(connection, request.worker_id, lanes)
                 await self._claim(connection, exchange, passage, lanes, len(redelivered))
                 await passage.leave(connection)
+                passage.limit_starts(exchange.reply.runs, exchange.arrived)
                 await self._assume_started(connection, exchange, exchange.reply.runs)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
             log.warning("no claim through a gate", worker=str(request.worker_id), error=repr(error))
@@ -198,6 +204,12 @@ class ExchangeTransaction:
             metrics.redelivered.inc(len(rows))
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
         exchange.reply.runs = [await self._claimer.order(row) for row in rows]
+        # Those of paused queues, and those whose token is spent, must come back. The lost reply may still arrive, so
+        # only the worker can give them back.
+        known = [(row.run_id, self._lanes.peek(row.lane_id)) for row in rows]
+        exchange.reply.give_back = [
+            run_id for run_id, lane in known if lane is not None and not self._gates.may_start_late(lane)
+        ]
 
     async def _claim(
         self, connection: Connection, exchange: Exchange, claims: Claims, lanes: Sequence[Lane], taken: int = 0

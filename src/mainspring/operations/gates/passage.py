@@ -15,6 +15,7 @@ from math import inf
 from uuid import UUID
 
 from mainspring.domain.rates import Bucket, parse_rate
+from mainspring.kernel.clock import Clock
 from mainspring.operations.exchange.claim import Claimer, Rooms
 from mainspring.operations.gates.registry import GateRegistry
 from mainspring.store import gates
@@ -28,15 +29,19 @@ _Gates = tuple[Gate | None, Gate | None]
 
 _NONE: _Gates = (None, None)
 _UNLIMITED = 2**31 - 1
+START_WITHIN = 0.25  # seconds from the token to the start
 _LEAST_WAIT = 0.005  # seconds between looks for a token: at high rates a claim takes several
 
 
 class Passage:
     """The claims of one exchange. `claim` may be called several times. `leave` writes what has passed."""
 
-    def __init__(self, claimer: Claimer, registry: GateRegistry, slots: int) -> None:
+    def __init__(self, claimer: Claimer, registry: GateRegistry, clock: Clock, slots: int) -> None:
         self._claimer = claimer
         self._registry = registry
+        self._clock = clock
+        self._entered = 0.0
+        self._rated: set[UUID] = set()
         self._slots = slots
         self._openings: dict[int, int] = {}
         self._locked: dict[int, LockedGate] = {}
@@ -72,6 +77,7 @@ class Passage:
         self._openings = {gate_id: registry.openings(gate_id) for gate_id in wanted}
         self._locked = {gate.gate_id: gate for gate in await gates.lock_for_claim(connection, sorted(wanted))}
         self._marks = await gates.take_marks(connection, list(self._locked))
+        self._entered = self._clock.monotonic()
         self._now = await gates.clock(connection)
         for gate in self._locked.values():
             self._room[gate.gate_id] = self._room_of(gate)
@@ -130,16 +136,26 @@ class Passage:
         for row in rows:
             for gate in self._gates_of[row.lane_id]:
                 if gate is not None:
+                    if self._locked[gate.gate_id].rate is not None:
+                        self._rated.add(row.run_id)
                     self.passed[gate.gate_id] += 1
                     self._room[gate.gate_id] -= 1
+
+    def limit_starts(self, orders: Sequence[RunOrder], arrived: float) -> None:
+        """Let no run start long after its token was taken, together with others: its worker, or the network, may stand
+        still meanwhile. The worker counts from the moment at which it sent the exchange, which was before it came."""
+        for order in orders:
+            if order.run_id in self._rated:
+                order.start_within = round(self._entered - arrived + START_WITHIN, 3)
 
     async def leave(self, connection: Connection) -> None:
         """Write what has passed, in the transaction of the claim."""
         changes = []
         for gate_id, gate in self._locked.items():
             passed, marks = self.passed[gate_id], self._marks.get(gate_id, 0)
-            bucket = _bucket(gate)
-            tat = None if bucket is None or not passed or self._now is None else bucket.take(passed, self._now)
+            bucket, tat = _bucket(gate), None
+            if bucket is not None and self._now is not None and (passed or bucket.ahead(self._now)):
+                tat = bucket.take(passed, self._now)
             owned = passed if gate.concurrency is not None else 0
             if owned != marks or tat is not None:
                 changes.append(Passed(gate_id, owned - marks, tat))

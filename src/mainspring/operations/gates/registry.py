@@ -57,11 +57,18 @@ class GateRegistry:
                 return gate
         return None
 
+    def is_paused(self, lane: Lane) -> bool:
+        return self.pause_of(lane.tenant_id, lane.queue) is not None
+
+    def may_start_late(self, lane: Lane) -> bool:
+        """Whether a run of this lane may start long after it was claimed."""
+        return not self.is_paused(lane) and all(gate is None or gate.rate is None for gate in self.of(lane))
+
     def unpaused(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         """The lanes from which may be claimed."""
         if not self._by_key:
             return lanes
-        return [lane for lane in lanes if self.pause_of(lane.tenant_id, lane.queue) is None]
+        return [lane for lane in lanes if not self.is_paused(lane)]
 
     def limited(self, lanes: Iterable[Lane]) -> bool:
         """Whether one of these lanes lies behind a limit."""
@@ -69,7 +76,7 @@ class GateRegistry:
 
     def blocked(self, lane: Lane) -> bool:
         """Whether nothing can be claimed from this lane now, as far as is known."""
-        if self.pause_of(lane.tenant_id, lane.queue) is not None:
+        if self.is_paused(lane):
             return True
         now = self._clock.monotonic()
         return any(gate is not None and self._closed_until.get(gate.gate_id, 0.0) > now for gate in self.of(lane))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from mainspring.domain.durations import format_duration
 from mainspring.domain.rates import Bucket, parse_rate
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.store.gates import Gate, GateState
@@ -60,5 +62,6 @@ def closed_in_words(gates: Iterable[GateState]) -> str | None:
         bucket = bucket_of(gate)
         if bucket is not None and not bucket.tokens(gate.now):
             wait = bucket.wait(gate.now)
-            words.append(f"{whose} starts {gate.rate} (burst {gate.burst}), and its next start is in {wait:.3g} s")
+            soon = format_duration(math.ceil(wait)) if wait > 1 else f"{wait:.2f}s"
+            words.append(f"{whose} starts {gate.rate} (burst {gate.burst}), and its next start is in {soon}")
     return "; ".join(words) or None
