@@ -26,7 +26,7 @@ from .servers import another_server
 pytestmark = pytest.mark.anyio
 
 LIMIT = 5
-RUNS = 50
+RUNS = 30
 
 
 class Workers:

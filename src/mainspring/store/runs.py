@@ -221,14 +221,15 @@ async def claim(
 async def claim_fairly(
     connection: Connection,
     lanes: Sequence[tuple[int, int, datetime]],
-    tenants: Sequence[TenantId],
-    starts: Mapping[TenantId, int],
+    parties: Sequence[int],
+    starts: Mapping[int, int],
     limit: int,
     worker_id: UUID,
     seq: int,
 ) -> list[ClaimedRun]:
-    """Claim up to `limit` runs of several tenants, in no particular order. `lanes` are (lane, priority, lower bound).
-    `tenants` are the tenants of the lanes. `starts` are their virtual times (see domain/fairness.py)."""
+    """Claim up to `limit` runs of several parties, in no particular order. `lanes` are (lane, priority, lower bound).
+    `parties` are the tenants of the lanes, or their queues. `starts` are their virtual times (see
+    domain/fairness.py)."""
     return await _claim_fairly.fetch(
         connection,
         [lane[0] for lane in lanes],
@@ -237,16 +238,16 @@ async def claim_fairly(
         seq,
         [lane[2] for lane in lanes],
         [lane[1] for lane in lanes],
-        tenants,
-        [starts[tenant] for tenant in tenants],
+        parties,
+        [starts[party] for party in parties],
     )
 
 
 async def claim_through_gates(
     connection: Connection,
     lanes: Sequence[tuple[int, int, datetime]],
-    tenants: Sequence[TenantId],
-    starts: Mapping[TenantId, int],
+    parties: Sequence[int],
+    starts: Mapping[int, int],
     limit: int,
     worker_id: UUID,
     seq: int,
@@ -261,8 +262,8 @@ async def claim_through_gates(
         seq,
         [lane[2] for lane in lanes],
         [lane[1] for lane in lanes],
-        tenants,
-        [starts[tenant] for tenant in tenants],
+        parties,
+        [starts[party] for party in parties],
         *gates,
     )
     claimed.sort(key=_ready_at)

@@ -29,7 +29,7 @@ class GateKeeper:
             changed = await gates.revision(connection) > self._registry.revision
         if changed:
             self._waker.changed()
+        await self._depths.count()
         if not self._registry and not changed:
             return 0
-        await self._depths.count()
         return await self._running.finish_left()

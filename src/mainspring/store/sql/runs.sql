@@ -62,8 +62,8 @@ with lane as (
 {{claim_picked}}
 
 -- name: claim_fairly
--- Lanes of several tenants: as above, but tenants take turns within the critical runs and within the other runs. $7 and
--- $8 are the tenant of each lane and the virtual time of that tenant. The runs of a tenant are numbered from there, in
+-- Lanes of several tenants, or of several queues of one: as above, but these take turns within the critical runs and
+-- within the other runs. $7 and $8 are the tenant or queue of each lane, and its virtual time. The runs of a tenant are numbered from there, in
 -- their own order. The heads of each tenant are cut to the limit before they are numbered, because numbering all runs
 -- of 64 lanes took four times as long as the plain claim.
 -- moves: QUEUED -> RUNNING
