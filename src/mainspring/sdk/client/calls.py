@@ -316,7 +316,7 @@ def set_tenant_limits(
     burst: int | None = None,
     max_depth: int | UnsetType | None = UNSET,
 ) -> Call[GateView]:
-    """As set_queue_limits, for all runs of the tenant."""
+    """Set limits of all runs of the tenant, in addition to those of its queues. See `set_queue_limits`."""
     return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth)
 
 
