@@ -33,6 +33,12 @@ class Gate(msgspec.Struct, frozen=True):
     max_depth: int | None = None
     version: int = 1
 
+    @property
+    def has_settings(self) -> bool:
+        """Whether it limits or pauses anything."""
+        settings = (self.paused_at, self.concurrency, self.rate, self.max_depth)
+        return any(setting is not None for setting in settings)
+
 
 class GateState(Gate, frozen=True):
     """`in_use`: how many runs own it. `tat`: when the bucket of its rate is full again."""

@@ -33,7 +33,7 @@ class GateRegistry:
         found = await gates.all_gates(connection)
         if revision < self.revision:  # another task was faster
             return
-        self._by_key = {(gate.tenant_id, gate.queue): gate for gate in found if _matters(gate)}
+        self._by_key = {(gate.tenant_id, gate.queue): gate for gate in found if gate.has_settings}
         self._by_id = {gate.gate_id: gate for gate in self._by_key.values()}
         self._closed_until.clear()
         self.revision = revision
@@ -117,7 +117,3 @@ class GateRegistry:
 
 def _limiting(gate: Gate | None) -> Gate | None:
     return None if gate is None or (gate.concurrency is None and gate.rate is None) else gate
-
-
-def _matters(gate: Gate) -> bool:
-    return not (gate.paused_at is None and gate.concurrency is None and gate.rate is None and gate.max_depth is None)

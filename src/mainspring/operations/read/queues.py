@@ -61,7 +61,7 @@ class QueueReader:
             depths = {depth.lane_id: depth for depth in await history.queue_depths(connection, tenant)}
             ended = {each.lane_id: each for each in await history.ended_last_minute(connection, tenant)}
             offers = await workers.offers_by_queue(connection, tenant)
-            known = await gates.of_tenant(connection, tenant)
+            known = [gate for gate in await gates.of_tenant(connection, tenant) if gate.has_settings]
         grouped = self._lanes.queues(tenant)
         for queue in offers:
             grouped.setdefault(queue, [])
