@@ -14,6 +14,7 @@ from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, DEFAULT_QUEUE
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
+from mainspring.wire.unique import Unique
 
 DEFAULT_TIMEOUT = 3600.0
 NO_LONGER_DECLARED = "no longer declared"  # why a job is paused
@@ -77,6 +78,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     keep_payload: int = DEFAULT_KEPT_PAYLOAD
     overlap: Overlap = Overlap.SKIP
     repeat: str | None = None
+    unique: Unique | None = None
 
 
 DEFAULT_SPEC = Spec()

@@ -65,6 +65,7 @@ def show_job(
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
         idempotency_key=spec.idempotency_key,
+        unique=spec.unique,
         owner=spec.owner,
         description=spec.description,
         labels=spec.labels or {},

@@ -14,6 +14,7 @@ from mainspring.domain.intake.execution import http_in, limits_as_given, read_ht
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
+from mainspring.domain.intake.unique import check_unique, unique_as_given
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority, plain_values
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
@@ -62,7 +63,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         or request.delay is not None
     )
     schedule = read_schedule(request, now) if says_when else NOW
-    return JobDefinition(
+    definition = JobDefinition(
         task=task,
         name=job_id if name is None else name,
         payload=payload,
@@ -76,6 +77,9 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
         declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
+    if request.unique is not None:
+        check_unique(definition)
+    return definition
 
 
 def retry_policy_as_retry(request: JobRequest) -> JobRequest:
@@ -338,6 +342,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "labels": spec.labels,
         "idempotency_key": stored.idempotency_key,
         "keep_payload": spec.keep_payload,
+        "unique": unique_as_given(spec.unique),
         **plain_values(spec),
     }
 

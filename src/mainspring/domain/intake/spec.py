@@ -8,6 +8,7 @@ from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
+from mainspring.domain.intake.unique import read_unique
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
@@ -46,6 +47,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.labels is None
         and request.idempotency_key is None
         and request.keep_payload is None
+        and request.unique is None
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
@@ -67,6 +69,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         labels=request.labels or None,
         idempotency_key=request.idempotency_key,
         keep_payload=_kept_bytes(request.keep_payload),
+        unique=None if request.unique is None else read_unique(request.unique),
         **plain,
     )
 
