@@ -8,9 +8,12 @@ from typing import Any
 
 import asyncpg
 import httpx
+import msgspec
 import pytest
 
 from mainspring.roles.assembly import Assembly
+from mainspring.store import unique
+from mainspring.wire.tasks import OPTIONS_KEYWORD
 from tests.api.bookkeeping import problem, rows
 from tests.operations.firing import fire_due, let_backoff_pass, make_due
 from tests.operations.hand_worker import HandWorker, outcome
@@ -499,3 +502,89 @@ async def test_a_job_that_is_claimed_meanwhile_is_not_changed(
     assert await count(connection) == 2
     kept = await connection.fetchval("select payload ->> 'n' from mainspring.runs where state = 2")
     assert kept == "1"
+
+
+# -- upkeep, and other ways in
+
+
+async def test_keys_whose_time_is_over_are_deleted_and_no_other(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    for account in range(5):
+        await created(api, body({"account": account}))
+    await connection.execute(
+        """update mainspring.unique_keys set until = clock_timestamp() - interval '1 s'
+           where digest in (select digest from mainspring.unique_keys limit 3)"""
+    )
+    taken = "select from mainspring.unique_keys where until < clock_timestamp() limit 1 for update"
+    assert await unique.prune(connection, batch=1) == 3
+    assert await connection.fetch(taken) == []
+    assert len([one for n in range(5) if (one := await sent(api, body({"account": n})))[0] == 200]) == 2
+
+
+async def test_a_key_that_a_submission_has_locked_is_not_deleted(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
+) -> None:
+    await created(api, body())
+    await connection.execute("update mainspring.unique_keys set until = clock_timestamp() - interval '1 s'")
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute("select from mainspring.unique_keys for update")
+            assert await unique.prune(connection) == 0
+    finally:
+        await other.close()
+    assert await unique.prune(connection) == 1
+
+
+async def test_sql_refuses_it_by_name_also_as_an_option_of_the_task(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    submit = "select mainspring.submit($1::text::jsonb)"
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="unique cannot be given in SQL"):
+        await connection.fetchval(submit, '{"task": "noop", "unique": {"by": ["task"]}}')
+    await declare(api)
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="the task 'noop' declares unique"):
+        await connection.fetchval(submit, '{"task": "noop"}')
+    assert await connection.fetchval(submit, '{"task": "noop", "schedule": {"every": "1h"}}')
+
+
+async def declare(api: httpx.AsyncClient, rule: dict[str, Any] | None = None) -> None:
+    """A worker declares the task noop with a rule."""
+    worker = HandWorker(api)
+    options = msgspec.json.encode({OPTIONS_KEYWORD: {"unique": rule or {"by": BY}}})
+    worker.card = msgspec.structs.replace(worker.card, signatures={"noop": msgspec.Raw(options)})
+    await worker.hello()
+
+
+async def test_the_option_of_a_task_applies_to_jobs_that_run_once(api: httpx.AsyncClient) -> None:
+    await declare(api, {"by": BY, "for": "10m"})
+    first = await created(api, {"task": "noop", "payload": {"account": 1}})
+    assert await sent(api, {"task": "noop", "payload": {"account": 1}}) == (200, first, "kept")
+    assert (await view(api, first))["unique"]["for"] == 600.0
+    every = {"task": "noop", "payload": {"account": 1}, "schedule": {"every": "1h"}}
+    assert (await view(api, await created(api, every)))["unique"] is None
+    refused = problem(await api.post("/v1/jobs", json={"task": "noop", "payload": {"account": []}}))
+    assert (refused["status"], refused["field"]) == (422, "payload.account")
+    assert "defaults that noop declares" in refused["hint"]
+
+
+async def test_a_change_does_not_change_the_key(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
+    first = await created(api, body({"account": 7, "n": 1}, delay="1h"))
+    assert (await api.patch(f"/v1/jobs/{first}", json={"payload": {"n": 2, "account": 7.0}})).status_code == 200
+    stored = await rows(connection)
+    for change, field in (
+        ({"payload": {"n": 2}}, "payload.account"),
+        ({"task": "other"}, "task"),
+        ({"schedule": {"every": "1h"}}, "unique"),
+        ({"unique": {"by": ["task"]}}, "unique"),
+    ):
+        refused = problem(await api.patch(f"/v1/jobs/{first}", json=change))
+        assert (refused["status"], refused["field"]) == (422, field), change
+        assert refused["hint"]
+    assert await rows(connection) == stored
+    assert (await view(api, first))["payload"] == {"n": 2, "account": 7.0}
+    assert await sent(api, body()) == (200, first, "kept")
+    # A job that is pushed can be told to run now.
+    pushed = await created(api, body({"account": 8}, delay="1h", **{"else": "later"}))
+    assert (await api.patch(f"/v1/jobs/{pushed}", json={"schedule": "now"})).status_code == 200
