@@ -51,7 +51,7 @@ def check_unique(definition: JobDefinition) -> None:
     if not definition.schedule.one_time:
         raise InvalidInput(
             "only a job that runs once can be unique", field="unique",
-            hint="leave it out; a recurring job has one job_id, and overlap says whether its runs may overlap",
+            hint="use a job without unique; overlap says whether runs of a recurring job may overlap",
         )  # fmt: skip
     unique_key(definition)
 

@@ -10,7 +10,7 @@ create table mainspring.unique_keys (
     taken_at   timestamptz not null default clock_timestamp(),
     until      timestamptz not null,
     primary key (tenant_id, digest)
-);
+) with (fillfactor = 70);
 create index unique_keys_by_end on mainspring.unique_keys (until);
 
 -- What became of the submission with the idempotency key: null if it created its job, else kept, replaced or later.
