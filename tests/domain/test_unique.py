@@ -141,7 +141,9 @@ def test_the_order_of_the_fields_does_not_matter_and_the_fields_do() -> None:
     assert key_of_text('{"a": 1, "a": 2}') == key({"a": 2})
 
 
-@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("ab"), inner)))
+@given(
+    st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("ab"), inner), max_leaves=6)
+)
 def test_whatever_the_payload_has_there_is_a_key_or_a_refusal_that_names_the_path(value: Any) -> None:
     text = json.dumps({"a": value})
     try:
@@ -152,7 +154,7 @@ def test_whatever_the_payload_has_there_is_a_key_or_a_refusal_that_names_the_pat
 
 def test_another_task_is_not_given_the_payload() -> None:
     with pytest.raises(Conflict) as refused:
-        with_work_of(defined({"task": "a"}), defined({"task": "b"}))
+        with_work_of(defined({"task": "a"}), defined({"task": "b"}), "job")
     assert refused.value.code == "unique_other_task"
 
 

@@ -316,12 +316,31 @@ async def test_replace_does_not_put_a_payload_into_a_job_of_another_task(api: ht
     assert '"task"' in refused["hint"]
 
 
-async def test_a_limited_job_is_not_replaced_yet(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
-    await created(api, body())
-    await connection.execute("update mainspring.runs set limit_keys = '{1}'")
-    for choice in ({"else": "replace"}, {"else": "later", "delay": "1h"}):
-        refused = problem(await api.post("/v1/jobs", json=body(**choice)))
-        assert (refused["status"], refused["code"]) == (409, "limited")
+@pytest.mark.parametrize("place", ["queued", "held", "scheduled", "batch"])
+async def test_a_payload_that_needs_another_slot_does_not_replace(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, place: str
+) -> None:
+    limit = {"concurrency": {"limit": 1, "key": "payload.region"}}
+    if place == "held":
+        await created(api, {"task": "noop", "payload": {"region": "eu"}, **limit})
+    delay = {"delay": "1h"} if place == "scheduled" else {}
+    first = body({"account": 7, "region": "eu", "n": 1}, **limit, **delay)
+    same = body({"account": 7, "region": "eu", "n": 2}, **{"else": "replace"})
+    others = [body({"account": 7, "region": region}, **{"else": "replace"}) for region in ("us", None, [1])]
+    if place == "batch":
+        for other in others:
+            refused = problem(await api.post("/v1/jobs:batch", json={"jobs": [first, other]}))
+            assert (refused["status"], refused["code"]) == (409, "limited")
+        [job_id, _] = (await api.post("/v1/jobs:batch", json={"jobs": [first, same]})).json()["job_ids"]
+    else:
+        job_id = await created(api, first)
+        for other in others:
+            refused = problem(await api.post("/v1/jobs", json=other))
+            assert (refused["status"], refused["code"]) == (409, "limited")
+        assert await sent(api, same) == (200, job_id, "replaced")
+    assert (await view(api, job_id))["payload"] == {"account": 7, "region": "eu", "n": 2}
+    later = await api.post("/v1/jobs", json=body(delay="2h", **{"else": "later"}))
+    assert later.json().get("code") == (None if place == "scheduled" else "limited")
 
 
 # -- later

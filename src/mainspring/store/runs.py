@@ -76,6 +76,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     exclusive: bool = False
     started_at: datetime | None = None
     snoozes: int = 0
+    limited: bool = False
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -85,6 +86,7 @@ class LockedRun(msgspec.Struct, frozen=True):
     state: int
     fence: int
     attempt: int
+    held_key: int | None = None
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
@@ -96,6 +98,7 @@ class OverdueRun(msgspec.Struct, frozen=True):
     state: int
     because: str
     spec_text: str | None
+    held_key: int | None = None
 
 
 class RequeuedRun(msgspec.Struct, frozen=True):
@@ -172,6 +175,23 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
         new.specs,
         new.generations,
     )
+
+
+async def insert_limited(connection: Connection, tenant: TenantId, new: NewRuns) -> set[int]:
+    """Insert runs that have limits. They are HELD. Returns their lines."""
+    rows = await connection.fetch(
+        _SQL["insert_limited_runs"],
+        tenant,
+        new.run_ids,
+        new.lane_ids,
+        new.max_attempts,
+        new.job_ids,
+        new.names,
+        new.payloads,
+        new.specs,
+        new.generations,
+    )
+    return {line for (lines,) in rows for line in lines or ()}
 
 
 async def insert_plain(

@@ -58,7 +58,6 @@ class WaitingJob(msgspec.Struct, frozen=True):
     lane_id: int
     schedule_text: str
     spec_text: str | None
-    limited: bool
 
 
 class WaitingRun(msgspec.Struct, frozen=True):
@@ -73,7 +72,6 @@ class WaitingRun(msgspec.Struct, frozen=True):
     ready_at: datetime
     lane_id: int
     spec_text: str | None
-    limited: bool
 
     @property
     def started(self) -> bool:

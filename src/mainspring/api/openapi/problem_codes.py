@@ -31,7 +31,7 @@ CODES: dict[str, tuple[int, str]] = {
     "idempotency_key_reused": (409, "the idempotency key was used by another request"),
     "unique_started": (409, "the job that has the unique key has started"),
     "unique_other_task": (409, "the job that has the unique key is of another task"),
-    "limited": (409, "the job that has the unique key runs under a limit"),
+    "limited": (409, "the job that has the unique key waits under a limit"),
     "already_fired": (409, "a one-time job that has fired cannot be changed"),
     "changed_meanwhile": (409, "somebody else has changed it; try again"),
     "job_cancelled": (409, "the job is cancelled"),

@@ -12,7 +12,8 @@ import msgspec
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import Conflict, InvalidInput
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import JobDefinition, line_of
+from mainspring.domain.limits import NotAKey, Slot
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, shown
 from mainspring.wire.execution import RunSetup
@@ -88,8 +89,11 @@ def unique_key(definition: JobDefinition) -> bytes:
     return hashlib.sha256(msgspec.json.encode(_values(definition, unique))).digest()
 
 
-def with_work_of(stored: JobDefinition, new: JobDefinition) -> JobDefinition:
-    """`stored` with the payload of `new`, and its command or HTTP call. Raises Conflict if it is of another task."""
+def with_work_of(
+    stored: JobDefinition, new: JobDefinition, job_id: str, line: list[Slot] | None = None
+) -> JobDefinition:
+    """`stored` with the payload of `new`, and its command or HTTP call. `line`: the slots that its runs need, if they
+    have limits. Raises Conflict if it is of another task, or if its runs would need other slots."""
     if stored.task != new.task:
         raise Conflict(
             f"the job that has the unique key is of the task {shown(stored.task)}, not {shown(new.task)}",
@@ -98,7 +102,17 @@ def with_work_of(stored: JobDefinition, new: JobDefinition) -> JobDefinition:
     setup, call = stored.spec.setup or RunSetup(), None if new.spec.setup is None else new.spec.setup.http
     setup = msgspec.structs.replace(setup, http=call)
     spec = msgspec.structs.replace(stored.spec, command=new.spec.command, setup=None if setup == RunSetup() else setup)
-    return msgspec.structs.replace(stored, payload=new.payload, spec=spec)
+    changed = msgspec.structs.replace(stored, payload=new.payload, spec=spec)
+    if line is not None and not _needs(changed, job_id, line):
+        raise is_limited(job_id, REPLACE)
+    return changed
+
+
+def _needs(definition: JobDefinition, job_id: str, line: list[Slot]) -> bool:
+    try:
+        return line_of(definition, job_id) == line
+    except (NotAKey, msgspec.DecodeError, RecursionError):
+        return False
 
 
 def pushed(current: datetime | None, schedule: Schedule, until: datetime) -> datetime:
@@ -119,9 +133,9 @@ def has_started(job_id: str, choice: str) -> Conflict:
 
 
 def is_limited(job_id: str, choice: str) -> Conflict:
-    what = "its payload cannot be replaced" if choice == REPLACE else "its time cannot be pushed"
+    what = "the payload has another key of it" if choice == REPLACE else "its time cannot be pushed any more"
     return Conflict(
-        f"job {job_id!r} has the unique key and runs under a limit; {what}", code="limited", field="unique",
+        f"job {job_id!r} has the unique key and waits under a limit; {what}", code="limited", field="unique",
         hint="send it again when that job has ended, or use keep",
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from mainspring.domain.intake.unique import (
     pushed,
     with_work_of,
 )
-from mainspring.domain.job import JobDefinition, spec_from_text, spec_to_text
+from mainspring.domain.job import JobDefinition, has_limits, line_of, spec_from_text, spec_to_text
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lookup import load_lane
@@ -189,7 +189,8 @@ def _merge(holder: _Holder, item: UniqueItem) -> str:
     if holder.item is not None:
         first = holder.item.definition
         if choice == REPLACE:
-            holder.item.definition = with_work_of(first, item.definition)
+            line = line_of(first, holder.job_id) if has_limits(first) else None
+            holder.item.definition = with_work_of(first, item.definition, holder.job_id, line)
             return REPLACED
         at = pushed(first.schedule.at, item.definition.schedule, holder.until)
         holder.item.definition = msgspec.structs.replace(first, schedule=Schedule(kind=ScheduleKind.AT, at=at))
@@ -197,12 +198,13 @@ def _merge(holder: _Holder, item: UniqueItem) -> str:
     waits = holder.job or holder.run
     if waits is None or (holder.job is None and holder.run is not None and holder.run.started):
         raise has_started(holder.job_id, choice)
-    if waits.limited and (choice == REPLACE or holder.job is None):
-        raise is_limited(holder.job_id, choice)
+    spec = spec_from_text(waits.spec_text)
     if choice == REPLACE:
-        stored = JobDefinition(task=holder.task, spec=spec_from_text(waits.spec_text))
-        holder.work = with_work_of(stored, item.definition)
+        stored = JobDefinition(task=holder.task, spec=spec, overlap=spec.overlap)
+        holder.work = with_work_of(stored, item.definition, holder.job_id, spec.line)
         return REPLACED
+    if spec.line is not None and holder.job is None:  # it stands in a line, or has a slot
+        raise is_limited(holder.job_id, choice)
     current = holder.at or _time_of(waits)
     at = pushed(current, item.definition.schedule, holder.until)
     if at != current:

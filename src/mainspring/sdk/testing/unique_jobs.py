@@ -21,7 +21,7 @@ from mainspring.domain.intake.unique import (
     unique_key,
     with_work_of,
 )
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import JobDefinition, has_limits, line_of
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.testing.engine import Engine
@@ -68,7 +68,8 @@ class UniqueJobs:
         return JobCreated(job.job_id, job.generation, answer)
 
     def _replace(self, job: BoxJob, run: BoxRun | None, new: JobDefinition) -> None:
-        job.definition = with_work_of(job.definition, new)
+        line = line_of(job.definition, job.job_id) if has_limits(job.definition) else None
+        job.definition = with_work_of(job.definition, new, job.job_id, line)
         job.version, job.updated_at = job.version + 1, self._engine.now
         if run is not None:
             run.definition = job.definition
