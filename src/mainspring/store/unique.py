@@ -17,6 +17,7 @@ from mainspring.store.rows import RowQuery
 _SQL = load("unique")
 
 Job = tuple[str, int]  # id and generation
+_CHUNK = 1000  # rows per statement, so that reading them does not block others
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -149,13 +150,18 @@ async def lock_waiting(
 ) -> tuple[dict[Job, WaitingJob], dict[Job, WaitingRun]]:
     """Lock the jobs that wait for their time, and the runs that wait for a worker. Of the runs of one job, the first is
     returned: not one that was created by hand."""
-    jobs = {(row.job_id, row.generation): row for row in await _lock_jobs.fetch(connection, tenant, job_ids)}
-    own = [run_id for job_id in job_ids if (run_id := parse_uuid(job_id)) is not None]
+    ordered = sorted(job_ids)
+    chunks = [ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK)]
+    jobs: dict[Job, WaitingJob] = {}
+    for chunk in chunks:
+        jobs |= {(row.job_id, row.generation): row for row in await _lock_jobs.fetch(connection, tenant, chunk)}
     runs: dict[Job, WaitingRun] = {}
-    for row in await _lock_runs.fetch(connection, tenant, job_ids, own):
-        job = (row.job_id, row.generation)
-        if job not in runs or row.trigger in (None, "at"):
-            runs[job] = row
+    for chunk in chunks:
+        own = [run_id for job_id in chunk if (run_id := parse_uuid(job_id)) is not None]
+        for row in await _lock_runs.fetch(connection, tenant, chunk, own):
+            job = (row.job_id, row.generation)
+            if job not in runs or row.trigger in (None, "at"):
+                runs[job] = row
     return jobs, runs
 
 

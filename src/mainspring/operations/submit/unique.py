@@ -29,6 +29,7 @@ from mainspring.domain.intake.unique import (
 from mainspring.domain.job import JobDefinition, has_limits, line_of, spec_from_text, spec_to_text
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kernel.ids import TenantId
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lookup import load_lane
 from mainspring.store import unique
 from mainspring.store.jobs import schedule_from_text
@@ -100,7 +101,10 @@ class UniqueMerge:
     async def decide(self, connection: Connection) -> None:
         """Lock the keys and merge. Nothing is written yet, except keys that nobody had."""
         await self._take(connection)
+        slices = TimeSlices()
         for item in self.items:
+            if slices.over:
+                await slices.pause()
             holder = self._holders.get(item.digest)
             if holder is None or not holder.taken:
                 self._holders[item.digest] = _created(item, self._now)
@@ -118,7 +122,10 @@ class UniqueMerge:
         takes: list[NewKey] = []
         jobs: list[ChangedJob] = []
         runs: list[ChangedRun] = []
+        slices = TimeSlices()
         for digest, holder in self._holders.items():
+            if slices.over:
+                await slices.pause()
             if holder.item is not None:
                 if self._inserted.get(digest) is not holder.item or generations[holder.item.index] > 1:
                     takes.append(_new_key(holder.item, generations[holder.item.index]))
@@ -158,7 +165,10 @@ class UniqueMerge:
         held: set[bytes] = set()
         for start in range(0, len(known), _CHUNK):
             held |= await unique.held(connection, self._tenant, known[start : start + _CHUNK])
+        slices = TimeSlices()
         for key in known:
+            if slices.over:
+                await slices.pause()
             job = (key.job_id, key.generation)
             holder = _Holder(
                 key.job_id,
