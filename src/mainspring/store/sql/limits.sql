@@ -188,6 +188,7 @@ with joined as (
     update mainspring.runs r
     set limit_keys = array(select distinct k from unnest(r.limit_keys || $2::bigint) as k order by k), exclusive = true
     where r.run_id = any ($1::uuid[]) and not ($2 = any (coalesce(r.limit_keys, '{}')))
+      and r.state + 0 = any (array[{{QUEUED}}, {{RUNNING}}, {{HELD}}])
     returning r.state
 )
 update mainspring.limit_keys k
