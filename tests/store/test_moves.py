@@ -79,6 +79,7 @@ def test_what_is_declared_is_the_transition_table_as_far_as_it_is_built() -> Non
 def test_what_is_created_is_what_the_fragments_create() -> None:
     for query in (query for file in FILES for query in read(file)):
         created = {S.QUEUED} if uses(query.sql, "create_runs") else set()
+        created |= {S.HELD} if uses(query.sql, "create_held_runs") else set()
         created |= {S.QUEUED, S.HELD} if uses(query.sql, "create_limited_runs") else set()
         created |= {S.SKIPPED} if uses(query.sql, "skipped_runs") else set()
         assert declared(query).creates == created, query.label

@@ -27,7 +27,7 @@ class LineOpener:
         """Store what the slots declare. The caller has no transaction open."""
         await self.check_known(connection)
         now = time.monotonic()
-        fresh = [slot for slot in dict.fromkeys(slots) if self._opened.get((tenant, slot), -1.0) < now]
+        fresh = [slot for slot in slots if self._opened.get((tenant, slot), -1.0) < now]
         for start in range(0, len(fresh), _CHUNK):
             await limits.open_lines(connection, tenant, fresh[start : start + _CHUNK])
         if len(self._opened) + len(fresh) > _MOST_REMEMBERED:
