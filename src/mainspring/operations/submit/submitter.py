@@ -65,7 +65,7 @@ class Submitter:
         self._signatures = signatures
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
-        self._lines = LineOpener()
+        self._lines = LineOpener(lambda: clock.timestamp())
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
