@@ -62,6 +62,23 @@ async def test_each_way_in_which_a_run_leaves_its_worker_gives_its_place_back(
     await check_counts(connection)
 
 
+async def test_a_run_with_a_limit_of_its_own_gives_back_both_places_while_it_backs_off(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    for _ in range(2):
+        await api.post("/v1/jobs", json={"task": "noop", "concurrency": {"limit": 1}, "queue": "default"})
+    await put(api, concurrency=5)
+    worker = HandWorker(api)
+    [first] = (await worker.hello(free=10)).runs
+    await check_counts(connection)
+    reply = await worker.exchange(outcomes=[outcome(first, "FAILED", error="no")], free=10)
+    [second] = reply.runs
+    assert second.run_id != first.run_id
+    await check_counts(connection)
+    await worker.report(outcome(second))
+    assert (await api.get("/v1/queues/default")).json()["limits"]["in_use"] == 0
+
+
 async def test_a_run_that_came_back_is_ordinary_again_when_the_limit_is_gone(api: httpx.AsyncClient) -> None:
     await submit(api, 1)
     await put(api, concurrency=1)

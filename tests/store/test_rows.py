@@ -32,7 +32,6 @@ NAMES = {
     for name, sql in load(file.stem).items()
 }
 PYTHON_TYPES: dict[str, object] = {
-    "int8[]": list[int],
     "int2": int,
     "int4": int,
     "int8": int,
@@ -46,6 +45,7 @@ PYTHON_TYPES: dict[str, object] = {
     "timestamptz": datetime,
     "text[]": list[str],
     "int4[]": list[int],
+    "int8[]": list[int],
 }
 
 

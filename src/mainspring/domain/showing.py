@@ -13,6 +13,7 @@ from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.limits import ConcurrencyView
 from mainspring.wire.runs import RunBrief
 
 NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
@@ -65,6 +66,7 @@ def show_job(
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
         idempotency_key=spec.idempotency_key,
+        unique=spec.unique,
         owner=spec.owner,
         description=spec.description,
         labels=spec.labels or {},
@@ -81,6 +83,10 @@ def show_job(
         generation=generation,
         declared_by=definition.declared_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
+        concurrency=[
+            ConcurrencyView(item.limit, item.key, item.per, "strict" if item.strict else "priority")
+            for item in spec.concurrency or ()
+        ],
         **plain_values(spec),
     )
 
@@ -91,7 +97,9 @@ def _shown_size(kept: int) -> bool | int:
 
 
 def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:
-    """The reason of a run that waits for its next attempt after a failure or a loss."""
+    """The reason of a run that waits for its next attempt after a failure or a loss, or for its first one."""
+    if attempt == 0:
+        return "pushed to a later time by another submission (unique)"
     lost = f", {losses} of them lost" if losses else ""
     snoozed = f", {snoozes} of them snoozed" if snoozes else ""
     return f"backing off after attempt {attempt} of {max_attempts}{lost}{snoozed}"

@@ -10,13 +10,13 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from mainspring.domain.limits import is_gate
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 
 _SQL = load("gates")
-_MOST_ID = 2**31  # ids from here on, and those below 1, belong to keys of limits
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -95,11 +95,6 @@ async def of_tenant(connection: Connection, tenant: TenantId) -> list[GateState]
     return await _gates_of_tenant.fetch(connection, tenant)
 
 
-async def limits_known(connection: Connection) -> bool:
-    known: bool = await connection.fetchval(_SQL["limits_known"])
-    return known
-
-
 async def count(connection: Connection, tenant: TenantId) -> int:
     found: int = await connection.fetchval(_SQL["count_gates"], tenant)
     return found
@@ -150,7 +145,7 @@ async def adopt_running(connection: Connection, gate_id: int) -> int | None:
 
 async def give_back(connection: Connection, freed: Mapping[int, int]) -> dict[int, int]:
     """Give back the gates among `freed`, which also has keys of limits. Return them."""
-    given = {gate_id: number for gate_id, number in freed.items() if 0 < gate_id < _MOST_ID}
+    given = {gate_id: number for gate_id, number in freed.items() if is_gate(gate_id)}
     if given:
         await connection.execute(_SQL["give_back"], list(given), list(given.values()))
     return given

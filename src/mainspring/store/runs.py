@@ -82,6 +82,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     started_at: datetime | None = None
     snoozes: int = 0
     gates: list[int] | None = None
+    limited: bool = False
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -91,6 +92,7 @@ class LockedRun(msgspec.Struct, frozen=True):
     state: int
     fence: int
     attempt: int
+    held_key: int | None = None
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ class OverdueRun(msgspec.Struct, frozen=True):
     state: int
     because: str
     spec_text: str | None
+    held_key: int | None = None
 
 
 class RequeuedRun(msgspec.Struct, frozen=True):
@@ -141,7 +144,7 @@ class Ending(msgspec.Struct, frozen=True):
 class Requeue(msgspec.Struct, frozen=True):
     """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used. `lost` is 1
     if the attempt was lost with its worker, and `snoozed` if it asked to come back later; the run then gets another
-    attempt for it. `gates`: what it owned."""
+    attempt for it."""
 
     run_id: UUID
     fence: int
@@ -150,7 +153,6 @@ class Requeue(msgspec.Struct, frozen=True):
     error: str | None = None
     lost: int = 0
     snoozed: int = 0
-    gates: Sequence[int] | None = None
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
@@ -179,6 +181,35 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
         new.payloads,
         new.specs,
         new.generations,
+    )
+
+
+class NewHeldRuns(NewRuns):
+    """Runs that have limits: also the lines in which they stand, and how far their priority moves them forward."""
+
+    __slots__ = ("boosts", "lines")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[list[int]] = []
+        self.boosts: list[float | None] = []
+
+
+async def insert_held(connection: Connection, tenant: TenantId, new: NewHeldRuns) -> None:
+    """Insert runs that have limits. They are HELD."""
+    await connection.execute(
+        _SQL["insert_held_runs"],
+        tenant,
+        new.run_ids,
+        new.lane_ids,
+        new.max_attempts,
+        new.job_ids,
+        new.names,
+        new.payloads,
+        new.specs,
+        new.generations,
+        ["{" + ",".join(map(str, lines)) + "}" for lines in new.lines],
+        new.boosts,
     )
 
 

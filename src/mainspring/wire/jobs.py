@@ -22,6 +22,7 @@ from mainspring.wire.formats import (
     SizeIn,
     TimeZone,
 )
+from mainspring.wire.limits import ConcurrencyIn, ConcurrencyView
 from mainspring.wire.runs import RunBrief
 from mainspring.wire.states import (
     BackoffWord,
@@ -36,6 +37,7 @@ from mainspring.wire.states import (
     SandboxWord,
     ScheduleType,
 )
+from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
 
 
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -127,8 +129,10 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     max_retries: int | None = None
     misfire: MisfireIn | None = None
     overlap: OverlapWord | None = None
+    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
+    unique: UniqueIn | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -136,7 +140,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
-    concurrency: Any = None
     rate_limit: Any = None
     circuit_breaker: Any = None
 
@@ -175,6 +178,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET
     overlap: OverlapWord | UnsetType | None = UNSET
+    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
     delivery: DeliveryWord | UnsetType | None = UNSET
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
@@ -183,7 +187,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
-    concurrency: Any = UNSET
     rate_limit: Any = UNSET
     circuit_breaker: Any = UNSET
 
@@ -193,17 +196,21 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobCreated(msgspec.Struct, omit_defaults=True):
-    """generation: left out for the first one."""
+    """generation: left out for the first one. unique: what became of the submission, if another job has its unique key;
+    job_id is that job then."""
 
     job_id: str
     generation: int = 1
+    unique: UniqueAnswerWord | None = None
 
 
-class BatchCreated(msgspec.Struct):
-    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request."""
+class BatchCreated(msgspec.Struct, omit_defaults=True):
+    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request. unique: in the same order, what
+    became of each submission whose unique key another job has; left out if there is none."""
 
     accepted: int
     job_ids: list[str]
+    unique: list[UniqueAnswerWord | None] = []
 
 
 class RetryRuleView(msgspec.Struct, omit_defaults=True):
@@ -281,6 +288,8 @@ class JobView(PlainValues, msgspec.Struct):
     declared_by: str | None = None
     pause_reason: str | None = None
     generation: int = 1
+    concurrency: list[ConcurrencyView] = []
+    unique: Unique | None = None
 
 
 class JobList(msgspec.Struct):

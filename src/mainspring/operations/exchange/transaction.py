@@ -23,6 +23,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.patience import TOO_LONG
 from mainspring.operations.exchange.queue_shares import Claims, claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
 from mainspring.operations.gates.passage import Passage
@@ -72,20 +73,30 @@ class ExchangeTransaction:
 
     async def run(self, exchange: Exchange) -> None:
         """Write what the worker reports and claim runs for it. Raises LockNotAvailableError if another transaction
-        holds the worker's row, or Busy."""
-        try:
-            await self._run(exchange, _FOR_A_ROW)
-        except asyncpg.LockNotAvailableError:
-            exchange.reply = ExchangeReply(seq=exchange.request.seq)
-            await self._run(exchange, _ONCE_MORE, skip_held=True)
+        holds the worker's row, or Busy. PostgreSQL ends one of two transactions that wait for each other; nothing of it
+        was written, and it is repeated."""
+        seconds, skip_held = _FOR_A_ROW, False
+        for last in (False, False, True):
+            try:
+                return await self._run(exchange, seconds, skip_held=skip_held)
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+                waited = isinstance(error, asyncpg.LockNotAvailableError)
+                if last or (waited and skip_held):
+                    raise
+                log.info("an exchange is repeated", worker=str(exchange.request.worker_id), error=repr(error))
+                exchange.reply = ExchangeReply(seq=exchange.request.seq)
+                if waited:
+                    seconds, skip_held = _ONCE_MORE, True
+        return None
 
     async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
         async with exchange.patience.connection(self._store.hot) as connection:
-            limited, freed = True, Counter[int]()
-            if exchange.must_write or not self._gates.limited(exchange.worker.lanes):
-                limited, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
-            if limited:
-                freed -= await self._claim_through_gates(connection, exchange)
+            apart, freed = True, Counter[int]()
+            writes = exchange.must_write or not self._gates.limited(exchange.worker.lanes)
+            if writes:
+                apart, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
+            if apart:
+                freed -= await self._claim_apart(connection, exchange, written=writes)
         self._signals.gates_freed(freed)
 
     async def _write(
@@ -107,7 +118,9 @@ class ExchangeTransaction:
                 await self._redeliver(connection, exchange)
             claims = state == _LIVE and not request.draining
             limited = claims and self._gates.limited(exchange.worker.lanes)
-            if claims and not limited:
+            # What has locked lines of limits commits first: a claim can wait for somebody else's report.
+            apart = limited or (claims and effects is not None and bool(effects.freed))
+            if claims and not apart:
                 lanes = self._gates.unpaused(exchange.worker.lanes)
                 await self._claim(connection, exchange, self._claimer, lanes)
             await self._assume_started(connection, exchange, exchange.reply.runs)
@@ -117,17 +130,17 @@ class ExchangeTransaction:
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.committed = True
         if effects is not None:
-            for lane_id, delay in effects.requeued:
-                self._signals.ready_later(lane_id, delay)
+            effects.tell(self._signals)
             for gate_id in effects.gates:
                 self._gates.open(gate_id)
         if stopped:
             self._registry.evict(request.worker_id)
-        return limited, Counter() if effects is None else Counter(effects.gates)
+        return apart, Counter() if effects is None else Counter(effects.gates)
 
-    async def _claim_through_gates(self, connection: Connection, exchange: Exchange) -> Counter[int]:
-        """Claim where some lanes lie behind gates. Without the locks it needs, it claims nothing. Return how many runs
-        passed each gate."""
+    async def _claim_apart(self, connection: Connection, exchange: Exchange, *, written: bool) -> Counter[int]:
+        """Claim in a transaction of its own, through the gates of the lanes that have some. Without the locks it needs,
+        it claims nothing. `written`: the outcomes are committed, and the reply must acknowledge them. Return how many
+        runs passed each gate."""
         request, lanes = exchange.request, exchange.worker.lanes
         redelivered = exchange.reply.runs
         passage = Passage(self._claimer, self._gates, self._clock, exchange.worker.slots)
@@ -141,8 +154,10 @@ class ExchangeTransaction:
                 await passage.leave(connection)
                 passage.limit_starts(exchange.reply.runs, exchange.arrived)
                 await self._assume_started(connection, exchange, exchange.reply.runs)
-        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
-            log.warning("no claim through a gate", worker=str(request.worker_id), error=repr(error))
+        except (*TOO_LONG, asyncpg.DeadlockDetectedError, Conflict) as error:
+            if isinstance(error, Conflict) and not written:
+                raise
+            log.info("nothing claimed", worker=str(request.worker_id), error=repr(error))
             exchange.reply.runs = redelivered
             return Counter()
         exchange.reply.runs = redelivered + exchange.reply.runs

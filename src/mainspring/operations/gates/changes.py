@@ -17,7 +17,7 @@ from mainspring.operations.gates.counting import RunningCount
 from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.gates.views import gate_view
 from mainspring.operations.signals import Signals
-from mainspring.store import gates
+from mainspring.store import gates, limits
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.gates import GateRequest, GateView, RateRequest
 
@@ -60,7 +60,7 @@ class GateChanger:
         """The answer is sent when no claim that does not know the change can hand out a run any more."""
         wanted = _wanted(request)
         async with self._store.change() as connection:
-            if not await gates.limits_known(connection):
+            if not await limits.known(connection):
                 raise Conflict(
                     "limits and pauses need a migration that waits until no server of an older version is left",
                     code="migration_needed", hint="stop the older servers and schedulers, and run: mainspring migrate",

@@ -9,22 +9,27 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict
+from mainspring.domain.limits import is_gate
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.store import gates, runs
+from mainspring.operations.limits.admission import hand_over
+from mainspring.operations.signals import Signals
+from mainspring.store import gates, limits, runs
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
 
 
 class Changes(msgspec.Struct):
-    """The decisions about locked runs: the rows to write."""
+    """The decisions about locked runs: the rows to write, and the gates that requeued and held runs owned."""
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
+    holds: list[limits.HoldBack] = []
     attempts: list[runs.PastAttempt] = []
+    gates: list[int] = []
 
 
 class Effects(msgspec.Struct):
@@ -35,8 +40,12 @@ class Effects(msgspec.Struct):
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set; there are none yet
-    freed       the slots and gates that ended runs held, and the gates of requeued ones, and how many of each
-    gates       the gates of these that were given back
+    freed       the slots and gates that are given back, and how many of each
+    gates       the gates of these, once their marks are written
+    admitted    the runs that each lane got because a limit has room
+    knocks      the lines to look at after the commit, those of a set together
+    asleep      the seconds for which runs back off without a slot
+    several     whether a run that gave back slots had several of them
     """
 
     requeued: list[tuple[int, float]] = []
@@ -46,6 +55,25 @@ class Effects(msgspec.Struct):
     following: list[runs.EndedRow] = []
     freed: Counter[int] = msgspec.field(default_factory=Counter)
     gates: dict[int, int] = {}
+    admitted: Counter[int] = msgspec.field(default_factory=Counter)
+    knocks: set[frozenset[int]] = set()
+    asleep: list[float] = []
+    several: bool = False
+
+    def tell(self, signals: Signals) -> None:
+        """After the commit: wake those who wait for what has changed."""
+        now: Counter[int] = self.admitted.copy()
+        for lane_id, delay in self.requeued:
+            if delay:
+                signals.ready_later(lane_id, delay)
+            else:
+                now[lane_id] += 1
+        signals.ready(now)
+        for worker_id in self.stops:
+            signals.stop(worker_id)
+        signals.knock(self.knocks)
+        for delay in self.asleep:
+            signals.knock_later(delay)
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
@@ -68,11 +96,35 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         requeued = await runs.requeue(connection, changes.requeues)
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
-        for again in changes.requeues:
-            if again.gates is not None:
-                effects.freed.update(again.gates)
+    if changes.holds:
+        held = await limits.hold_back(connection, changes.holds)
+        _check(len(held), len(changes.holds))
+        for _, slots in held:
+            effects.freed.update(slots)
+            effects.several |= len(slots) > 1
+        effects.asleep += [item.delay for item in changes.holds]
+    effects.freed.update(changes.gates)
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
+
+
+async def hand_over_freed(connection: Connection, effects: Effects) -> None:
+    """The last step of a transaction that gave back slots: the heads of the lines get them."""
+    freed = {line: count for line, count in effects.freed.items() if not is_gate(line)}
+    if not freed:
+        return
+    done = await hand_over(connection, freed, several=effects.several)
+    effects.admitted.update(done.lanes)
+    effects.knocks.update(done.again)
+
+
+async def admit_knocked(connection: Connection, effects: Effects) -> None:
+    """Look at the lines now, before the commit, instead of after it."""
+    lines = {line for group in effects.knocks if len(group) == 1 for line in group}
+    if lines:
+        done = await hand_over(connection, {}, lines)
+        effects.admitted.update(done.lanes)
+        effects.knocks = {group for group in effects.knocks if len(group) > 1} | set(done.again)
 
 
 def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
@@ -82,6 +134,7 @@ def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
             effects.following.append(run)
         if run[2] is not None:
             effects.freed.update(run[2])
+            effects.several |= len(run[2]) > 1
 
 
 async def give_back(connection: Connection, effects: Effects) -> None:

@@ -10,10 +10,6 @@ select {{gate}} from mainspring.gates g
 -- The gates of a tenant as they are now, with that of all tenants.
 select {{gate}}, {{gate_state}} from mainspring.gates g where tenant_id in ($1, {{EVERY_TENANT}})
 
--- name: limits_known
--- Whether no server is left that does not know gates: such a one would claim through them.
-select exists (select from mainspring.schema_migrations where version = 21)
-
 -- name: count_gates
 select count(*)::int from mainspring.gates where tenant_id = $1
 
