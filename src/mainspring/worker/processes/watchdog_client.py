@@ -108,9 +108,9 @@ class WatchdogClient:
     ) -> Command:
         """Start a command as a process tree that dies with the worker; returns when it has a pid.
 
-        `output` becomes its stdout, `errors` its stderr (None: `output` too), and `channel` its descriptor 3. Its stdin
-        is empty, and all other descriptors are closed. The caller keeps its copies and closes them. Raises OSError if the
-        command could not be started. A cancelled call leaves nothing behind.
+        `output` becomes its stdout, `errors` its stderr (None: `output` too), and `channel` its descriptor 3. Its
+        stdin is empty, and all other descriptors are closed. The caller keeps its copies and closes them. Raises
+        OSError if the command could not be started. A cancelled call leaves nothing behind.
         """
         descriptors = [output, output if errors is None else errors]
         if channel is not None:
