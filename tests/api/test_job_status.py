@@ -125,7 +125,7 @@ async def test_a_job_that_did_not_run_in_time_has_failed(
     await connection.execute("update mainspring.runs set expires_at = clock_timestamp()")
     missed = await make(api, schedule={"at": "2020-01-01T00:00:00Z"}, misfire={"policy": "skip"})
     await fire_due(assembly, connection)
-    assert await DeadlineSweeper(assembly.store).run_once() == 1
+    assert await DeadlineSweeper(assembly.store, assembly.signals).run_once() == 1
     await shows(api, expired, "FAILED")
     await shows(api, missed, "FAILED")
     assert (await job(api, expired))["error_message"] == "expired"

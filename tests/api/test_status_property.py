@@ -87,7 +87,7 @@ class Histories:
         await self.connection.execute(
             "update mainspring.runs set expires_at = clock_timestamp() where expires_at is not null"
         )
-        await DeadlineSweeper(self.assembly.store).run_once()
+        await DeadlineSweeper(self.assembly.store, self.assembly.signals).run_once()
 
     async def run_now(self) -> None:
         await self._post(":runNow")

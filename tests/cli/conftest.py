@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,13 @@ from mainspring.cli.main import main
 Shown = tuple[int, str, str]
 
 
+class _Http(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may close its connection at any time. The default prints a traceback into the output of the test."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class CannedServer:
     """Responses by "METHOD path": bytes, or what becomes JSON. A list of responses is used one by one, and the last one
     is repeated."""
@@ -23,7 +31,7 @@ class CannedServer:
         self.answers: dict[str, list[tuple[int, Any]]] = {}
         self.asked: list[tuple[str, str, Any]] = []
         handler = type("Handler", (_Handler,), {"canned": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http = _Http(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property

@@ -118,7 +118,9 @@ def test_zsh_completes(stocked: CannedServer, call: Call, with_program: dict[str
     with subprocess.Popen(argv, env=with_program, stdin=terminal, stdout=terminal, stderr=terminal) as zsh:
         os.close(terminal)
         try:
-            os.write(master, f"autoload -Uz compinit; compinit -D -u; source {tmp_path}/script; print re''ady\n".encode())
+            os.write(
+                master, f"autoload -Uz compinit; compinit -D -u; source {tmp_path}/script; print re''ady\n".encode()
+            )
             read_until(master, b"ready")
             os.write(master, b"mainspring pause da\t")
             read_until(master, b"daily_report")

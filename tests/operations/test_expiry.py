@@ -34,7 +34,7 @@ async def let_expire(connection: asyncpg.Connection) -> None:
 
 
 async def sweep(assembly: Assembly) -> int:
-    return await DeadlineSweeper(assembly.store).run_once()
+    return await DeadlineSweeper(assembly.store, assembly.signals).run_once()
 
 
 async def the_run(api: httpx.AsyncClient, job_id: str) -> dict[str, Any]:

@@ -162,7 +162,7 @@ async def test_a_run_with_bits_is_told_when_it_ends_and_keeps_them_in_the_histor
         effects = await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)
     else:
         effects, _ = await report(connection, worker_id, [marked, plain], "SUCCESS" if how == "success" else "FAILED")
-    assert [tuple(row) for row in effects.following] == [(marked, int(bits))]
+    assert [tuple(row) for row in effects.following] == [(marked, int(bits), None)]
     assert {row["run_id"]: row["follows"] for row in await ended(connection)} == {marked: int(bits), plain: 0}
 
 

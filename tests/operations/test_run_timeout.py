@@ -11,6 +11,7 @@ import pytest
 
 from mainspring.domain.job import Delivery, Spec
 from mainspring.operations.lifecycle.rescue import rescue
+from mainspring.operations.signals import Signals
 from mainspring.store import runs
 from mainspring.store.pool import Store
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
@@ -119,7 +120,7 @@ async def test_one_that_waits_beyond_its_deadline_is_ended_by_the_sweep_with_no_
 ) -> None:
     worker, order = await claimed(api, run_timeout="1h", retry={"base": "10m"}, payload={"a": 1})
     await worker.report(outcome(order, "FAILED", error="the last error"))
-    sweeper = DeadlineSweeper(store)
+    sweeper = DeadlineSweeper(store, Signals(store))
     assert await sweeper.run_once() == 0
     await let_time_pass(connection, HOUR)
     assert await sweeper.run_once() == 1
@@ -148,7 +149,7 @@ async def test_the_sweep_leaves_what_runs_to_its_worker_and_what_was_cancelled_t
 ) -> None:
     worker, order = await claimed(api, run_timeout="1h")
     await let_time_pass(connection, HOUR)
-    assert await DeadlineSweeper(store).run_once() == 0
+    assert await DeadlineSweeper(store, Signals(store)).run_once() == 0
     await api.post(f"/v1/runs/{order.run_id}:cancel")
     await worker.report(outcome(order, "FAILED", error="killed"))
     assert (await run(api, order))["status"] == "CANCELLED"
@@ -160,7 +161,7 @@ async def test_many_overdue_runs_are_ended_in_one_sweep(connection: asyncpg.Conn
     claimed_rows = await claim(connection, [lane_id], 1100, worker_id)
     await runs.requeue(connection, [runs.Requeue(row.run_id, row.fence, 0.0) for row in claimed_rows])
     await let_time_pass(connection, HOUR)
-    assert await DeadlineSweeper(store).run_once() == 1100
+    assert await DeadlineSweeper(store, Signals(store)).run_once() == 1100
     assert await live(connection) == []
 
 

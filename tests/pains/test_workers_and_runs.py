@@ -9,6 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.operations.signals import Signals
 from mainspring.roles.assembly import Assembly
 from mainspring.store.pool import Store
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
@@ -114,7 +115,7 @@ async def test_a_run_that_was_ended_from_outside_does_not_block_the_next_fire(
     if end == "timed out":
         await worker.report(outcome(order, "RETURNED"))
         await connection.execute("update mainspring.runs set deadline = deadline - interval '1 hour'")
-        assert await DeadlineSweeper(store).run_once() == 1
+        assert await DeadlineSweeper(store, Signals(store)).run_once() == 1
     if end == "worker lost":
         await all_fall_silent(connection)
         assert await watch.sweep() == 1

@@ -24,7 +24,7 @@ CANCELLED = int(StoredState.CANCELLED)
 
 
 def ids(rows: list[EndedRow]) -> list[UUID]:
-    return [run_id for run_id, _ in rows]
+    return [run_id for run_id, *_ in rows]
 
 
 async def a_claimed_run(connection: asyncpg.Connection, worker_id: UUID, **columns: object) -> ClaimedRun:

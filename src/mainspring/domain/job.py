@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.fairness import AGING_STEP
+from mainspring.domain.limits import ConcurrencyLimit, Slot, slots_of
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, DEFAULT_QUEUE
+from mainspring.kernel.ids import parse_uuid
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
@@ -39,6 +42,8 @@ class Overlap(IntEnum):
 
     SKIP = 0
     ALLOW = 1
+    QUEUE = 2
+    CANCEL_PREVIOUS = 3
 
     @property
     def word(self) -> str:
@@ -50,6 +55,10 @@ STILL_ALIVE = "overlap: an earlier run of this job was still alive"
 DUE_TOGETHER = "overlap: several fires of this job were due together, and the first of them was run"
 
 
+# Why a run is CANCELLED under overlap cancel_previous.
+REPLACED = "overlap: a later fire of this job replaced it"
+
+
 class Delivery(StrEnum):
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -59,9 +68,10 @@ class Delivery(StrEnum):
 class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a definition that is stored as JSON, and as NULL if all of it is default.
 
-    keep_payload: up to how many bytes the payload stays with a run that has succeeded. Two more are set when it is
-    stored. overlap: that of a one-time job, because its run is all that is left of it. repeat: in a run with an
-    idempotency key of its own, see domain/run_key.py.
+    keep_payload: up to how many bytes the payload stays with a run that has succeeded. More is set when it is stored.
+    overlap: that of a one-time job, because its run is all that is left of it. repeat: in a run with an idempotency key
+    of its own, see domain/run_key.py. line: the slots that its runs need, see domain/limits.py. boost: how many seconds
+    its priority moves a run forward in a line.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -77,6 +87,9 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     keep_payload: int = DEFAULT_KEPT_PAYLOAD
     overlap: Overlap = Overlap.SKIP
     repeat: str | None = None
+    concurrency: list[ConcurrencyLimit] | None = None
+    line: list[Slot] | None = None
+    boost: float | None = None
 
 
 DEFAULT_SPEC = Spec()
@@ -117,10 +130,51 @@ class JobDefinition(msgspec.Struct, frozen=True):
     declared_by: str | None = None
 
 
-def stored_spec(definition: JobDefinition) -> str | None:
-    """The spec of a job as it is stored."""
+ONE_AFTER_ANOTHER = (Overlap.QUEUE, Overlap.CANCEL_PREVIOUS)
+_SECONDS_PER_LEVEL = AGING_STEP.total_seconds()
+_CRITICAL_BOOST = 100 * 366 * 86400.0
+
+
+def has_limits(definition: JobDefinition) -> bool:
+    """Whether its runs are HELD until a limit has room."""
+    return definition.spec.concurrency is not None or definition.overlap in ONE_AFTER_ANOTHER
+
+
+def stored_spec(definition: JobDefinition, job_id: str | None = None, line: list[Slot] | None = None) -> str | None:
+    """The spec of a job as it is stored. `job_id`: the id of the job if it was generated. `line`: the slots that its
+    runs need, if they are known."""
     spec = definition.spec
     rule = definition.overlap if definition.schedule.one_time else Overlap.SKIP
-    if spec.overlap is not rule:
-        spec = msgspec.structs.replace(spec, overlap=rule)
+    if has_limits(definition):
+        line = line or line_of(definition, job_id)
+        spec = msgspec.structs.replace(spec, overlap=rule, line=line, boost=boost_in(line, definition.priority))
+    elif spec.overlap is not rule or spec.line is not None:
+        spec = msgspec.structs.replace(spec, overlap=rule, line=None, boost=None)
     return spec_to_text(spec)
+
+
+def line_of(definition: JobDefinition, job_id: str | None = None) -> list[Slot]:
+    """The slots that the runs of the job need."""
+    own_id = definition.job_id if job_id is None else job_id
+    if own_id is None:
+        raise ValueError("the slots of a job depend on its id")
+    return slots_of(
+        definition.spec.concurrency or [],
+        task=definition.task,
+        job_id=own_id,
+        lasting=definition.schedule.recurring or not _is_generated(own_id),
+        payload=definition.payload,
+        labels=definition.spec.labels,
+        one_after_another=definition.overlap in ONE_AFTER_ANOTHER,
+    )
+
+
+def _is_generated(job_id: str) -> bool:
+    return (parsed := parse_uuid(job_id)) is not None and parsed.version == 7
+
+
+def boost_in(line: list[Slot], priority: int) -> float | None:
+    """How many seconds a priority moves a run forward in its line. None if it does not."""
+    if not priority or any(slot.strict for slot in line):
+        return None
+    return _CRITICAL_BOOST if priority == Priority.CRITICAL else priority * _SECONDS_PER_LEVEL

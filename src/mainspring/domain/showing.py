@@ -13,6 +13,7 @@ from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.limits import ConcurrencyView
 from mainspring.wire.runs import RunBrief
 
 NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
@@ -81,6 +82,10 @@ def show_job(
         generation=generation,
         declared_by=definition.declared_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
+        concurrency=[
+            ConcurrencyView(item.limit, item.key, item.per, "strict" if item.strict else "priority")
+            for item in spec.concurrency or ()
+        ],
         **plain_values(spec),
     )
 

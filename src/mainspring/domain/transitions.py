@@ -62,17 +62,19 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     },
     _S.HELD: {
         _S.QUEUED: "the limit has room",
+        _S.FAILED: "its run_timeout passed while it was held",
+        _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled while held",
     },
     _S.QUEUED: {
         _S.RUNNING: "claimed by a worker",
-        _S.HELD: "a limit is full",
         _S.FAILED: "its run_timeout passed while it waited",
         _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
         _S.QUEUED: "failed with tries left, snoozed, rescued from a lost worker, or handed back unstarted",
+        _S.HELD: "failed with tries left or snoozed, and gives up its slots meanwhile",
         _S.SUCCESS: "reported",
         _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",
@@ -100,7 +102,7 @@ def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
 def shown_state(state: int, ready_at: datetime | None, started_at: datetime | None, now: datetime) -> RunState:
     """The state as users see it. A claimed run is shown as QUEUED until it is known to have started. The fragment
     shown_state in store/sql/fragments.sql says the same in SQL."""
-    if state == StoredState.QUEUED and ready_at is not None and ready_at > now:
+    if state in (StoredState.QUEUED, StoredState.HELD) and ready_at is not None and ready_at > now:
         return RunState.SCHEDULED
     if state == StoredState.RUNNING and started_at is None:
         return RunState.QUEUED

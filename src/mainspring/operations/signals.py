@@ -6,7 +6,7 @@ A signal may be lost. A poll backs up each kind, so the change is noticed at mos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from uuid import UUID
 
@@ -31,6 +31,7 @@ class Signals:
     due      jobs will fire soon
     stop     a worker has runs to stop, or has to drain
     tokens   a tenant's tokens were revoked
+    knock    somebody may be admitted in lines of limits; in this process only
     """
 
     def __init__(self, store: Store) -> None:
@@ -40,6 +41,7 @@ class Signals:
         self._due_listeners: list[Callable[[], None]] = []
         self._stop_listeners: list[Callable[[UUID], None]] = []
         self._token_listeners: list[Callable[[TenantId], None]] = []
+        self._knock_listeners: list[Callable[[Collection[frozenset[int]]], None]] = []
         self._ready: dict[int, int] = {}
         self._due = False
         self._stop: set[UUID] = set()
@@ -57,6 +59,19 @@ class Signals:
 
     def on_tokens_changed(self, listener: Callable[[TenantId], None]) -> None:
         self._token_listeners.append(listener)
+
+    def on_knock(self, listener: Callable[[Collection[frozenset[int]]], None]) -> None:
+        self._knock_listeners.append(listener)
+
+    def knock(self, lines: Collection[frozenset[int]]) -> None:
+        """Runs may be admitted in these lines, those of a set together. An empty set: where a backoff is over."""
+        if lines:
+            for listener in self._knock_listeners:
+                listener(lines)
+
+    def knock_later(self, delay: float) -> None:
+        """Signal `knock` when a run that backs off stands in its line again."""
+        asyncio.get_running_loop().call_later(delay + _RETRY_MARGIN, self.knock, [frozenset[int]()])
 
     def ready(self, created: Mapping[int, int]) -> None:
         if not created:

@@ -8,12 +8,14 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
 from mainspring.roles.retention import history_days
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -61,7 +63,9 @@ def upkeep_tasks(
     return [
         RunRescuer(store, signals, clock, timing, random.random, judge),
         BeatSweeper(store),
-        DeadlineSweeper(store),
+        DeadlineSweeper(store, signals),
+        Admitter(store, signals),
+        LinePruner(store),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

@@ -8,7 +8,6 @@ batch. If it is still due, a separate task fires it as it is now, and waits for 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -22,7 +21,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.fire import fire_one_time, fire_recurring
+from mainspring.operations.lifecycle.fire import Fired, fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
 from mainspring.scheduler.held_jobs import HeldJobs
@@ -159,10 +158,10 @@ class Firer:
             return 0
         async with self._store.hot.acquire() as connection:
             fired = await fire_one_time(connection, self._node_id, leases, _due_once(due))
-        self._signals.ready(fired.created)
+        self._tell(fired)
         if fired.gone < len(due):
             left += due  # those that have fired are gone, so `still_due` does not find them
-        return sum(fired.created.values())
+        return fired.total
 
     async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob]) -> int:
         leases = self._leases_for(batch)
@@ -173,39 +172,44 @@ class Firer:
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
             fired = await fire_recurring(connection, self._node_id, leases, _due_again(planned), overlap=overlap)
-        self._signals.ready(fired.created)
+        self._tell(fired)
         for index in fired.moved:
             self._rearm(*planned[index], now)
         if len(fired.moved) < len(planned):
             moved = set(fired.moved)
             left += [job for index, (job, _) in enumerate(planned) if index not in moved]
-        return sum(fired.created.values())
+        return fired.total
 
     async def _fire_locked(self, batch: Sequence[DueJob], _left: list[DueJob]) -> int:
         """Lock the jobs, and fire those that are due, as they are now."""
         leases = self._leases_for(batch)
         if not leases:
             return 0
-        created: Counter[int] = Counter()
         async with self._store.hot.acquire() as connection, connection.transaction():
             now = self._database_clock.now()
             due = await fires.await_due(connection, self._node_id, leases, batch, now, LOCK_TIMEOUT)
             once, again = _split(due, now)
             planned = self._plan_each(again, now)
             moved: list[int] = []
+            parts: list[Fired] = []
             if once:
-                created.update((await fire_one_time(connection, self._node_id, leases, _due_once(once))).created)
+                parts.append(await fire_one_time(connection, self._node_id, leases, _due_once(once)))
             if planned:
                 fired = await fire_recurring(
                     connection, self._node_id, leases, _due_again(planned), overlap=True, locked=True
                 )
-                created.update(fired.created)
+                parts.append(fired)
                 moved = fired.moved
-        self._signals.ready(created)
+        for part in parts:
+            self._tell(part)
         self._observe_lag(due)
         for index in moved:
             self._rearm(*planned[index], now)
-        return created.total()
+        return sum(part.total for part in parts)
+
+    def _tell(self, fired: Fired) -> None:
+        self._signals.ready(fired.created)
+        fired.tell(self._signals)
 
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> Planned:
         planned = []
@@ -257,16 +261,22 @@ def _split(batch: Sequence[DueJob], now: datetime) -> tuple[list[DueJob], list[D
 
 def _due_once(due: Sequence[DueJob]) -> list[fires.DueOnce]:
     return [
-        fires.DueOnce(job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by)
+        fires.DueOnce(
+            job.tenant_id, job.job_id, job.version, job.next_fire_at, _run_id(job), job.written_by, _replaces(job)
+        )
         for job in due
     ]
 
 
 def _due_again(planned: Planned) -> list[fires.DueAgain]:
     return [
-        fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan, job.generation)
+        fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan, job.generation, _replaces(job))
         for job, plan in planned
     ]
+
+
+def _replaces(job: DueJob) -> bool:
+    return job.overlap == Overlap.CANCEL_PREVIOUS
 
 
 def _becomes_run(job: DueJob, now: datetime) -> bool:

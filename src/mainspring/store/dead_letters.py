@@ -66,13 +66,15 @@ class AllowedRun(msgspec.Struct, frozen=True):
     alive: bool
     one_time: bool
     id_generated: bool
+    overlap: int
 
 
 class NewRun(msgspec.Struct, frozen=True):
-    """A run that repeats another one."""
+    """A run that repeats another one. `held_key`: the line in which it is HELD."""
 
     run_id: UUID
     lane_id: int
+    held_key: int | None
 
 
 _page = RowQuery(DeadLetterRow, _SQL["page"])

@@ -48,11 +48,12 @@ class DueJob(msgspec.Struct, frozen=True):
 
 class ManualRun(msgspec.Struct, frozen=True):
     """The result of a manual run: the lane in which it waits, or that an earlier run of its job was still alive.
-    `follows` is what follows the end of a skipped run."""
+    `follows` is what follows the end of a skipped run. `line`: where it is HELD, if it has limits."""
 
     lane_id: int
     skipped: bool
     follows: int | None
+    line: int | None
 
 
 _due_scan = RowQuery(DueJob, _SQL["due_scan"])
@@ -71,10 +72,12 @@ class DueOnce(msgspec.Struct, frozen=True):
     next_fire_at: datetime
     run_id: UUID
     written_by: int
+    replaces: bool = False
 
 
 class DueAgain(msgspec.Struct, frozen=True):
-    """A due recurring job, as the due-scan saw it, and the plan for its fires."""
+    """A due recurring job, as the due-scan saw it, and the plan for its fires. `replaces`: its new run cancels those
+    that live."""
 
     tenant_id: int
     job_id: str
@@ -82,16 +85,20 @@ class DueAgain(msgspec.Struct, frozen=True):
     next_fire_at: datetime
     plan: FirePlan
     generation: int = 1
+    replaces: bool = False
 
 
 class Fired(msgspec.Struct, frozen=True):
     """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, the
-    skipped runs that something follows, and how many one-time jobs fired."""
+    skipped runs that something follows, how many one-time jobs fired, the lines in which new runs are HELD, and these
+    runs."""
 
     created: dict[int, int]
     moved: list[int]
     skipped: list[EndedRow] = []
     gone: int = 0
+    lines: list[int] = []
+    held: list[UUID] = []
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
@@ -220,11 +227,12 @@ async def fire_locked_one_time(
 
 
 def _moved(row: Record) -> Fired:
-    return Fired(_by_lane(row["lanes"]), [position - 1 for position in row["moved"] or ()], row["skipped"] or [])
+    moved = [position - 1 for position in row["moved"] or ()]
+    return Fired(_by_lane(row["lanes"]), moved, row["skipped"] or [], lines=row["lines"] or [], held=row["held"] or [])
 
 
 def _gone(row: Record) -> Fired:
-    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"])
+    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"], row["lines"] or [], row["held"] or [])
 
 
 def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:

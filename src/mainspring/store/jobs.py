@@ -182,7 +182,7 @@ async def _insert(connection: Connection, statement: str, tenant: TenantId, new:
         [job.definition.name for job in new],
         [_encode(job.definition.schedule).decode() for job in new],
         [job.definition.payload for job in new],
-        [stored_spec(job.definition) for job in new],
+        [stored_spec(job.definition, job.job_id) for job in new],
         [job.definition.declared_by for job in new],
         [job.generation for job in new],
     )
@@ -307,7 +307,7 @@ async def change(
         definition.name,
         _encode(definition.schedule).decode(),
         definition.payload,
-        stored_spec(definition),
+        stored_spec(definition, job_id),
         definition.schedule.one_time,
         now,
         definition.declared_by,

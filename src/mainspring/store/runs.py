@@ -17,7 +17,8 @@ from mainspring.store.rows import RowQuery
 _SQL = load("runs")
 _ready_at = attrgetter("ready_at")
 
-EndedRow = tuple[UUID, int | None]  # run_id and follows; records without conversion, for the hot path
+# run_id, follows, and the slots and gates that the run held; records without conversion, for the hot path
+EndedRow = tuple[UUID, int | None, list[int] | None]
 
 
 class NewRuns:
@@ -75,6 +76,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     exclusive: bool = False
     started_at: datetime | None = None
     snoozes: int = 0
+    limited: bool = False
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -84,6 +86,7 @@ class LockedRun(msgspec.Struct, frozen=True):
     state: int
     fence: int
     attempt: int
+    held_key: int | None = None
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
@@ -95,6 +98,7 @@ class OverdueRun(msgspec.Struct, frozen=True):
     state: int
     because: str
     spec_text: str | None
+    held_key: int | None = None
 
 
 class RequeuedRun(msgspec.Struct, frozen=True):
@@ -170,6 +174,35 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
         new.payloads,
         new.specs,
         new.generations,
+    )
+
+
+class NewHeldRuns(NewRuns):
+    """Runs that have limits: also the lines in which they stand, and how far their priority moves them forward."""
+
+    __slots__ = ("boosts", "lines")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[list[int]] = []
+        self.boosts: list[float | None] = []
+
+
+async def insert_held(connection: Connection, tenant: TenantId, new: NewHeldRuns) -> None:
+    """Insert runs that have limits. They are HELD."""
+    await connection.execute(
+        _SQL["insert_held_runs"],
+        tenant,
+        new.run_ids,
+        new.lane_ids,
+        new.max_attempts,
+        new.job_ids,
+        new.names,
+        new.payloads,
+        new.specs,
+        new.generations,
+        ["{" + ",".join(map(str, lines)) + "}" for lines in new.lines],
+        new.boosts,
     )
 
 

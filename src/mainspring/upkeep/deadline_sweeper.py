@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.operations.lifecycle.expire import expire
+from mainspring.operations.signals import Signals
 from mainspring.store import runs
 from mainspring.store.pool import Store
 
@@ -13,8 +14,9 @@ class DeadlineSweeper:
     name = "deadline_sweeper"
     interval = 1.0
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, signals: Signals) -> None:
         self._store = store
+        self._signals = signals
 
     async def run_once(self) -> int:
         """End overdue runs. Return how many."""
@@ -22,7 +24,8 @@ class DeadlineSweeper:
         while True:
             async with self._store.reads.acquire() as connection, connection.transaction():
                 overdue = await runs.overdue(connection, _BATCH)
-                await expire(connection, overdue)
+                effects = await expire(connection, overdue)
+            effects.tell(self._signals)
             ended += len(overdue)
             if len(overdue) < _BATCH:
                 return ended

@@ -75,6 +75,9 @@ RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=T
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
 KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
+CONCURRENCY = Kind(
+    "int | ConcurrencyIn | list[ConcurrencyIn]", keyword="int | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+)
 NAMES = Kind("list[str]")
 ANYTHING = Kind("Any")
 PLAIN_KINDS = (DURATION, COUNT, TEXT)
@@ -169,6 +172,7 @@ FIELDS = (
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
     Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
+    Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
     Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
     Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner"),
@@ -178,7 +182,6 @@ FIELDS = (
     _later("depends_on", NAMES),
     _later("dependencies", NAMES),
     _later("notify", ANYTHING),
-    _later("concurrency", ANYTHING),
     _later("rate_limit", ANYTHING),
     _later("circuit_breaker", ANYTHING),
 )

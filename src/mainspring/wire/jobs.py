@@ -22,6 +22,7 @@ from mainspring.wire.formats import (
     SizeIn,
     TimeZone,
 )
+from mainspring.wire.limits import ConcurrencyIn, ConcurrencyView
 from mainspring.wire.runs import RunBrief
 from mainspring.wire.states import (
     BackoffWord,
@@ -127,6 +128,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     max_retries: int | None = None
     misfire: MisfireIn | None = None
     overlap: OverlapWord | None = None
+    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
     owner: str | None = None
@@ -136,7 +138,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
-    concurrency: Any = None
     rate_limit: Any = None
     circuit_breaker: Any = None
 
@@ -175,6 +176,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET
     overlap: OverlapWord | UnsetType | None = UNSET
+    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
     delivery: DeliveryWord | UnsetType | None = UNSET
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
@@ -183,7 +185,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
-    concurrency: Any = UNSET
     rate_limit: Any = UNSET
     circuit_breaker: Any = UNSET
 
@@ -281,6 +282,7 @@ class JobView(PlainValues, msgspec.Struct):
     declared_by: str | None = None
     pause_reason: str | None = None
     generation: int = 1
+    concurrency: list[ConcurrencyView] = []
 
 
 class JobList(msgspec.Struct):

@@ -16,8 +16,8 @@ NAMED = "x-name"  # the document makes a schema of this name
 
 
 class RunState(StrEnum):
-    """SCHEDULED: it backs off before its next attempt. QUEUED: it waits for a worker, or to be started by one. WAITING
-    and HELD are reserved. The last four are ends."""
+    """SCHEDULED: it backs off before its next attempt. HELD: it waits for room in a limit. QUEUED: it waits for a
+    worker, or to be started by one. WAITING is reserved. The last four are ends."""
 
     SCHEDULED = "SCHEDULED"
     WAITING = "WAITING"
@@ -97,7 +97,7 @@ Trigger = Annotated[
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "MANUAL")]
-OverlapWord = Annotated[str, words("Overlap", "skip", "allow")]
+OverlapWord = Annotated[str, words("Overlap", "skip", "queue", "allow", "cancel_previous")]
 DeliveryWord = Annotated[str, words("Delivery", "at_least_once", "at_most_once")]
 MISFIRE_POLICIES = ("skip", "once", "all")
 MisfireWord = Annotated[str, words("MisfirePolicy", *MISFIRE_POLICIES)]

@@ -9,6 +9,7 @@ import msgspec
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
+from mainspring.wire.limits import ConcurrencyIn
 from mainspring.wire.states import DeliveryWord, PriorityIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
@@ -29,6 +30,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
     keep_payload: KeptSizeIn | None = None
+    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
 
 
 class TaskView(msgspec.Struct):

@@ -16,7 +16,7 @@ from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
 from mainspring.domain.intake.request import amend, define, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
-from mainspring.domain.intake.spec import retry_in_full
+from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.wire.execution import RunSetup
@@ -112,6 +112,7 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         limits=_only_given(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
         keep_payload=None if given.keep_payload is None else spec.keep_payload,
+        concurrency=concurrency_as_given(spec),
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options

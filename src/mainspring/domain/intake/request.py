@@ -11,10 +11,19 @@ from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
+from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.schedule import parse_time, read_schedule
-from mainspring.domain.intake.spec import misfire_as_given, read_spec, retry_as_given
+from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
-from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Overlap, Priority, plain_values
+from mainspring.domain.job import (
+    HTTP_TASK,
+    ONE_AFTER_ANOTHER,
+    SHELL_TASK,
+    JobDefinition,
+    Overlap,
+    Priority,
+    plain_values,
+)
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
@@ -62,6 +71,15 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         or request.delay is not None
     )
     schedule = read_schedule(request, now) if says_when else NOW
+    spec = read_spec(request, command, http)
+    rule = _SKIP if overlap is None else _overlap(overlap)
+    if spec.concurrency is not None:
+        check_keys(spec.concurrency, payload, spec.labels)
+        if rule in ONE_AFTER_ANOTHER and spec.concurrency[0].strict:
+            raise InvalidInput(
+                f"strict order does not go with overlap {rule.word}", field="concurrency.order",
+                hint="overlap queue starts the runs of a job in order; leave one of them out",
+            )  # fmt: skip
     return JobDefinition(
         task=task,
         name=job_id if name is None else name,
@@ -69,8 +87,8 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         queue=DEFAULT_QUEUE if queue is None else queue,
         priority=_NORMAL if priority is None else parse_priority(priority),
         schedule=schedule,
-        overlap=_SKIP if overlap is None else _overlap(overlap),
-        spec=read_spec(request, command, http),
+        overlap=rule,
+        spec=spec,
         job_id=job_id,
         idempotency_key=request.idempotency_key,
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
@@ -303,10 +321,16 @@ def _overlap(word: str) -> Overlap:
             return Overlap.SKIP
         case "allow":
             return Overlap.ALLOW
-        case "queue" | "cancel_previous":
-            raise NotSupportedYet(f"overlap {word} is not supported yet", field="overlap", hint="use skip or allow")
+        case "queue":
+            return Overlap.QUEUE
+        case "cancel_previous":
+            return Overlap.CANCEL_PREVIOUS
         case _:
-            raise InvalidInput(f"{shown(word)} is not an overlap rule", field="overlap", expected="skip or allow")
+            raise InvalidInput(
+                f"{shown(word)} is not an overlap rule",
+                field="overlap",
+                expected="skip, queue, allow or cancel_previous",
+            )
 
 
 def _long_form(stored: JobDefinition) -> dict[str, Any]:
@@ -338,6 +362,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "labels": spec.labels,
         "idempotency_key": stored.idempotency_key,
         "keep_payload": spec.keep_payload,
+        "concurrency": concurrency_as_given(spec),
         **plain_values(spec),
     }
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
+from mainspring.domain.intake.limits import read_concurrency
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
@@ -17,6 +18,7 @@ from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall
 from mainspring.wire.fields import LONGEST_TIMEOUT
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
+from mainspring.wire.limits import ConcurrencyIn
 from mainspring.wire.states import BACKOFFS, MISFIRE_POLICIES
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.labels is None
         and request.idempotency_key is None
         and request.keep_payload is None
+        and request.concurrency is None
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
@@ -67,6 +70,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         labels=request.labels or None,
         idempotency_key=request.idempotency_key,
         keep_payload=_kept_bytes(request.keep_payload),
+        concurrency=None if request.concurrency is None else read_concurrency(request.concurrency),
         **plain,
     )
 
@@ -78,6 +82,15 @@ def default_attempts(delivery: Delivery) -> int:
 def default_cap(base: float) -> float:
     """The default cap: 10 minutes, or the base if that is longer."""
     return max(DEFAULT_RETRY.cap, base)
+
+
+def concurrency_as_given(spec: Spec) -> list[ConcurrencyIn] | None:
+    """The request that says what `spec` says."""
+    if spec.concurrency is None:
+        return None
+    return [
+        ConcurrencyIn(item.limit, item.key, item.per, "strict" if item.strict else None) for item in spec.concurrency
+    ]
 
 
 def _check_notes(request: JobRequest) -> None:

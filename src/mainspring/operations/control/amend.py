@@ -25,6 +25,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
+from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
@@ -63,6 +64,7 @@ class Amender:
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
                 raise already_fired(job_id, "changed", "is due now")
             await self._redefine(connection, fired.row, stored, changed)
+            await change_lines(connection, tenant, job_id, stored, changed, fired)
         self._tell(fired)
         self._signals.due()
 
@@ -87,8 +89,9 @@ class Amender:
         await self._write(connection, row, status, next_at, paused_from, lanes[key], changed, pruned=row.pruned)
 
     def _tell(self, fired: FiredLocked) -> None:
-        metrics.fired.inc(sum(fired.created.values()))
+        metrics.fired.inc(fired.total)
         self._signals.ready(fired.created)
+        fired.tell(self._signals)
 
     async def pause(self, caller: Caller, job_id: str) -> None:
         """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire. A job that is
@@ -185,8 +188,7 @@ class Amender:
             effects = await cancel(connection, live)
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
                 raise no_job(job_id)
-        for worker_id in effects.stops:
-            self._signals.stop(worker_id)
+        effects.tell(self._signals)
 
     async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
         tenant = caller.tenant
@@ -201,8 +203,7 @@ class Amender:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
             effects = await cancel(connection, [row])
-        for worker_id in effects.stops:
-            self._signals.stop(worker_id)
+        effects.tell(self._signals)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)

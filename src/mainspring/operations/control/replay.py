@@ -10,7 +10,7 @@ replays); a replay can itself be repeated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -20,7 +20,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
 from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
-from mainspring.domain.job import Overlap, spec_from_text, stored_spec
+from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, spec_from_text, stored_spec
 from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
@@ -52,11 +52,13 @@ Changed = tuple[str | None, str | None]
 
 
 class _Batch(msgspec.Struct):
-    """The result for some dead letters: the new runs by lane, and why the others were left. `refusal` is the first
-    error of a payload that does not fit, `refusing` the last job that does not allow another run."""
+    """The result for some dead letters: the new runs by lane, the lines in which others are HELD, and why the rest was
+    left. `refusal` is the first error of a payload that does not fit, `refusing` the last job that does not allow
+    another run."""
 
     replayed: list[UUID] = []
     created: Counter[int] = msgspec.field(default_factory=Counter)
+    lines: set[int] = set()
     left: Counter[str] = msgspec.field(default_factory=Counter)
     refusal: MainspringError | None = None
     refusing: AllowedRun | None = None
@@ -89,7 +91,7 @@ class Replayer:
             raise done.refusal
         for reason in done.left:
             raise _refused(run_id, reason, done.refusing)
-        self._signals.ready(done.created)
+        self._tell(done.created, done.lines)
         return done.replayed[0]
 
     async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -125,7 +127,7 @@ class Replayer:
                 letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
-            self._signals.ready(batch.created)
+            self._tell(batch.created, batch.lines)
             total.replayed += batch.replayed
             total.left += batch.left
             total.refusal = total.refusal or batch.refusal
@@ -185,7 +187,7 @@ class Replayer:
                 done.refusing = job
                 continue
             try:
-                changed = await self._changed(connection, tenant, letter, replay_id, payload)
+                changed = await self._changed(connection, tenant, letter, replay_id, payload, job)
             except (InvalidInput, PayloadTooLarge) as error:
                 done.left[error.detail] += 1
                 done.refusal = done.refusal or error
@@ -199,7 +201,8 @@ class Replayer:
             if len(rows) != len(items):  # they are locked, so this should not happen
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
-            done.created.update(row.lane_id for row in rows)
+            done.created.update(row.lane_id for row in rows if row.held_key is None)
+            done.lines.update(row.held_key for row in rows if row.held_key is not None)
         return done
 
     async def _repeat_ended(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -217,7 +220,7 @@ class Replayer:
                     if (made := await dead_letters.replay_of(connection, tenant, run_id)) is not None:
                         raise _repeated(run_id, made)
                     raise _refused(run_id, reason, job)
-                changed = await self._changed(connection, tenant, row, replay_id, payload)
+                changed = await self._changed(connection, tenant, row, replay_id, payload, job)
                 one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
                 created = await dead_letters.repeat(connection, tenant, item)
@@ -225,8 +228,13 @@ class Replayer:
                     raise NotFound(f"run {run_id} no longer exists", hint="see GET /v1/runs")
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
-        self._signals.ready({created.lane_id: 1})
+        held = created.held_key
+        self._tell({created.lane_id: 1} if held is None else {}, set() if held is None else {held})
         return replay_id
+
+    def _tell(self, created: Mapping[int, int], lines: Collection[int]) -> None:
+        self._signals.ready(created)
+        self._signals.knock([frozenset({line}) for line in lines])
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)
@@ -244,16 +252,20 @@ class Replayer:
         row: LockedLetter | EndedRun,
         replay_id: UUID,
         payload: msgspec.Raw,
+        job: AllowedRun | None,
     ) -> Changed | None:
         """Payload and spec of a repeat with a key of its own: that of a success, or with another payload, which is
-        checked as at intake. None if the repeat has the key and the definition of `row`."""
+        checked as at intake. None if the repeat has the key and the definition of `row`. The overlap rule of the job as
+        it is now counts."""
         ended = row if isinstance(row, EndedRun) else None
         succeeded = ended is not None and ended.state == StoredState.SUCCESS
-        if not succeeded and not memoryview(payload):
+        in_line = job is not None and job.overlap in ONE_AFTER_ANOTHER
+        if not succeeded and not memoryview(payload) and not in_line:
             return None
         lane = await load_lane(self._lanes, connection, row.lane_id)
+        definition = run_definition(row, lane)
         changed = repeated(
-            run_definition(row, lane),
+            definition,
             payload,
             self._clock.now(),
             run_id=str(row.run_id),
@@ -262,10 +274,14 @@ class Replayer:
             dropped=ended is not None and ended.payload_dropped,
         )
         if changed is None:
-            return None
-        if memoryview(payload):
+            if not in_line:
+                return None
+            changed = definition
+        elif memoryview(payload):
             self._signatures.check(tenant, changed.task, changed.payload)
-        return changed.payload, stored_spec(changed)
+        if in_line and changed.overlap not in ONE_AFTER_ANOTHER:
+            changed = msgspec.structs.replace(changed, overlap=Overlap.QUEUE)
+        return changed.payload, stored_spec(changed, job_id_of(row))
 
     async def _begun(self) -> datetime:
         async with self._store.reads.acquire() as connection:

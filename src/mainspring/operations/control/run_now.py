@@ -23,7 +23,8 @@ from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lifecycle.fire import Fired, run_again, run_now
+from mainspring.operations.lifecycle.effects import admit_knocked
+from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
 from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -85,7 +86,9 @@ class ManualRuns:
                 fired = await self._run(connection, row, run_id, request.payload)
             else:
                 fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
+            await admit_knocked(connection, fired)  # the answer tells the status of the run
         self._signals.ready(fired.created)
+        fired.tell(self._signals)
         if row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
             self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
         return RanNow(run_id, repeated=False)
@@ -97,10 +100,12 @@ class ManualRuns:
         changed: Changed | None = None
         if memoryview(payload):
             lane = await load_lane(self._lanes, connection, row.lane_id)
-            changed = self._with_payload(tenant, jobs.definition_of(row, lane), payload, row.now)
+            changed = self._with_payload(tenant, job_id, jobs.definition_of(row, lane), payload, row.now)
         fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed)
         if fired is None:
             raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        if row.overlap == Overlap.CANCEL_PREVIOUS:
+            await cancel_earlier(connection, tenant, job_id, [run_id], fired)
         return fired
 
     async def _run_again(
@@ -125,9 +130,9 @@ class ManualRuns:
         definition = run_definition(original, await load_lane(self._lanes, connection, original.lane_id))
         definition = msgspec.structs.replace(definition, spec=msgspec.structs.replace(definition.spec, repeat=None))
         dropped = isinstance(original, EndedRun) and original.payload_dropped
-        text, spec = definition.payload, stored_spec(definition)
+        text, spec = definition.payload, stored_spec(definition, job_id)
         if memoryview(payload):
-            text, spec = self._with_payload(tenant, definition, payload, self._clock.now(), dropped=dropped)
+            text, spec = self._with_payload(tenant, job_id, definition, payload, self._clock.now(), dropped=dropped)
         elif dropped:
             raise payload_dropped(original.run_id)
         item = Repeat(
@@ -146,7 +151,14 @@ class ManualRuns:
         return await run_again(connection, tenant, item)
 
     def _with_payload(
-        self, tenant: TenantId, stored: JobDefinition, payload: msgspec.Raw, now: datetime, *, dropped: bool = False
+        self,
+        tenant: TenantId,
+        job_id: str,
+        stored: JobDefinition,
+        payload: msgspec.Raw,
+        now: datetime,
+        *,
+        dropped: bool = False,
     ) -> Changed:
         try:
             item = with_payload(stored, payload, now, dropped=dropped)
@@ -155,7 +167,7 @@ class ManualRuns:
             if bytes(memoryview(payload)).strip() == b"null":  # some clients send it for what is not given
                 error.hint = _OWN_PAYLOAD if error.hint is None else f"{error.hint}; {_OWN_PAYLOAD}"
             raise
-        return item.payload, stored_spec(item)
+        return item.payload, stored_spec(item, job_id)
 
 
 def _was_cancelled(run: Run) -> bool:

@@ -19,6 +19,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.patience import TOO_LONG
 from mainspring.operations.exchange.queue_shares import claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
 from mainspring.operations.lifecycle.decide import Random
@@ -50,12 +51,21 @@ class ExchangeTransaction:
 
     async def run(self, exchange: Exchange) -> None:
         """Write what the worker reports and claim runs for it. Raises LockNotAvailableError if another transaction
-        holds the worker's row, or Busy."""
-        try:
-            await self._run(exchange, _FOR_A_ROW)
-        except asyncpg.LockNotAvailableError:
-            exchange.reply = ExchangeReply(seq=exchange.request.seq)
-            await self._run(exchange, _ONCE_MORE, skip_held=True)
+        holds the worker's row, or Busy. PostgreSQL ends one of two transactions that wait for each other; nothing of it
+        was written, and it is repeated."""
+        seconds, skip_held = _FOR_A_ROW, False
+        for last in (False, False, True):
+            try:
+                return await self._run(exchange, seconds, skip_held=skip_held)
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+                waited = isinstance(error, asyncpg.LockNotAvailableError)
+                if last or (waited and skip_held):
+                    raise
+                log.info("an exchange is repeated", worker=str(exchange.request.worker_id), error=repr(error))
+                exchange.reply = ExchangeReply(seq=exchange.request.seq)
+                if waited:
+                    seconds, skip_held = _ONCE_MORE, True
+        return None
 
     async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
         """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only
@@ -72,21 +82,41 @@ class ExchangeTransaction:
                 effects = await self._settle(connection, exchange, outcomes)
             if first and request.recover:
                 await self._redeliver(connection, exchange)
-            if state == _LIVE and not request.draining:
+            claims = state == _LIVE and not request.draining
+            # What has locked lines of limits commits first: a claim can wait for somebody else's report.
+            claims_later = claims and effects is not None and bool(effects.freed)
+            if claims and not claims_later:
                 await self._claim(connection, exchange)
-            if exchange.reply.runs and not exchange.worker.tells_starts:
-                claimed = [order.run_id for order in exchange.reply.runs]
-                await workers.assume_started(connection, request.worker_id, claimed)
+            await self._assume_started(connection, exchange)
             stopped = request.stopped and not exchange.reply.superseded
             if first and (stopped or request.draining):
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.committed = True
         if effects is not None:
-            for lane_id, delay in effects.requeued:
-                self._signals.ready_later(lane_id, delay)
+            effects.tell(self._signals)
         if stopped:
             self._registry.evict(request.worker_id)
+        if claims_later:
+            await self._claim_apart(exchange, seconds)
+
+    async def _claim_apart(self, exchange: Exchange, seconds: float) -> None:
+        """Claim in a transaction of its own, after what was reported is committed. If that is not possible now, the
+        reply acknowledges the outcomes without runs."""
+        given = list(exchange.reply.runs)
+        try:
+            async with exchange.patience.connection(self._store.hot) as connection, connection.transaction():
+                if await self._advance(connection, exchange, exchange.patience.for_locks(seconds)) == _LIVE:
+                    await self._claim(connection, exchange)
+                    await self._assume_started(connection, exchange)
+        except (*TOO_LONG, asyncpg.DeadlockDetectedError, Conflict) as error:
+            log.info("nothing claimed after the outcomes", worker=str(exchange.request.worker_id), error=repr(error))
+            exchange.reply.runs = given
+
+    async def _assume_started(self, connection: Connection, exchange: Exchange) -> None:
+        if exchange.reply.runs and not exchange.worker.tells_starts:
+            claimed = [order.run_id for order in exchange.reply.runs]
+            await workers.assume_started(connection, exchange.request.worker_id, claimed)
 
     async def _advance(self, connection: Connection, exchange: Exchange, patience: str) -> int:
         """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was

@@ -12,6 +12,7 @@ from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.texts import storable_text
 from mainspring.operations.lifecycle.effects import Changes
+from mainspring.store.limits import HoldBack
 from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
 from mainspring.wire.exchange import Outcome
 
@@ -37,7 +38,10 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 
     def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
         started_at = None if given_back else _began(run, outcome, lost=lost)
-        changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
+        if run.limited and delay and not (lost or given_back or _keeps_place(run)):
+            changes.holds.append(HoldBack(run.run_id, run.fence, delay, error, snoozed))
+        else:
+            changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
         changes.attempts.append(
             PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay)
         )
@@ -62,6 +66,11 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
             end(StoredState.FAILED, verdict.reason)
         else:
             again("LOST" if lost else "FAILED", verdict.delay)
+
+
+def _keeps_place(run: HeldRun) -> bool:
+    """Whether the run holds up its line while it backs off, because the line is strict."""
+    return any(slot.strict for slot in spec_from_text(run.spec_text).line or ())
 
 
 def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:

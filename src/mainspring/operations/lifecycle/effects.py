@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.errors import Conflict
+from mainspring.domain.limits import is_gate
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.store import runs
+from mainspring.operations.limits.admission import hand_over
+from mainspring.operations.signals import Signals
+from mainspring.store import limits, runs
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
@@ -23,6 +27,7 @@ class Changes(msgspec.Struct):
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
+    holds: list[limits.HoldBack] = []
     attempts: list[runs.PastAttempt] = []
 
 
@@ -34,6 +39,11 @@ class Effects(msgspec.Struct):
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set; there are none yet
+    freed       the slots and gates that are given back, and how many of each
+    admitted    the runs that each lane got because a limit has room
+    knocks      the lines to look at after the commit, those of a set together
+    asleep      the seconds for which runs back off without a slot
+    several     whether a run that gave back slots had several of them
     """
 
     requeued: list[tuple[int, float]] = []
@@ -41,6 +51,26 @@ class Effects(msgspec.Struct):
     stops: set[UUID] = set()
     fenced: list[UUID] = []
     following: list[runs.EndedRow] = []
+    freed: Counter[int] = msgspec.field(default_factory=Counter)
+    admitted: Counter[int] = msgspec.field(default_factory=Counter)
+    knocks: set[frozenset[int]] = set()
+    asleep: list[float] = []
+    several: bool = False
+
+    def tell(self, signals: Signals) -> None:
+        """After the commit: wake those who wait for what has changed."""
+        now: Counter[int] = self.admitted.copy()
+        for lane_id, delay in self.requeued:
+            if delay:
+                signals.ready_later(lane_id, delay)
+            else:
+                now[lane_id] += 1
+        signals.ready(now)
+        for worker_id in self.stops:
+            signals.stop(worker_id)
+        signals.knock(self.knocks)
+        for delay in self.asleep:
+            signals.knock_later(delay)
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
@@ -63,13 +93,44 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
         requeued = await runs.requeue(connection, changes.requeues)
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
+    if changes.holds:
+        held = await limits.hold_back(connection, changes.holds)
+        _check(len(held), len(changes.holds))
+        for _, slots in held:
+            effects.freed.update(slots)
+            effects.several |= len(slots) > 1
+        effects.asleep += [item.delay for item in changes.holds]
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
 
 
+async def hand_over_freed(connection: Connection, effects: Effects) -> None:
+    """The last step of a transaction that gave back slots: the heads of the lines get them."""
+    freed = {line: count for line, count in effects.freed.items() if not is_gate(line)}
+    if not freed:
+        return
+    done = await hand_over(connection, freed, several=effects.several)
+    effects.admitted.update(done.lanes)
+    effects.knocks.update(done.again)
+
+
+async def admit_knocked(connection: Connection, effects: Effects) -> None:
+    """Look at the lines now, before the commit, instead of after it."""
+    lines = {line for group in effects.knocks if len(group) == 1 for line in group}
+    if lines:
+        done = await hand_over(connection, {}, lines)
+        effects.admitted.update(done.lanes)
+        effects.knocks = {group for group in effects.knocks if len(group) > 1} | set(done.again)
+
+
 def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
-    """Called for every run that ends. A run without `follows` bits costs only this check."""
-    effects.following += [run for run in ended if run[1]]
+    """Called for every run that ends. A run that nothing follows costs only these checks."""
+    for run in ended:
+        if run[1]:
+            effects.following.append(run)
+        if run[2] is not None:
+            effects.freed.update(run[2])
+            effects.several |= len(run[2]) > 1
 
 
 def _check(written: int, wanted: int) -> None:

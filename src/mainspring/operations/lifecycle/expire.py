@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun
 
@@ -16,6 +16,8 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
     """The field whose time is over determines the end. The caller holds the locks."""
     effects = Effects()
     await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
+    effects.knocks.update(frozenset({run.held_key}) for run in overdue if run.held_key is not None)
+    await hand_over_freed(connection, effects)
     return effects
 
 

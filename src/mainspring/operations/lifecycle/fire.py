@@ -1,28 +1,37 @@
-"""Fire: create the runs of due jobs. A run is SKIPPED if an earlier one of its job is alive."""
+"""Fire: create the runs of due jobs. The overlap rule of the job says what happens if an earlier run is alive: the new
+one is SKIPPED, waits for it (HELD), runs beside it, or replaces it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
+from mainspring.domain.job import REPLACED
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects, after_end
-from mainspring.store import fires
+from mainspring.store import fires, runs
 from mainspring.store.pool import Connection
 
 _PATIENCE = "50ms"  # how long a batch waits for a job that another transaction has locked
 
 
 class Fired(Effects):
-    """How many runs each lane got, which recurring jobs fired, by their index in the batch, and how many one-time jobs
-    fired."""
+    """How many runs each lane got, which recurring jobs fired, by their index in the batch, how many one-time jobs
+    fired, and how many runs are HELD."""
 
     created: dict[int, int] = msgspec.field(default_factory=dict)
     moved: list[int] = msgspec.field(default_factory=list)
     gone: int = 0
+    held: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many runs were created."""
+        return sum(self.created.values()) + self.held
 
 
 async def fire_recurring(
@@ -34,25 +43,41 @@ async def fire_recurring(
     overlap: bool,
     locked: bool = False,
 ) -> Fired:
-    """Fire recurring jobs as planned. `overlap`: some of them skip a fire while a run is alive. These are locked first,
-    so that the fire sees every run that was created before. `locked`: the caller has locked the jobs in an earlier
-    statement of its transaction. A job that another transaction has locked does not fire, and is not in `moved`."""
+    """Fire recurring jobs as planned. `overlap`: some of them have a rule about runs that are alive. These are locked
+    first, so that the fire sees every run that was created before. `locked`: the caller has locked the jobs in an
+    earlier statement of its transaction. A job that another transaction has locked does not fire, and is not in
+    `moved`."""
     if overlap and not locked:
         async with connection.transaction():
             free = await fires.lock_due(connection, node_id, leases, due)
             if not free:
                 return Fired()
             done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
-            moved = [free[index] for index in done.moved]
-    else:
-        try:
-            done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
-        except asyncpg.LockNotAvailableError:
-            if locked:
-                raise
-            done = await fires.fire_free(connection, node_id, leases, due)
-        moved = done.moved
-    fired = Fired(created=done.created, moved=moved)
+            return await _finished(connection, done, due, [free[index] for index in done.moved])
+    try:
+        done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
+    except asyncpg.LockNotAvailableError:
+        if locked:
+            raise
+        done = await fires.fire_free(connection, node_id, leases, due)
+    return await _finished(connection, done, due, done.moved)
+
+
+async def _finished(
+    connection: Connection, done: fires.Fired, due: Sequence[fires.DueAgain], moved: list[int]
+) -> Fired:
+    fired = _fired(done)
+    fired.moved = moved
+    for place in moved:
+        if due[place].replaces:
+            await cancel_earlier(connection, TenantId(due[place].tenant_id), due[place].job_id, done.held, fired)
+    return fired
+
+
+def _fired(done: fires.Fired) -> Fired:
+    fired = Fired(
+        created=done.created, gone=done.gone, knocks={frozenset({line}) for line in done.lines}, held=len(done.held)
+    )
     after_end(done.skipped, fired)
     return fired
 
@@ -61,10 +86,30 @@ async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueOnce]
 ) -> Fired:
     """Fire one-time jobs. A job that another transaction has locked does not fire."""
-    done = await fires.fire_one_time(connection, node_id, leases, due)
-    fired = Fired(created=done.created, gone=done.gone)
-    after_end(done.skipped, fired)
+    if not any(job.replaces for job in due):
+        return _fired(await fires.fire_one_time(connection, node_id, leases, due))
+    async with connection.transaction():
+        done = await fires.fire_one_time(connection, node_id, leases, due)
+        fired = _fired(done)
+        for job in due:
+            if job.replaces and job.run_id in done.held:
+                await cancel_earlier(connection, TenantId(job.tenant_id), job.job_id, [job.run_id], fired)
     return fired
+
+
+async def cancel_earlier(
+    connection: Connection, tenant: TenantId, job_id: str, created: Collection[UUID], fired: Fired
+) -> None:
+    """Overlap cancel_previous: of the live runs of the job, only the last one that was `created` just now stays. Those
+    that run are told to stop, and hold the slot of the job until they have. The caller holds the job's lock."""
+    live = await runs.lock_runs_of_job(connection, tenant, job_id)
+    new = [run.run_id for run in live if run.run_id in created]
+    if not new:
+        return
+    effects = await cancel(connection, [run for run in live if run.run_id != new[-1]], REPLACED)
+    fired.stops |= effects.stops
+    fired.admitted.update(effects.admitted)
+    fired.knocks |= effects.knocks
 
 
 async def run_now(
@@ -75,8 +120,8 @@ async def run_now(
     trigger: str,
     changed: fires.Changed | None = None,
 ) -> Fired | None:
-    """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created. Return
-    None if the job is cancelled or does not exist. The caller holds the job's lock."""
+    """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created and it is
+    not HELD. Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed)
     return None if run is None else _manual(run_id, run)
 
@@ -87,6 +132,10 @@ async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat
 
 
 def _manual(run_id: UUID, run: fires.ManualRun) -> Fired:
-    fired = Fired(created={} if run.skipped else {run.lane_id: 1})
-    after_end([(run_id, run.follows)], fired)
+    held = run.line is not None
+    fired = Fired(created={} if run.skipped or held else {run.lane_id: 1})
+    if run.line is not None:
+        fired.held = 1
+        fired.knocks.add(frozenset({run.line}))
+    after_end([(run_id, run.follows, None)], fired)
     return fired

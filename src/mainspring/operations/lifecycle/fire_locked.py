@@ -14,13 +14,13 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.errors import Conflict
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import JobDefinition, Overlap
 from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import next_fire
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.effects import after_end
-from mainspring.operations.lifecycle.fire import Fired
+from mainspring.operations.lifecycle.fire import Fired, cancel_earlier
 from mainspring.store import fires, jobs
 from mainspring.store.jobs import LockedJob
 from mainspring.store.pool import Connection
@@ -80,6 +80,8 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     else:
         due = fires.DueAgain(row.tenant_id, row.job_id, row.version, row.next_fire_at, plan, row.generation)
         done = await fires.fire_locked_recurring(connection, due)
+    if definition.overlap is Overlap.CANCEL_PREVIOUS:
+        await cancel_earlier(connection, row.tenant_id, row.job_id, done.held, fired)
     if not (done.moved or done.gone):
         raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
     fired.row = msgspec.structs.replace(
@@ -87,6 +89,8 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     )
     for lane_id, created in done.created.items():
         fired.created[lane_id] = fired.created.get(lane_id, 0) + created
+    fired.held += len(done.held)
+    fired.knocks.update(frozenset({line}) for line in done.lines)
     after_end(done.skipped, fired)
 
 

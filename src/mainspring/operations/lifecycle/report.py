@@ -10,7 +10,7 @@ import msgspec
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out
+from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out, hand_over_freed
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -30,6 +30,7 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
             raise _not_text(outcomes) from None
     if others:
         unmatched += await _settle_others(connection, worker_id, others, random, effects)
+    await hand_over_freed(connection, effects)
     if unmatched:
         before = await runs.reported_before(
             connection,

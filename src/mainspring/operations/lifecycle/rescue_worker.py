@@ -50,13 +50,7 @@ class WorkerRescue:
 
     def tell(self, effects: Effects) -> None:
         """Offer the runs to other workers."""
-        created: dict[int, int] = {}
-        for lane_id, delay in effects.requeued:
-            if delay:
-                self._signals.ready_later(lane_id, delay)
-            else:
-                created[lane_id] = created.get(lane_id, 0) + 1
-        self._signals.ready(created)
+        effects.tell(self._signals)
 
     async def take_all(self, store: Store) -> int:
         """Take the runs that are left. Returns how many were taken in all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
@@ -13,7 +14,8 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
-from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, stored_spec
+from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
+from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -21,6 +23,8 @@ from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.limits.admission import hand_over
+from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
@@ -61,6 +65,7 @@ class Submitter:
         self._signatures = signatures
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
+        self._lines = LineOpener(lambda: clock.timestamp())
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
@@ -105,19 +110,28 @@ class Submitter:
         if not definitions:
             return Submitted([], [], [])
         plain = all(map(_plain, definitions))
+        knocks: list[frozenset[int]] = []
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
+        limited = not plain and any(map(has_limits, definitions))
         async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
             lane_ids = await self._lane_ids(connection, tenant, definitions)
             batch = _Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
             if batch.one_statement:
                 await batch.insert(connection)  # a statement is its own transaction
             else:
+                if limited:
+                    await self._lines.open(connection, tenant, batch.slots())
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     await batch.insert(connection)
+                    if batch.lines:
+                        admitted = await hand_over(connection, {}, batch.lines)
+                        batch.created.update(Counter(batch.created) + admitted.lanes)
+                        knocks = admitted.again
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
+        self._signals.knock(knocks)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()
         return Submitted(batch.job_ids, batch.repeated, batch.generations)
@@ -174,6 +188,8 @@ class _Batch:
         self.repeated: list[bool] = [False] * len(definitions)
         self.generations: list[int] = [1] * len(definitions)
         self.created: dict[int, int] = {}
+        self.lines: set[int] = set()
+        self._slots: dict[int, list[Slot]] = {}
         self.soonest: datetime | None = None
         self._plain = plain
 
@@ -186,6 +202,13 @@ class _Batch:
             len(set(self._lane_ids)) == 1 and all(_is_default(item) and item.name is None for item in self._definitions)
         )
 
+    def slots(self) -> list[Slot]:
+        """What the runs of its jobs need."""
+        for index, item in enumerate(self._definitions):
+            if has_limits(item):
+                self._slots[index] = line_of(item, self.job_ids[index])
+        return list({slot for line in self._slots.values() for slot in line})
+
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
             return
@@ -194,7 +217,7 @@ class _Batch:
 
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
-        full = runs.NewRuns()
+        full, limited = runs.NewRuns(), runs.NewHeldRuns()
         bare: dict[int, list[int]] = {}
         weight = 0
         slices = TimeSlices()
@@ -207,22 +230,32 @@ class _Batch:
                 new_jobs.append(self._new_job(index, item))
             else:
                 lane_id = self._lane_ids[index]
-                self.created[lane_id] = self.created.get(lane_id, 0) + 1
+                held = has_limits(item)
+                if not held:
+                    self.created[lane_id] = self.created.get(lane_id, 0) + 1
                 if _is_default(item) and item.name is None and item.job_id is None:
                     bare.setdefault(lane_id, []).append(index)
                     continue
-                self._add_run(full, index, item)
+                if held:
+                    self._add_held_run(limited, index, item)
+                else:
+                    self._add_run(full, index, item, None if _is_default(item) else stored_spec(item))
             weight += _weight(item)
-            if weight > _CHUNK_BYTES or len(full.run_ids) >= _CHUNK or len(new_jobs) >= _CHUNK:
-                await self._insert_full(connection, full, new_jobs)
-                full, new_jobs, weight = runs.NewRuns(), [], 0
-        await self._insert_full(connection, full, new_jobs)
+            if weight > _CHUNK_BYTES or max(len(full.run_ids), len(limited.run_ids), len(new_jobs)) >= _CHUNK:
+                await self._insert_full(connection, full, limited, new_jobs)
+                full, limited, new_jobs, weight = runs.NewRuns(), runs.NewHeldRuns(), [], 0
+        await self._insert_full(connection, full, limited, new_jobs)
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
 
-    async def _insert_full(self, connection: Connection, full: runs.NewRuns, new_jobs: list[jobs.NewJob]) -> None:
+    async def _insert_full(
+        self, connection: Connection, full: runs.NewRuns, limited: runs.NewHeldRuns, new_jobs: list[jobs.NewJob]
+    ) -> None:
         if full.run_ids:
             await runs.insert(connection, self._tenant, full)
+        if limited.run_ids:
+            await runs.insert_held(connection, self._tenant, limited)
+            self.lines.update(line for lines in limited.lines for line in lines)
         if new_jobs:
             await jobs.insert(connection, self._tenant, new_jobs)
 
@@ -250,14 +283,20 @@ class _Batch:
         if chunk:
             yield chunk
 
-    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
+    def _add_held_run(self, new: runs.NewHeldRuns, index: int, item: JobDefinition) -> None:
+        line = self._slots[index]
+        self._add_run(new, index, item, stored_spec(item, line=line))
+        new.lines.append(sorted({key_id(self._tenant, slot) for slot in line}))
+        new.boosts.append(boost_in(line, item.priority))
+
+    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition, spec: str | None) -> None:
         new.run_ids.append(self._run_ids[index])
         new.lane_ids.append(self._lane_ids[index])
         new.max_attempts.append(item.spec.retry.max_attempts)
         new.job_ids.append(item.job_id)
         new.names.append(item.name)
         new.payloads.append(item.payload)
-        new.specs.append(None if _is_default(item) else stored_spec(item))
+        new.specs.append(spec)
         new.generations.append(self.generations[index])
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
@@ -379,7 +418,12 @@ class _Batch:
 
 def _plain(item: JobDefinition) -> bool:
     """Whether only a run is created: no id or key to take, and no jobs row."""
-    return item.job_id is None and item.idempotency_key is None and item.schedule.kind is ScheduleKind.NOW
+    return (
+        item.job_id is None
+        and item.idempotency_key is None
+        and item.schedule.kind is ScheduleKind.NOW
+        and not has_limits(item)
+    )
 
 
 def _is_default(item: JobDefinition) -> bool:

@@ -45,6 +45,7 @@ class _Settings(PlainKeywords, total=False):
     description: str | None
     labels: Mapping[str, str] | None
     keep_payload: bool | int | str | None
+    concurrency: int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 class _TaskFields(TypedDict, total=False):

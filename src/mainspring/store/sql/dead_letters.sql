@@ -84,7 +84,7 @@ select job_id from locked
 -- name: allowed
 -- Whether the jobs, locked by the caller, allow another run: the status, the overlap rule, and whether a run is alive.
 select j.job_id, j.overlap = {{OVERLAP_SKIP}} as one_at_a_time, j.status = {{JOB_CANCELLED}} as cancelled,
-       j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive, j.one_time, j.id_generated
+       j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} as alive, j.one_time, j.id_generated, j.overlap
 from mainspring.jobs j
 where j.tenant_id = $1 and j.job_id = any ($2::text[])
 
@@ -101,7 +101,7 @@ where r.tenant_id = $1 and r.run_id = any ($3::uuid[]) and r.job_id is null
 -- name: replay
 -- Dead letters become runs of the same generation with the same definition, scheduled_for and therefore idempotency key.
 -- Those with $7 have another payload and spec, and a key of their own.
--- creates: QUEUED
+-- creates: QUEUED, HELD
 -- guard: only one transaction deletes a dead letter; replays has each run once; the caller has locked the jobs.
 with wanted as (
     select * from unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::json[], $6::json[], $7::boolean[])
@@ -123,12 +123,12 @@ with wanted as (
            null::uuid as node_id, true as fired
     from taken
 )
-{{create_runs}}
-returning run_id, lane_id
+{{create_limited_runs}}
+returning run_id, lane_id, held_key
 
 -- name: repeat
 -- The same for a run of the history that is not a dead letter, or no longer one.
--- creates: QUEUED
+-- creates: QUEUED, HELD
 -- guard: replays has each run once; the caller has locked the job.
 with source as (
     select h.run_id, h.lane_id, h.job_id, h.generation, h.name,
@@ -145,8 +145,8 @@ with source as (
            null::uuid as node_id, true as fired
     from source
 )
-{{create_runs}}
-returning run_id, lane_id
+{{create_limited_runs}}
+returning run_id, lane_id, held_key
 
 -- name: discard
 -- guard: a dead letter is deleted once; the caller counts the returned rows.

@@ -24,7 +24,7 @@ cross join lateral (
 -- and the job skips. The overlap rule needs no lock before this statement: who creates another run of a one-time job
 -- writes its row (touch_one_time), and a row that was written since the due-scan read it does not match. Locked jobs are
 -- left out.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; the row as the due-scan read it.
 with lease as materialized (
     {{lease}}
@@ -93,7 +93,7 @@ for no key update of j
 -- name: fire_recurring
 -- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
 -- $21 at most if another transaction has locked a job.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: lease owner and epoch, job version, generation, next_fire_at and SCHEDULED; last_fired_for only rises.
 with patience as materialized (
     select set_config('lock_timeout', $21, true)
@@ -110,7 +110,7 @@ with patience as materialized (
 -- name: fire_free
 -- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
 -- locks the jobs first.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: as above.
 with lease as materialized (
     {{lease}}
@@ -129,7 +129,7 @@ with lease as materialized (
 
 -- name: fire_locked_recurring
 -- What was due before a change of one job, as planned with the definition that its row still has.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: version, generation, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
 with due as (
     select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
@@ -143,7 +143,7 @@ with due as (
 
 -- name: fire_locked_one_time
 -- The same for a one-time job: it becomes its run. $5 is the id of the run, if the job has not got one that is ours.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: version, next_fire_at and SCHEDULED; the row is locked by the caller, and the overlap rule is decided after that.
 with gone as (
     delete from mainspring.jobs j
@@ -156,7 +156,7 @@ with gone as (
 -- name: run_now
 -- A manual run of a job, independent of its schedule. The caller has locked the jobs row. $5: whether it has another
 -- payload than the job, with the spec that follows from it.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: not cancelled; the overlap rule is decided after the lock.
 with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
@@ -175,7 +175,7 @@ with new_run as materialized (
 -- name: run_again
 -- A manual run of a one-time job that has fired, as a repeat of its run. The caller has taken the lock of fired jobs and
 -- read that run. $8: whether the job skips overlapping runs. $9: the run that is itself the job, if its id is ours.
--- creates: QUEUED, SKIPPED
+-- creates: QUEUED, HELD, SKIPPED
 -- guard: the overlap rule is decided after the lock; the run is fresh.
 with new_run as materialized (
     select $3::uuid as run_id, o.tenant_id, $5::int as lane_id, $6::smallint as max_attempts, false as exclusive,

@@ -8,13 +8,53 @@
 -- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, node_id, fired_at, follows, expires_at, generation)
-select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
-       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
-       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+    (state, exclusive, {{new_run_columns}})
+select {{QUEUED}}, {{exclusive_by_itself}}, {{new_run_values}}
 from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: new_run_columns
+run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at, job_id, trigger, name, payload, spec, node_id,
+fired_at, follows, expires_at, generation
+
+-- fragment: new_run_values
+n.run_id, n.tenant_id, n.lane_id, n.max_attempts, coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name,
+n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+
+-- fragment: exclusive_by_itself
+n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false)
+
+-- fragment: create_limited_runs
+-- The same for runs that may have limits. Such a run is HELD, in the first of its lines, until it is admitted
+-- (limits.sql). Its attempts never overlap.
+insert into mainspring.runs
+    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
+select case when l.keys is null then {{QUEUED}} else {{HELD}} end, l.keys is not null or {{exclusive_by_itself}},
+       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, {{new_run_values}}
+from new_run n
+cross join (select clock_timestamp() as now) as t
+cross join lateral (select {{line_ids(n)}} as keys) as l
+
+-- fragment: create_held_runs
+-- The same for runs whose lines and boosts are given: `limit_keys` and `boost` of `new_run`. To read them from the spec
+-- takes longer than everything else.
+insert into mainspring.runs
+    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
+select {{HELD}}, true, n.limit_keys, n.limit_keys[1], t.now - coalesce(n.boost, 0) * interval '1 second',
+       {{new_run_values}}
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: line_ids(run)
+-- The ids of the lines of a run, sorted; null if it has none. `key_id` in domain/limits.py computes the same.
+case when {{run}}.spec -> 'line' is not null then
+    (select array_agg(case when k.id between 0 and 4294967295 then k.id - 4294967296 else k.id end order by k.id)
+     from (select ('x' || left(md5({{run}}.tenant_id || E'\n' || (s.slot ->> 'name') || E'\n'
+                                   || coalesce(s.slot ->> 'key', '')), 16))::bit(64)::bigint as id
+           from json_array_elements({{run}}.spec -> 'line') as s (slot)) as k) end
+
+-- fragment: boost(run)
+-- How far its priority moves a run forward in a line.
+coalesce(({{run}}.spec ->> 'boost')::float8, 0) * interval '1 second'
 
 -- fragment: skipped_runs
 -- The runs of `new_run` that are not created because of the overlap rule (skip_reason), as columns of `ended_run`.
@@ -23,7 +63,8 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        null::uuid as worker_id, n.job_id, n.trigger, n.name,
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
-       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation
+       null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
+       null::bigint[] as held
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -34,13 +75,18 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation)
+     follows, losses, snoozes, payload_dropped, generation, held)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation
+       e.snoozes, e.payload_dropped, e.generation, e.held
 from ended_run e
-returning run_id, follows
+returning run_id, follows, held
+
+-- fragment: held_slots(run)
+-- What a run that is QUEUED or RUNNING gives back when it ends: slots of its limits, and gates.
+case when {{run}}.limit_keys is null and {{run}}.gates is null then null
+     else coalesce({{run}}.limit_keys, '{}') || coalesce({{run}}.gates, '{}') end
 
 -- fragment: keeps_payload
 -- Whether the payload stays with a run that succeeds. Null if it has none.
@@ -77,12 +123,13 @@ and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_times
 -- fragment: overdue_runs(limit)
 -- The waiting runs whose time is over, the most overdue first.
 (select run_id from mainspring.runs
- where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 = {{QUEUED}}
+ where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 in ({{QUEUED}}, {{HELD}})
  order by deadline
  limit {{limit}})
 union all
 (select run_id from mainspring.runs
- where expires_at is not null and expires_at <= (select clock_timestamp()) and attempt = 0 and state + 0 = {{QUEUED}}
+ where expires_at is not null and expires_at <= (select clock_timestamp()) and attempt = 0
+   and state + 0 in ({{QUEUED}}, {{HELD}})
  order by expires_at
  limit {{limit}})
 limit {{limit}}
@@ -121,11 +168,12 @@ r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.los
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes
+r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes,
+r.limit_keys is not null as limited
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence, r.attempt
+r.run_id, r.state, r.fence, r.attempt, r.held_key
 
 -- fragment: started_at
 -- When the present attempt began, if that is known. Servers of 0.2.0 do not reset the column.
@@ -185,24 +233,25 @@ new_run as materialized (
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
 ), created as (
-    {{create_runs}}
+    {{create_limited_runs}}
     where n.skip_reason is null
-    returning lane_id
+    returning run_id, lane_id, held_key
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
     {{enter_history}}
 )
-select (select array_agg(lane_id) from created) as lanes,
-       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped,
-       (select count(*) from gone) as gone
+select (select array_agg(lane_id) from created where held_key is null) as lanes,
+       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped,
+       (select count(*) from gone) as gone,
+       {{held_of_created}}
 
 -- fragment: manual_run
 -- Creates `new_run`, or records that it is skipped.
 created as (
-    {{create_runs}}
+    {{create_limited_runs}}
     where n.skip_reason is null
-    returning lane_id
+    returning run_id, lane_id, held_key
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
@@ -211,7 +260,14 @@ created as (
 
 -- fragment: manual_run_made
 -- ManualRun in store/fires.py.
-select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows from new_run n
+select n.lane_id, n.skip_reason is not null as skipped, (select follows from skips) as follows,
+       (select held_key from created) as line
+from new_run n
+
+-- fragment: held_of_created
+-- The lines in which runs of `created` are HELD, and these runs.
+(select array_agg(distinct held_key) from created where held_key is not null) as lines,
+(select array_agg(run_id) from created where held_key is not null) as held
 
 -- fragment: move_on(due)
 -- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire.
@@ -242,9 +298,9 @@ new_run as materialized (
     from moved m
     cross join lateral generate_series(m.first_run, m.last_run) as i
 ), created as (
-    {{create_runs}}
+    {{create_limited_runs}}
     where n.skip_reason is null
-    returning lane_id
+    returning run_id, lane_id, held_key
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
@@ -257,8 +313,9 @@ new_run as materialized (
     cross join lateral generate_series(m.first_gap, m.last_gap) as i
 )
 select (select array_agg(position) from moved) as moved,
-       (select array_agg(lane_id) from created) as lanes,
-       (select array_agg((run_id, follows)) from skips where follows <> 0) as skipped
+       (select array_agg(lane_id) from created where held_key is null) as lanes,
+       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped,
+       {{held_of_created}}
 
 -- -------------------------------------------------------------------------------- the status of a one-time job
 -- A one-time job that has fired has no row: its status is that of one of its runs, the deciding one. A live run decides

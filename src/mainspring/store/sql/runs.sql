@@ -15,6 +15,20 @@ with new_run as (
 )
 {{create_runs}}
 
+-- name: insert_held_runs
+-- The same for jobs with limits. $10: their lines, as texts of arrays.
+-- creates: HELD
+-- unguarded: as above.
+with new_run as (
+    select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, null::timestamptz as scheduled_for, u.job_id,
+           u.generation, null::text as trigger, u.name, u.payload, u.spec, null::uuid as node_id, false as fired,
+           u.lines::bigint[] as limit_keys, u.boost
+    from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[],
+                $10::text[], $11::float8[])
+             as u (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation, lines, boost)
+)
+{{create_held_runs}}
+
 -- name: insert_plain_runs
 -- The same for jobs of one lane that have only a payload. Two arrays instead of eight save 2 of 5 µs of CPU time per
 -- job in the server.
@@ -136,7 +150,7 @@ with outcome as (
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped, generation
+           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held
     from gone
 )
 {{enter_history}}
@@ -188,7 +202,7 @@ returning r.run_id, r.lane_id
 -- moves: QUEUED -> FAILED, SKIPPED, CANCELLED
 -- moves: RUNNING -> FAILED, CANCELLED
 -- moves: WAITING -> SKIPPED, CANCELLED
--- moves: HELD -> CANCELLED
+-- moves: HELD -> FAILED, SKIPPED, CANCELLED
 -- guard: fence, the state that the caller saw ($7), and the transition; ended runs are no longer in this table.
 -- $8: null if the worker has not reported when the attempt began.
 with outcome as (
@@ -214,7 +228,8 @@ with outcome as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
            scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
-           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation
+           cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
+           case when state <> {{HELD}} then {{held_slots(r)}} end as held
     from gone r
 )
 {{enter_history}}
@@ -287,8 +302,8 @@ for no key update
 -- Runs whose time is over while they wait for a worker or back off, locked in key order. "state + 0" keeps the planner
 -- from scanning the index of ready runs (20,000 rows for a batch of 100). "is not true" has the same purpose for the
 -- second comparison of the time and the index of deadlines.
-select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text
+select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text, r.held_key
 from mainspring.runs r
-where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 = {{QUEUED}} and ({{in_time}}) is not true
+where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 in ({{QUEUED}}, {{HELD}}) and ({{in_time}}) is not true
 order by r.run_id
 for no key update skip locked

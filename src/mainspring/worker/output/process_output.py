@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.execution.attempt import Attempt, LogSink, OpenLog
 from mainspring.worker.output.two_streams import TwoStreams
 
@@ -15,7 +16,7 @@ _MOST_LEFT = 2 * 1024 * 1024
 class Output:
     """Pass `writers` (stdout, stderr) to the processes."""
 
-    def __init__(self, attempt: Attempt, open_log: OpenLog | None) -> None:
+    def __init__(self, attempt: Attempt, open_log: OpenLog | None, clock: LoopClock = SYSTEM_CLOCK) -> None:
         self.size = 0
         self.kept = _kept_of(attempt)
         self._attempt = attempt
@@ -24,7 +25,7 @@ class Output:
         self._tail, self._error_tail = bytearray(), bytearray()
         self._waiting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._streams = TwoStreams(self._take, self._pause_if_full)
+        self._streams = TwoStreams(self._take, self._pause_if_full, clock)
         self.writers = self._streams.writers
 
     @property

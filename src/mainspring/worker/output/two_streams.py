@@ -12,9 +12,10 @@ import asyncio
 import fcntl
 import os
 import select
-import time
 from collections.abc import Callable
 from contextlib import suppress
+
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 
 _CHUNK = 256 * 1024
 _NARROW, _WIDE = 4096, 65536
@@ -35,7 +36,8 @@ class TwoStreams:
     because the mode of a pipe is set at its writing end. So there is no end of file: call `read_rest` when the command
     is gone."""
 
-    def __init__(self, deliver: Deliver, after_read: Callable[[], None]) -> None:
+    def __init__(self, deliver: Deliver, after_read: Callable[[], None], clock: LoopClock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._deliver = deliver
         self._after_read = after_read
         self._loop = asyncio.get_running_loop()
@@ -54,7 +56,7 @@ class TwoStreams:
             raise
         self._blocking = True
         self._last, self._in_a_row = -1, 0
-        self._held, self._read_at = 0.0, time.monotonic()
+        self._held, self._read_at = 0.0, self._clock.monotonic()
         self.resume()
 
     @property
@@ -116,7 +118,7 @@ class TwoStreams:
         return len(chunk)
 
     def _choose_width(self, stream: int, size: int) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         gap, self._read_at = now - self._read_at, now
         self._in_a_row = self._in_a_row + 1 if stream == self._last and gap < _PAUSE else 0
         self._last = stream
@@ -131,7 +133,7 @@ class TwoStreams:
 
     def _count_turn(self, read_at: float) -> None:
         """Called in the next turn of the event loop: the command can have waited for as long as this one took."""
-        self._held += time.monotonic() - read_at
+        self._held += self._clock.monotonic() - read_at
 
     def _is_blocking(self, stream: int) -> bool:
         """False from when a command has made a stream non-blocking: it would not wait for room but get an error."""

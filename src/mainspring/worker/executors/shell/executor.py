@@ -117,7 +117,7 @@ class ShellExecutor:
         except ValueError as error:
             return failed(str(error), retry=False)
         try:
-            output = Output(attempt, self._open_log)
+            output = Output(attempt, self._open_log, self._clock)
         except OSError as error:
             return failed(f"the command could not be started: {error}")
         try:

@@ -1,0 +1,1 @@
+"""Limits: which HELD runs are admitted, and when."""

@@ -1,0 +1,48 @@
+"""Lines are opened before they are needed, in a transaction of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mainspring.domain.errors import NotSupportedYet
+from mainspring.domain.limits import Slot
+from mainspring.kernel.ids import TenantId
+from mainspring.store import limits
+from mainspring.store.pool import Connection
+
+_MOST_REMEMBERED = 100_000
+_REMEMBERED_FOR = 10.0  # seconds; then a declaration is repeated, in case another process has declared otherwise
+_CHUNK = 1000
+
+
+class LineOpener:
+    """Opens lines, and remembers for a short time which ones it has opened. `now`: seconds that rise."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._opened: dict[tuple[TenantId, Slot], float] = {}
+        self._known = False
+
+    async def open(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
+        """Store what the slots declare. The caller has no transaction open."""
+        if not self._known:
+            await check_known(connection)
+            self._known = True
+        now = self._now()
+        fresh = [slot for slot in slots if self._opened.get((tenant, slot), now) <= now]
+        for start in range(0, len(fresh), _CHUNK):
+            await limits.open_lines(connection, tenant, fresh[start : start + _CHUNK])
+        if len(self._opened) + len(fresh) > _MOST_REMEMBERED:
+            self._opened.clear()
+        for slot in fresh:
+            self._opened[tenant, slot] = now + _REMEMBERED_FOR
+
+
+async def check_known(connection: Connection) -> None:
+    """Raise unless all servers know limits: an older one would end a run and keep its slot."""
+    if not await limits.known(connection):
+        raise NotSupportedYet(
+            "limits work when no older server is left",
+            field="concurrency",
+            hint="run `mainspring migrate` after the upgrade (docs/upgrading.md)",
+        )

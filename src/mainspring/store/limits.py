@@ -1,0 +1,162 @@
+"""Limits: what was declared, lines, and the admission of HELD runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.limits import Slot, key_id
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
+
+_SQL = load("limits")
+
+FIRST_LINE = -(1 << 63)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once."""
+
+    key_id: int
+    in_use: int
+    slots: int | None
+    strict: bool
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A locked HELD run at the front of a line. `first`: nobody stands before it, also nobody who is locked."""
+
+    run_id: UUID
+    key_id: int
+    held_rank: datetime
+    limit_keys: list[int]
+    lane_id: int
+    first: bool
+
+
+class HoldBack(msgspec.Struct, frozen=True):
+    """A run that gives up its slots and backs off for `delay` seconds. `snoozed` is 1 if it asked for that."""
+
+    run_id: UUID
+    fence: int
+    delay: float
+    error: str | None = None
+    snoozed: int = 0
+
+
+_lock_lines = RowQuery(Line, _SQL["lock_lines"])
+_pick_heads = RowQuery(Head, _SQL["pick_heads"])
+
+
+async def known(connection: Connection) -> bool:
+    """Whether no server is left that does not know limits."""
+    return bool(await connection.fetchval(_SQL["limits_known"]))
+
+
+async def open_lines(connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
+    """Store what jobs declare, and the lines that do not exist yet. If possible in a transaction of its own: a line
+    that is being opened holds up everybody who opens it too."""
+    declared = {slot.name: slot for slot in sorted(slots, key=lambda slot: slot.name)}
+    lines = {key_id(tenant, slot): slot for slot in slots}
+    async with connection.transaction():
+        await connection.execute(
+            _SQL["declare_limits"],
+            tenant,
+            list(declared),
+            [slot.slots for slot in declared.values()],
+            [slot.strict for slot in declared.values()],
+        )
+        limit_ids = dict(await connection.fetch(_SQL["declared_limits"], tenant, list(declared)))
+        await connection.execute(
+            _SQL["open_lines"],
+            list(lines),
+            [limit_ids[slot.name] for slot in lines.values()],
+            [slot.key for slot in lines.values()],
+        )
+
+
+async def specs_in_lines(connection: Connection, lines: Sequence[int]) -> list[tuple[int, TenantId, str]]:
+    """For each of these lines in which a run stands: the line, the tenant, and the spec of such a run."""
+    rows: list[tuple[int, TenantId, str]] = await connection.fetch(_SQL["specs_in_lines"], lines)
+    return rows
+
+
+async def lines_of_heads(connection: Connection, lines: Sequence[int], limit: int) -> set[int]:
+    """The lines that the first runs of these lines need. Nothing is locked."""
+    return {line for (line,) in await connection.fetch(_SQL["lines_of_heads"], lines, limit)}
+
+
+async def lock_lines(connection: Connection, lines: Sequence[int]) -> list[Line]:
+    return await _lock_lines.fetch(connection, lines)
+
+
+async def pick_heads(connection: Connection, room: Mapping[int, int]) -> list[Head]:
+    """The first HELD runs of each line, at most as many as it has room. They are locked."""
+    return await _pick_heads.fetch(connection, list(room), list(room.values()))
+
+
+async def admit(
+    connection: Connection, runs: Sequence[UUID], moves: Mapping[UUID, int], changes: Mapping[int, int]
+) -> tuple[list[int], int, int]:
+    """Admit runs, move others to another line, and count. Returns the lanes of the admitted runs, and how many runs
+    were moved and how many lines were counted."""
+    row = await connection.fetchrow(
+        _SQL["admit"],
+        sorted(runs),
+        list(moves),
+        list(moves.values()),
+        sorted(changes),
+        [changes[line] for line in sorted(changes)],
+    )
+    return row["lanes"] or [], row["moved"], row["counted"]
+
+
+async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[tuple[UUID, list[int]]]:
+    """Return the runs that matched, and the slots that they give up."""
+    ordered = sorted(items, key=lambda item: item.run_id)
+    rows: list[tuple[UUID, list[int]]] = await connection.fetch(
+        _SQL["hold_back"],
+        [item.run_id for item in ordered],
+        [item.fence for item in ordered],
+        [item.delay for item in ordered],
+        [item.error for item in ordered],
+        [item.snoozed for item in ordered],
+    )
+    return rows
+
+
+async def wake(connection: Connection, limit: int) -> list[int]:
+    """Let runs whose backoff is over stand in their lines again. Returns the line of each."""
+    return [line for (line,) in await connection.fetch(_SQL["wake"], limit)]
+
+
+async def lines_with_room(connection: Connection, after: int, limit: int) -> tuple[list[int], int | None]:
+    """Lines after `after` in which runs are HELD although there is room. Also the last line that was looked at; None if
+    there was none."""
+    rows = await connection.fetch(_SQL["lines_with_room"], after, limit)
+    return [line for line, room in rows if room], (max(line for line, _ in rows) if rows else None)
+
+
+async def prune_limits(connection: Connection, seconds: float, limit: int) -> int:
+    return len(await connection.fetch(_SQL["prune_limits"], seconds, limit))
+
+
+async def prune_lines(connection: Connection, seconds: float, limit: int) -> int:
+    return len(await connection.fetch(_SQL["prune_lines"], seconds, limit))
+
+
+async def join_line(connection: Connection, run_ids: Sequence[UUID], line: int) -> None:
+    """Live runs own or need a slot of another line. The caller has locked the runs and the line."""
+    await connection.execute(_SQL["join_line"], run_ids, line)
+
+
+async def leave_line(connection: Connection, tenant: TenantId, job_id: str, line: int) -> tuple[list[int], set[int]]:
+    """HELD runs of the job no longer need a slot of the line. Returns the lanes of those that are QUEUED now, and the
+    lines in which the others stand."""
+    rows = await connection.fetch(_SQL["leave_line"], tenant, job_id, line)
+    return [lane for lane, held in rows if held is None], {held for _, held in rows if held is not None}
