@@ -3,7 +3,7 @@
 The kernel does not tell which of two pipes was written to first, unless each holds at most one write: then the order of
 the events is the order of the writes. So the pipes are narrow, with room for one write. A command that writes much, or
 that would be held up too long by a busy worker, gets wide pipes, which are read as they fill up
-(docs/decisions/0034-stderr-has-its-own-pipe.md).
+(docs/decisions/0035-stderr-has-its-own-pipe.md).
 """
 
 from __future__ import annotations
