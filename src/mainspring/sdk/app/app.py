@@ -3,7 +3,7 @@
 app = Mainspring("billing")
 
 @app.task("billing.charge", queue="heavy", timeout="5m")
-async def charge(account: str, cents: int, ctx: Context) -> dict: ...
+async def charge(ctx: Context, account: str, cents: int) -> dict: ...
 
 @app.task("reports.render", executor="process", worker_concurrency=2)
 def render(report: str) -> None: ...
@@ -80,6 +80,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     required_labels: dict[str, str]
     keep_payload: bool | int | str
     concurrency: int | dict[str, Any] | list[dict[str, Any]]
+    unique: dict[str, Any]
 
 
 class Mainspring:

@@ -207,7 +207,8 @@ class Client:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
         so that the request can be repeated safely."""
-        return self.handle(self.send(calls.submit(**fields)).job_id)
+        made = self.send(calls.submit(**fields))
+        return self.handle(made.job_id).merged(made.unique)
 
     def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
@@ -281,6 +282,13 @@ class Client:
     limit = _blocking(calls.limit)
     set_limit = _blocking(calls.set_limit)
     queue = _blocking(calls.queue)
+    set_queue_limits = _blocking(calls.set_queue_limits)
+    pause_queue = _blocking(calls.pause_queue)
+    resume_queue = _blocking(calls.resume_queue)
+    tenant_limits = _blocking(calls.tenant_limits)
+    set_tenant_limits = _blocking(calls.set_tenant_limits)
+    pause_all = _blocking(calls.pause_all)
+    resume_all = _blocking(calls.resume_all)
     tasks = _blocking(calls.tasks)
     workers = _blocking(calls.workers)
     worker = _blocking(calls.worker)
@@ -386,7 +394,8 @@ class AsyncClient:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
         so that the request can be repeated safely."""
-        return self.handle((await self.send(calls.submit(**fields))).job_id)
+        made = await self.send(calls.submit(**fields))
+        return self.handle(made.job_id).merged(made.unique)
 
     async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
@@ -463,6 +472,13 @@ class AsyncClient:
     limit = _awaited(calls.limit)
     set_limit = _awaited(calls.set_limit)
     queue = _awaited(calls.queue)
+    set_queue_limits = _awaited(calls.set_queue_limits)
+    pause_queue = _awaited(calls.pause_queue)
+    resume_queue = _awaited(calls.resume_queue)
+    tenant_limits = _awaited(calls.tenant_limits)
+    set_tenant_limits = _awaited(calls.set_tenant_limits)
+    pause_all = _awaited(calls.pause_all)
+    resume_all = _awaited(calls.resume_all)
     tasks = _awaited(calls.tasks)
     workers = _awaited(calls.workers)
     worker = _awaited(calls.worker)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition, boost_of
+from mainspring.domain.job import JobDefinition, boost_in
 from mainspring.domain.limits import Slot, read_name
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.testing.records import BoxRun
@@ -72,7 +72,8 @@ class Lines:
         """The run is HELD, until all of its lines have room."""
         self._count += 1
         run.status = RunState.HELD
-        entry = (since - _boost(run.definition, run.line), self._count, run)
+        boost = timedelta(seconds=boost_in(run.line, run.definition.priority) or 0)
+        entry = (since - boost, self._count, run)
         for slot in run.line:
             bisect.insort(self.lines[slot.name, slot.key].held, entry, key=lambda one: one[:2])
         self.admit(_ids(run.line))
@@ -159,11 +160,6 @@ class Lines:
 def keeps_place(run: BoxRun) -> bool:
     """Whether it keeps its slots while it backs off, because its line is strict."""
     return any(slot.strict for slot in run.line)
-
-
-def _boost(definition: JobDefinition, line: list[Slot]) -> timedelta:
-    """How far its priority moves a run forward. In a strict line priority does not count."""
-    return timedelta(seconds=0 if any(slot.strict for slot in line) else boost_of(definition.priority))
 
 
 def _ids(slots: Iterable[Slot]) -> list[LineId]:

@@ -35,6 +35,15 @@ from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select {{line_ids(n)}} as keys) as l
 
+-- fragment: create_held_runs
+-- The same for runs whose lines and boosts are given: `limit_keys` and `boost` of `new_run`. To read them from the spec
+-- takes longer than everything else.
+insert into mainspring.runs
+    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
+select {{HELD}}, true, n.limit_keys, n.limit_keys[1], t.now - coalesce(n.boost, 0) * interval '1 second',
+       {{new_run_values}}
+from new_run n, (select clock_timestamp() as now) as t
+
 -- fragment: line_ids(run)
 -- The ids of the lines of a run, sorted; null if it has none. `key_id` in domain/limits.py computes the same.
 case when {{run}}.spec -> 'line' is not null then
@@ -161,29 +170,51 @@ cross join lateral (
 ) as head
 
 -- fragment: claim_picked
--- Assigns the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout sets its
--- deadline.
+-- Assigns the runs of `picked` to worker $3 in its exchange $4.
 update mainspring.runs r
-set state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+set {{claim_columns}}
+where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
+returning {{claimed_run(r.exclusive)}}
+
+-- fragment: claim_columns
+-- The first claim of a run with a run_timeout sets its deadline.
+state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
     claimed_at = (select clock_timestamp()),
     deadline = case when spec is null then null
                     else coalesce(deadline, (select clock_timestamp())
                                             + (spec ->> 'run_timeout')::float8 * interval '1 second') end
-where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
-returning {{claimed_run}}
 
--- fragment: claimed_run
+-- fragment: claimed_run(exclusive)
 -- ClaimedRun in store/runs.py.
-r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
+r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, {{exclusive}}, r.name,
 r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation
+
+-- ------------------------------------------------------------------------------------------------------- gates
+
+-- fragment: gate
+-- Gate in store/gates.py.
+g.gate_id, g.tenant_id, g.queue, g.paused_at, g.paused_by, g.concurrency, g.rate, g.burst, g.max_depth, g.version
+
+-- fragment: gate_state
+-- GateState in store/gates.py.
+g.in_use - coalesce((select sum(m.n) from mainspring.gate_marks m where m.gate_id = g.gate_id), 0)::int as in_use, g.tat,
+(select clock_timestamp()) as now
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes,
-r.limit_keys is not null as limited
+r.spec::text as spec_text, {{time_left}}, r.losses, {{known_exclusive}} as exclusive, {{started_at}} as started_at, r.snoozes,
+r.gates, r.limit_keys is not null as limited
+
+-- fragment: is_exclusive
+-- Attempts of a run that owns a gate must not overlap: the gate counts it once.
+(r.exclusive or r.gates is not null)
+
+-- fragment: known_exclusive
+-- Whether the worker knows that the run is exclusive, and tells its watchdog before it starts it.
+(r.exclusive or r.gates is not null and r.adopted is null)
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
@@ -590,6 +621,10 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- fragment: unique_state(run)
+-- The state of a run as the field `unique` names it.
+case {{run}}.state when {{QUEUED}} then 'queued' when {{RUNNING}} then 'running' else 'held' end
 
 -- ------------------------------------------------------------------------------------------- idempotency keys
 
