@@ -1,4 +1,4 @@
-"""`mainspring queue`, and pauses of queues and of everything."""
+"""`mainspring limits` and `mainspring limit`, and the options of submit that declare limits."""
 
 from __future__ import annotations
 
@@ -7,85 +7,69 @@ from typing import Any
 
 import pytest
 
+from mainspring.cli.submit import concurrency_of
+from mainspring.domain.errors import InvalidInput
+from tests.sdk.wire_samples import MOMENT
+
 from .conftest import CannedServer
 
 Call = Callable[..., tuple[int, str, str]]
-GATE = {"queue": "mails", "concurrency": 50, "in_use": 3, "rate": "100/m", "burst": 20, "tokens": 7, "max_depth": None}
-QUEUE = {"name": "mails", "depth": 12, "scheduled": 0, "running": 3, "oldest_seconds": 75.0, "rate": 1.5, "workers": 2,
-         "paused": True, "paused_why": "queue mails is paused by ops", "limits": GATE}  # fmt: skip
 
 
-def body(server: CannedServer, place: int = 0) -> Any:
-    return server.asked[place][2]
+def limit(limit_id: int, name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "limit_id": limit_id, "name": name, "limit": 1, "declared": 1, "pinned": False, "order": "priority", "keys": 1,
+        "in_use": 1, "held": 3, "updated_at": MOMENT, **changes,
+    }  # fmt: skip
 
 
-def test_limits_that_are_given_are_set_and_the_queue_is_shown(server: CannedServer, call: Call) -> None:
-    server.says("PUT /v1/queues/mails", GATE)
-    server.says("GET /v1/queues/mails", QUEUE)
-    code, out, _ = call("queue", "mails", "--concurrency", "50", "--rate", "100/m", "--burst", "20")
+def details(shown: dict[str, Any]) -> dict[str, Any]:
+    return {"limit": shown, "lines": [{"key": '"a1"', "in_use": 1, "held": 3, "runs": ["018f"]}]}
+
+
+def test_a_limit_is_found_by_its_name_and_shown_with_its_lines(server: CannedServer, call: Call) -> None:
+    found = [limit(7, "task:charge"), limit(8, "task:charge:payload.account")]
+    server.says("GET /v1/limits", {"limits": found, "next": None})
+    server.says("GET /v1/limits/7", details(found[0]))
+    code, out, _ = call("limit", "task:charge")
     assert code == 0
-    assert body(server) == {"concurrency": 50, "rate": {"rate": "100/m", "burst": 20}}
-    for words in ("50, 3 in use", "100/m, burst 20, 7 may start now", "no limit", "queue mails is paused by ops"):
-        assert words in out
+    assert '"a1": 1 in use, 3 held (run 018f)' in out
 
 
-def test_none_removes_one_limit_and_no_limits_all(server: CannedServer, call: Call) -> None:
-    server.says("PUT /v1/queues/mails", GATE)
-    server.says("GET /v1/queues/mails", QUEUE)
-    assert call("queue", "mails", "--rate", "none", "--max-depth", "9")[0] == 0
-    assert body(server) == {"rate": None, "max_depth": 9}
-    assert call("queue", "mails", "--no-limits")[0] == 0
-    assert body(server, 2) == {"concurrency": None, "rate": None, "max_depth": None}
+def test_a_part_of_a_name_that_several_have_is_refused_with_their_names(server: CannedServer, call: Call) -> None:
+    found = [limit(7, "task:charge"), limit(8, "task:charge:payload.account")]
+    server.says("GET /v1/limits", {"limits": found, "next": None})
+    code, _, err = call("limit", "charge")
+    assert code == 2
+    assert "task:charge, task:charge:payload.account" in err and "the whole name" in err
 
 
-def test_the_tenant_has_limits_too(server: CannedServer, call: Call) -> None:
-    server.says("PUT /v1/tenant/limits", GATE | {"queue": None})
-    server.says("GET /v1/tenant/limits", GATE | {"queue": None})
-    code, out, _ = call("queue", "--tenant", "--concurrency", "200")
-    assert (code, body(server)) == (0, {"concurrency": 200})
-    assert "all runs of the tenant" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["queue"], "--tenant"),
-        (["queue", "mails", "--tenant"], "not both"),
-        (["queue", "mails", "--concurrency", "many"], "not a number"),
-        (["queue", "mails", "--burst", "3"], "--rate"),
-        (["queue", "mails", "--no-limits", "--rate", "1/s"], "give none"),
-        (["pause"], "--queue"),
-        (["pause", "job", "--queue", "mails"], "only one"),
-        (["resume", "--queue", "mails", "--all"], "only one"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(server: CannedServer, call: Call, arguments: list[str], words: str) -> None:
-    code, out, err = call(*arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert server.asked == []
+@pytest.mark.parametrize(("option", "shown"), [(("--set", "5"), "hand, declared 1"), (("--reset",), "declared")])
+def test_a_limit_is_set_and_reset(server: CannedServer, call: Call, option: tuple[str, ...], shown: str) -> None:
+    pinned = option != ("--reset",)
+    server.says("PUT /v1/limits/7", details(limit(7, "task:charge", limit=5 if pinned else 1, pinned=pinned)))
+    code, out, _ = call("limit", "7", *option)
+    assert code == 0
+    assert shown in out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "request_", "sent"),
+    ("given", "sent"),
     [
-        (["pause", "--queue", "mails"], "POST /v1/queues/mails:pause", {}),
-        (["resume", "--queue", "mails"], "POST /v1/queues/mails:resume", {}),
-        (["pause", "--all"], "POST /v1/pause", {}),
-        (["resume", "--all"], "POST /v1/resume", {}),
-        (["pause", "--all-tenants"], "POST /v1/pause", {"all_tenants": True}),
+        ((None, None, False), None),
+        (("3", None, False), 3),
+        (("1", "payload.a", False), {"limit": 1, "key": "payload.a"}),
+        ((None, None, True), {"limit": 1, "order": "strict"}),
+        (("1", "payload.a", True), {"limit": 1, "key": "payload.a", "order": "strict"}),
+        (('{"limit": 2, "per": "task"}', None, False), {"limit": 2, "per": "task"}),
     ],
 )
-def test_queues_and_everything_are_paused_and_resumed(
-    server: CannedServer, call: Call, arguments: list[str], request_: str, sent: dict[str, bool]
-) -> None:
-    server.says(request_, GATE)
-    code, out, _ = call(*arguments)
-    assert (code, body(server)) == (0, sent)
-    assert "paused" in out
+def test_the_options_as_a_field(given: tuple[str | None, str | None, bool], sent: Any) -> None:
+    assert concurrency_of(given[0], given[1], strict=given[2]) == sent
 
 
-def test_the_list_shows_limits_and_pauses(server: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    server.says("GET /v1/queues", {"queues": [QUEUE]})
-    assert "paused, 3/50 at once, 100/m" in call("queues")[1]
+@pytest.mark.parametrize("given", [("three", None, False), (None, "payload.a", False), ("[]", None, True)])
+def test_options_that_do_not_fit_together(given: tuple[str | None, str | None, bool]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        concurrency_of(given[0], given[1], strict=given[2])
+    assert refused.value.hint

@@ -28,6 +28,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "misfire": {"policy": "once", "grace": None, "cap": 100},
         "overlap": "skip",
         "concurrency": [],
+        "unique": None,
         "delivery": "at_least_once",
         "idempotency_key": None,
         "owner": None,
