@@ -125,8 +125,11 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     await api.delete("/v1/jobs/gone")
     manual = (await api.post("/v1/jobs/by-hand:runNow")).json()["run_id"]
     token = (await api.post("/v1/tokens", json={"role": "worker", "name": "w"})).json()["token_id"]
+    await api.post("/v1/jobs", json={"task": "limited", "schedule": "manual", "job_id": "limited", "concurrency": 2})
+    [limit] = (await api.get("/v1/limits")).json()["limits"]
     return Scene(
         {
+            "limit_id": [str(limit["limit_id"])],
             "job_id": [*jobs, *runs],
             "run_id": [*runs, manual],
             "worker_id": [str(worker.worker_id)],

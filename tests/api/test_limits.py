@@ -81,6 +81,8 @@ async def test_limits_are_listed_by_name_in_pages_and_found_by_a_part_of_it(api:
         ("/v1/limits/task:noop", 404, None),
         ("/v1/limits/99999999999999", 404, None),
         ("/v1/limits/%D9%A3", 404, None),
+        ("/v1/limits/" + "9" * 5000, 404, None),
+        ("/v1/limits?q=%00", 422, "q"),
         ("/v1/limits?cursor=%00", 422, "cursor"),
         ("/v1/limits?cursor=AA", 422, "cursor"),
         ("/v1/limits?limit=0", 422, "limit"),

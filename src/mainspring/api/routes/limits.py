@@ -49,7 +49,7 @@ async def put_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDe
 
 
 def _id_of(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > _LARGEST_ID:
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _LARGEST_ID:
         raise no_limit(text)
     return int(text)
 
