@@ -57,6 +57,7 @@ CODES: dict[str, tuple[int, str]] = {
     "cron_never_fires": (422, "the cron expression never fires"),
     "invalid_cron": (422, "this is not a cron expression"),
     "invalid_duration": (422, "this is not a duration, or it is out of range"),
+    "invalid_rate": (422, "this is not a rate, or it is out of range"),
     "invalid_size": (422, "this is not a size, or it is out of range"),
     "invalid_time": (422, "this is not a time, or it is out of range"),
     "missing_timezone": (422, "the time has no time zone"),
