@@ -1,54 +1,72 @@
-"""Rates: `"100/m"`, `"5/s"`, `"10/30s"`. A rate is kept as seconds per token."""
+"""Rates: how often runs may start, such as `"100/m"`, `"5/s"` or `"10/30s"`."""
 
 from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+
+import msgspec
 
 from mainspring.domain.durations import format_duration, is_duration, parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 
-FASTEST = 1e-6  # seconds per token: 1,000,000/s
+FASTEST = 1e-6  # seconds per start: 1,000,000/s
 SLOWEST = 30 * 86400.0
 MOST_BURST = 1_000_000
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\S+)\Z", re.ASCII)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WORDS = {"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
+_RATE = re.compile(r"(\d{1,12})\s*/\s*(\S+)\Z", re.ASCII)
 _LONGEST_TEXT = 100
-_HINT = 'write a number and a time, such as "100/m", "5/s", "1000/h" or "10/30s"'
+_HINT = 'write a number of starts and a time, such as "100/m", "5/s", "1000/h" or "10/30s"'
 _RANGE = "at most 1000000/s, at least 1/30d"
+_BURST_PART = 10  # the usual burst is what comes in a tenth of a second
 
 
-def parse_rate(value: str, field: str) -> float:
-    """Read a rate and return seconds per token. Raises InvalidInput that names `field`."""
-    text = value.strip().lower()
-    found = _RATE.match(text) if len(text) <= _LONGEST_TEXT else None
-    if found is None or not (found[2] in _UNITS or is_duration(found[2])):
-        raise InvalidInput(f"{shown(value)} is not a rate", code="invalid_rate", field=field, hint=_HINT)
-    period = _UNITS.get(found[2]) or parse_duration(found[2], field)
-    count = float(found[1])
-    every = period / count if count else math.inf
-    if not FASTEST <= every <= SLOWEST:
-        hint = "to stop a job or a queue, pause it" if count == 0 else _HINT
+class Rate(msgspec.Struct, frozen=True):
+    """`count` starts per unit: s, m, h, d or a duration."""
+
+    count: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.count}/{self.unit}"
+
+    @property
+    def every(self) -> float:
+        """Seconds per start."""
+        return (_UNITS.get(self.unit) or parse_duration(self.unit, "rate")) / self.count
+
+    @property
+    def usual_burst(self) -> int:
+        """The burst where none is given: what comes in a tenth of a second, at least 1."""
+        return max(1, math.ceil(1 / (self.every * _BURST_PART) - 1e-9))
+
+
+def parse_rate(text: str, field: str) -> Rate:
+    """Read a rate such as "100/m". Raises InvalidInput that names `field`."""
+    found = _RATE.match(text.strip().lower()) if len(text) <= _LONGEST_TEXT else None
+    unit = "" if found is None else _WORDS.get(found[2], found[2])
+    if found is None or not (unit in _UNITS or is_duration(unit)):
+        raise InvalidInput(f"{shown(text)} is not a rate", code="invalid_rate", field=field, hint=_HINT)
+    count, period = int(found[1]), _UNITS.get(unit) or parse_duration(unit, field)
+    if count == 0:
         raise InvalidInput(
-            f"{shown(value)} is out of range", code="invalid_rate", field=field, expected=_RANGE, hint=hint
+            "a rate of 0 lets nothing start", code="invalid_rate", field=field, expected=_RANGE,
+            hint="to stop all starts, pause instead; null removes the rate",
+        )  # fmt: skip
+    if not FASTEST <= period / count <= SLOWEST:
+        raise InvalidInput(
+            f"{shown(text)} is out of range", code="invalid_rate", field=field, expected=_RANGE, hint=_HINT
         )
-    return every
+    return Rate(count, unit)
 
 
 def format_rate(every: float) -> str:
-    """The short form of a rate, in the first unit in which it is a whole number."""
+    """The rate of one start in so many seconds, in the first unit in which it is a whole number."""
     for unit, seconds in _UNITS.items():
         count = seconds / every
         if count >= 1 - 1e-9 and abs(count - round(count)) < 1e-9 * count:
             return f"{round(count)}/{unit}"
-    if every > 1:
-        return f"1/{format_duration(every)}"
-    return f"{Decimal(repr(1 / every)):f}/s"
-
-
-def default_burst(every: float) -> int:
-    """The tokens of one second, at least one."""
-    return max(1, math.ceil(1 / every - 1e-9))
+    return f"1/{format_duration(every)}"
