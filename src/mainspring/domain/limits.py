@@ -6,6 +6,7 @@ of its lines. Until it has all of them it is HELD. It owns its slots while it is
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +14,6 @@ import msgspec
 from mainspring.kernel.ids import TenantId
 
 SHOWN_KEY = 200  # characters of a key that are stored; of a longer one, its hash
-
-_DROPPED = object()
 
 
 class ConcurrencyLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,13 +25,41 @@ class ConcurrencyLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool = False
 
 
+class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job declares: at most `rate` starts. every: seconds per start."""
+
+    rate: str
+    every: float
+    burst: int
+    key: str | None = None
+    per: str | None = None
+
+
+class CircuitBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job declares: so many failures in a row open it for so many seconds."""
+
+    failures: int
+    open_for: float
+    per: str | None = None
+
+
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place that a run needs: the limit, the line, and what the job declares about the limit."""
+    """A place that a run needs: the limit, the line, and what the job declares about the limit. every and burst: of a
+    rate. failures and open_for: of a circuit breaker."""
 
     name: str
     key: str = ""
     slots: int | None = None
     strict: bool = False
+    every: float | None = None
+    burst: int | None = None
+    failures: int | None = None
+    open_for: float | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether an attempt uses it up: the next attempt of the run has to get it again."""
+        return self.every is not None or self.failures is not None
 
 
 def key_id(tenant: TenantId | int, slot: Slot) -> int:
@@ -49,7 +76,9 @@ def is_gate(some_id: int) -> bool:
 
 
 def slots_of(
-    limits: list[ConcurrencyLimit],
+    limits: Sequence[ConcurrencyLimit] = (),
+    rates: Sequence[RateLimit] = (),
+    breaker: CircuitBreaker | None = None,
     *,
     task: str,
     job_id: str,
@@ -60,19 +89,24 @@ def slots_of(
 ) -> list[Slot]:
     """The slots that a run of such a job needs. `lasting`: the job recurs, or its id was chosen. `one_after_another`:
     the overlap rule lets one run of the job live at a time."""
-    found: list[Slot] = []
-    values: Any = _DROPPED
-    for limit in limits:
-        key = ""
-        if limit.key is not None:
-            if values is _DROPPED:
-                values = {"payload": None if payload is None else msgspec.json.decode(payload), "labels": labels}
-            key = key_text(value_at(values, limit.key))
-        per = limit.per or ("job" if lasting and limit.key is None else "task")
-        name = f"job:{job_id}" if per == "job" else f"task:{task}"
-        if limit.key is not None:
-            name += f":{limit.key}"
-        found.append(Slot(name, key, limit.limit, limit.strict))
+    values: Any = None
+    if any(limit.key for limit in limits) or any(rate.key for rate in rates):
+        values = {"payload": None if payload is None else msgspec.json.decode(payload), "labels": labels}
+
+    def line(limit: ConcurrencyLimit | RateLimit) -> tuple[str, str]:
+        name = scope(limit.per, keyed=limit.key is not None)
+        return (name, "") if limit.key is None else (f"{name}:{limit.key}", key_text(value_at(values, limit.key)))
+
+    def scope(per: str | None, *, keyed: bool = False) -> str:
+        return f"job:{job_id}" if (per or ("job" if lasting and not keyed else "task")) == "job" else f"task:{task}"
+
+    found = [Slot(*line(limit), limit.limit, limit.strict) for limit in limits]
+    for rate in rates:
+        name, key = line(rate)
+        found.append(Slot(f"rate:{name}", key, every=rate.every, burst=rate.burst))
+    if breaker is not None:
+        name = f"breaker:{scope(breaker.per)}"
+        found.append(Slot(name, failures=breaker.failures, open_for=breaker.open_for))
     if one_after_another:
         found.append(overlap_slot(job_id, strict=not found))
     return found

@@ -39,6 +39,47 @@ class ConcurrencyView(msgspec.Struct, omit_defaults=True):
     order: OrderWord = "priority"
 
 
+RateText = Annotated[
+    str,
+    Meta(
+        description="A number of starts and a time: s, m, h, d or a duration.",
+        extra_json_schema={"examples": ["100/m", "5/s", "10/30s"]},
+    ),
+]
+
+
+class RateLimitIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """At most `rate` starts of runs, retries included. burst: how many may start at once after a pause; by default what
+    comes in a tenth of a second, at least 1. key, per: as for concurrency."""
+
+    rate: RateText
+    burst: int | None = None
+    key: KeyPath | None = None
+    per: PerWord | None = None
+
+
+class RateLimitView(msgspec.Struct, omit_defaults=True):
+    rate: str
+    burst: int
+    key: str | None = None
+    per: PerWord | None = None
+
+
+class CircuitBreakerIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """So many failures in a row (5) stop the runs of the job for open_for (10m). Then one run is the probe. per: the runs
+    of this job, or of all jobs of its task; for a one-time job without a job_id, the task."""
+
+    failures: int | None = None
+    open_for: DurationIn | None = None
+    per: PerWord | None = None
+
+
+class CircuitBreakerView(msgspec.Struct, omit_defaults=True):
+    failures: int
+    open_for: float
+    per: PerWord | None = None
+
+
 class LimitView(msgspec.Struct, omit_defaults=True):
     """A limit. name: what it limits. limit: how many runs at once. declared: false if a person has set the limit; what
     jobs and tasks declare then has no effect. keys: how many lines it has; in_use: the runs that have a slot now; held:
