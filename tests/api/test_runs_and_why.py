@@ -210,7 +210,7 @@ async def test_why_tells_of_labels_that_no_worker_has(api: httpx.AsyncClient) ->
     assert await why(api, run_id) == "It is queued: every worker that could take it is draining."
 
 
-async def test_why_tells_of_a_tasks_concurrency_and_of_slots_that_are_kept(
+async def test_why_tells_of_a_tasks_worker_concurrency_and_of_slots_that_are_kept(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
     for job_id in ("one", "two", "three"):
@@ -224,7 +224,7 @@ async def test_why_tells_of_a_tasks_concurrency_and_of_slots_that_are_kept(
     assert await why(api, run_id) == "It is queued: waiting for a free slot."
     able.card.slots = 4
     await able.hello()
-    narrow = "the worker with free slots runs 1 of task noop, as many as its concurrency allows on one worker"
+    narrow = "the worker with free slots runs 1 of task noop, as many as its worker_concurrency allows"
     assert await why(api, run_id) == f"It is queued: {narrow}."
     able.card.queues = ["default", "a", "b", "c"]
     await able.hello()

@@ -272,7 +272,7 @@ def test_a_new_zone_is_checked_against_the_old_expression() -> None:
         ({"payload": {"a": "x" * 262_144}}, "payload_too_large", "payload"),
         ({"name": "a\x00"}, "invalid_input", "name"),
         ({"queue": "a\n"}, "invalid_input", "queue"),
-        ({"overlap": "queue"}, "not_supported_yet", "overlap"),
+        ({"overlap": "wait"}, "invalid_input", "overlap"),
     ],
     ids=str,
 )  # fmt: skip

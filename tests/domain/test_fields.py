@@ -40,13 +40,13 @@ FATE = {
 }  # fmt: skip
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
+PARTS_OF_CONCURRENCY = {"--concurrency-key", "--strict"}
 OF_THE_COMMAND = {
     "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http",
     "--config",
 }  # fmt: skip
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
-UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "concurrency": "Any", "rate_limit": "Any",
-             "circuit_breaker": "Any"}  # fmt: skip
+UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any"}
 
 by_name = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 
@@ -109,7 +109,7 @@ def test_it_is_stored_where_the_table_says(field: Field) -> None:
 def test_nothing_is_stored_or_shown_that_is_not_in_the_table() -> None:
     stored = {field.stored for field in FIELDS}
     assert {f"spec.{name}" for name in Spec.__struct_fields__} - stored == {
-        "spec.setup", "spec.overlap", "spec.repeat",
+        "spec.setup", "spec.overlap", "spec.repeat", "spec.line", "spec.boost",
     }  # fmt: skip
     assert {f"spec.setup.{name}" for name in RunSetup.__struct_fields__} <= stored
     assert set(JobDefinition.__struct_fields__) - stored == {"spec", "idempotency_key"}
@@ -127,7 +127,10 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
     fixed = {field.name for field in keywords if Place.REQUEST in field.places and Place.PATCH not in field.places}
     assert set(JobChanges.__annotations__) == set(JobFields.__annotations__) - fixed
     assert set(names(fields_in(Place.TASK_OPTION))) <= OPTION_NAMES <= set(names(keywords))
-    assert set(TaskOptions.__annotations__) == set(names(fields_in(Place.TASK_OPTION))) | {"executor", "concurrency"}
+    assert set(TaskOptions.__annotations__) == set(names(fields_in(Place.TASK_OPTION))) | {
+        "executor",
+        "worker_concurrency",
+    }
 
 
 def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
@@ -138,7 +141,10 @@ def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
         for parameter in submit.params
         if parameter.name != "help"
     }
-    assert found == {field.option for field in FIELDS if field.option} | PARTS_OF_HTTP | OF_THE_COMMAND
+    assert (
+        found
+        == {field.option for field in FIELDS if field.option} | PARTS_OF_HTTP | PARTS_OF_CONCURRENCY | OF_THE_COMMAND
+    )
 
 
 def test_type_checkers_see_the_plain_fields() -> None:

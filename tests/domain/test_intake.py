@@ -262,13 +262,10 @@ def test_any_other_priority_is_refused(value: str | int) -> None:
     assert refused.value.field == "priority" and len(refused.value.detail) < 120
 
 
-def test_overlap_takes_two_rules_now_and_names_the_two_to_come() -> None:
-    assert defined({"task": "noop", "overlap": "Allow"}).overlap is Overlap.ALLOW
-    assert defined({"task": "noop", "overlap": "skip"}).overlap is Overlap.SKIP
-    for later in ("queue", "cancel_previous"):
-        with pytest.raises(NotSupportedYet) as refused:
-            defined({"task": "noop", "overlap": later})
-        assert refused.value.field == "overlap"
+def test_overlap_takes_four_rules() -> None:
+    for rule in Overlap:
+        assert defined({"task": "noop", "overlap": rule.word.title()}).overlap is rule
+    assert [rule.word for rule in Overlap] == ["skip", "allow", "queue", "cancel_previous"]
 
 
 @pytest.mark.parametrize(

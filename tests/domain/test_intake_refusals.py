@@ -145,7 +145,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "schedule": {"every": "1h", "calendar": "de"}}, "not_supported_yet", "schedule.calendar"),
     ({"task": "a", "schedule": {"every": "1h", "jitter": "1m"}}, "not_supported_yet", "schedule.jitter"),
     ({"task": "a", "schedule": "H * * * *"}, "not_supported_yet", "schedule"),
-    ({"task": "a", "overlap": "queue"}, "not_supported_yet", "overlap"),
+    ({"task": "a", "overlap": "wait"}, "invalid_input", "overlap"),
 ]  # fmt: skip
 
 

@@ -63,8 +63,9 @@ def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:
 def test_only_a_claimed_run_succeeds_and_one_that_waits_fails_only_for_its_time() -> None:
     assert {before for before, after in EDGES if after is StoredState.SUCCESS} == {StoredState.RUNNING}
     failing = {before for before, after in EDGES if after is StoredState.FAILED}
-    assert failing == {StoredState.RUNNING, StoredState.QUEUED}
-    assert "run_timeout" in TRANSITIONS[StoredState.QUEUED][StoredState.FAILED]
+    assert failing == {StoredState.RUNNING, StoredState.QUEUED, StoredState.HELD}
+    for waiting in (StoredState.QUEUED, StoredState.HELD):
+        assert "run_timeout" in TRANSITIONS[waiting][StoredState.FAILED]
 
 
 @given(st.sampled_from(sorted(INITIAL_STATES)), st.lists(st.sampled_from(list(StoredState)), max_size=200))
@@ -104,18 +105,19 @@ def test_nothing_follows_itself() -> None:
     assert not [status for status in StoredJobStatus if job_may_follow(status, status)]
 
 
-@pytest.mark.parametrize(
-    ("ready_in", "shown"),
-    [(-1, RunState.QUEUED), (0, RunState.QUEUED), (1, RunState.SCHEDULED), (None, RunState.QUEUED)],
-)
-def test_a_queued_run_that_backs_off_is_called_scheduled(ready_in: int | None, shown: RunState) -> None:
+@pytest.mark.parametrize("state", [StoredState.QUEUED, StoredState.HELD])
+@pytest.mark.parametrize(("ready_in", "scheduled"), [(-1, False), (0, False), (1, True), (None, False)])
+def test_a_waiting_run_that_backs_off_is_called_scheduled(
+    state: StoredState, ready_in: int | None, scheduled: bool
+) -> None:
     ready_at = None if ready_in is None else NOW + timedelta(seconds=ready_in)
-    assert shown_state(StoredState.QUEUED, ready_at, None, NOW) is shown
+    shown = shown_state(state, ready_at, None, NOW)
+    assert shown is (RunState.SCHEDULED if scheduled else RunState(state.name))
 
 
 def test_every_other_state_is_shown_by_its_own_name() -> None:
     later = NOW + timedelta(days=1)
-    for state in set(StoredState) - {StoredState.QUEUED}:
+    for state in set(StoredState) - {StoredState.QUEUED, StoredState.HELD}:
         assert shown_state(int(state), later, NOW, NOW).value == state.name
 
 

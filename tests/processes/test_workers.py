@@ -53,7 +53,7 @@ async def light() -> int:
     lights[0] -= 1
     return at_once
 
-@app.task(concurrency=2)
+@app.task(worker_concurrency=2)
 async def narrow() -> int:
     return await two.visit()
 

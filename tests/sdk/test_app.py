@@ -38,18 +38,18 @@ def test_tasks_are_registered_under_their_names() -> None:
 def test_how_a_task_is_run_is_no_part_of_its_jobs() -> None:
     app = Mainspring()
 
-    @app.task(executor="process", concurrency=2, queue="heavy")
+    @app.task(executor="process", worker_concurrency=2, queue="heavy")
     async def render(report: str) -> None: ...
 
-    @app.task(concurrency=1)
+    @app.task(worker_concurrency=1)
     def one_at_a_time() -> None: ...
 
-    assert (render.kind, render.executor, render.concurrency, render.is_async) == ("process", "process", 2, True)
-    assert (one_at_a_time.kind, one_at_a_time.executor, one_at_a_time.concurrency) == ("thread", None, 1)
+    assert (render.kind, render.executor, render.worker_concurrency, render.is_async) == ("process", "process", 2, True)
+    assert (one_at_a_time.kind, one_at_a_time.executor, one_at_a_time.worker_concurrency) == ("thread", None, 1)
     assert render.options().fields(report="a") == {"queue": "heavy", "task": "render", "payload": {"report": "a"}}
 
 
-@pytest.mark.parametrize("options", [{"executor": "thread"}, {"concurrency": 0}, {"concurrency": "2"}])
+@pytest.mark.parametrize("options", [{"executor": "thread"}, {"worker_concurrency": 0}, {"worker_concurrency": "2"}])
 def test_a_way_to_run_that_there_is_not_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Mainspring().task("x", **options)(lambda: None)

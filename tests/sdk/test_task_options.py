@@ -27,14 +27,14 @@ def app_with(**options: Any) -> Mainspring:
 
 
 def test_a_worker_declares_them_with_the_parameters() -> None:
-    app = app_with(queue="heavy", timeout=timedelta(minutes=5), retries=2, executor="process", concurrency=3)
+    app = app_with(queue="heavy", timeout=timedelta(minutes=5), retries=2, executor="process", worker_concurrency=3)
     schema = msgspec.json.decode(declared(app.tasks.values())["billing.charge"])
     assert schema["properties"] == {"account": {"type": "string"}}
     assert schema["x-mainspring-options"] == {"queue": "heavy", "timeout": 300.0, "retry": {"max_attempts": 3}}
 
 
 def test_a_task_without_any_declares_its_parameters_alone() -> None:
-    for options in ({}, {"concurrency": 3}, {"queue": None}):
+    for options in ({}, {"worker_concurrency": 3}, {"queue": None}):
         raw = declared(app_with(**options).tasks.values())["billing.charge"]
         assert "x-mainspring-options" not in msgspec.json.decode(raw)
     bare = Mainspring()

@@ -108,7 +108,7 @@ def editable_text(job: JobView) -> str:
     }
     if job.command is not None or job.http is not None:
         del fields["task"]
-    fields = {name: value for name, value in fields.items() if value is not None and value != {}}
+    fields = {name: value for name, value in fields.items() if value not in (None, {}, [])}
     fields["retry"] = {name: value for name, value in shown["retry"].items() if value not in (None, [])}
     fields["schedule"] = _schedule(job)
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"

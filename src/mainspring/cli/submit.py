@@ -140,7 +140,47 @@ def command(
         typer.Option(
             "--overlap",
             metavar="O",
-            help="If a fire is due while a run is alive: skip or allow.",
+            help="If a fire is due while a run is alive: skip, queue, allow or cancel_previous.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N",
+            help='At most N runs at once. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    concurrency_key: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency-key",
+            metavar="PATH",
+            help="Count each value of this apart: payload.account, labels.region.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="One run after another, in the order of submission.", rich_help_panel=_HOW),
+    ] = False,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate",
+            metavar="N/TIME",
+            help='At most so many starts: 100/m. Or JSON: {"rate": "5/s", "burst": 10, "key": "payload.account"}.',
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    circuit_breaker: Annotated[
+        str | None,
+        typer.Option(
+            "--circuit-breaker",
+            metavar="N:TIME",
+            help="So many failures in a row stop its runs for a time: 5:10m, or on. Then one run is the probe.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -253,7 +293,8 @@ def command(
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
-        limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, **plain,
+        limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,
+        concurrency_key=concurrency_key, strict=strict, rate=rate, circuit_breaker=circuit_breaker, **plain,
     )  # fmt: skip
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
@@ -284,6 +325,11 @@ def job_fields(
     env: list[str] | None,
     limit: list[str] | None,
     require: list[str] | None,
+    concurrency: str | None,
+    concurrency_key: str | None,
+    strict: bool,
+    rate: str | None,
+    circuit_breaker: str | None,
     **plain: Any,
 ) -> dict[str, Any]:
     """The fields of a job that the options describe. None for those that are not given."""
@@ -298,6 +344,9 @@ def job_fields(
         "env": pairs_of(env or [], "env"),
         "limits": limits_of(limit or []),
         "required_labels": pairs_of(require or [], "required_labels"),
+        "concurrency": concurrency_of(concurrency, concurrency_key, strict=strict),
+        "rate_limit": None if rate is None else _value(rate),
+        "circuit_breaker": None if circuit_breaker is None else breaker_of(circuit_breaker),
         **plain,
     }
 
@@ -308,6 +357,36 @@ def misfire_of(text: str) -> dict[str, Any]:
     return ({"policy": policy} if policy else {}) | {
         key: _value(value) for key, value in (_pair(part, "misfire") for part in parts)
     }
+
+
+def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
+    """The field from --concurrency, --concurrency-key and --strict. The server checks the values."""
+    from mainspring.domain.errors import InvalidInput
+
+    value = None if text is None else _value(text)
+    if isinstance(value, str):
+        raise InvalidInput(f"{value!r} is not a limit", field="concurrency", hint="such as --concurrency 3")
+    if key is None and not strict:
+        return value
+    if isinstance(value, dict | list):
+        raise InvalidInput(
+            "--concurrency is JSON already", field="concurrency",
+            hint="put the key and the order into it, or give a number",
+        )  # fmt: skip
+    if value is None and not strict:
+        raise InvalidInput("--concurrency-key needs a limit", field="concurrency", hint="add --concurrency 1")
+    fields = {"limit": 1 if value is None else value, "key": key, "order": "strict" if strict else None}
+    return {name: part for name, part in fields.items() if part is not None}
+
+
+def breaker_of(text: str) -> Any:
+    """The field from --circuit-breaker: on, 5, 5:10m or JSON. The server checks the values."""
+    if text in ("on", "off"):
+        return text == "on"
+    failures, _, open_for = text.partition(":")
+    if failures.isdecimal():
+        return {"failures": int(failures), **({"open_for": open_for} if open_for else {})}
+    return _value(text)
 
 
 def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:

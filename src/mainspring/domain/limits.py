@@ -98,7 +98,8 @@ def slots_of(
         return (name, "") if limit.key is None else (f"{name}:{limit.key}", key_text(value_at(values, limit.key)))
 
     def scope(per: str | None, *, keyed: bool = False) -> str:
-        return f"job:{job_id}" if (per or ("job" if lasting and not keyed else "task")) == "job" else f"task:{task}"
+        of_job = (per or ("job" if lasting and not keyed else "task")) == "job"
+        return f"job:{job_id}" if of_job else f"task:{_escaped(task)}"
 
     found = [Slot(*line(limit), limit.limit, limit.strict) for limit in limits]
     for rate in rates:
@@ -117,6 +118,34 @@ def overlap_slot(job_id: str, *, strict: bool = True) -> Slot:
     return Slot(f"overlap:{job_id}", "", 1, strict)
 
 
+def _escaped(task: str) -> str:
+    """A colon in the name of a task must not look like the one before the key."""
+    return task.replace("%", "%25").replace(":", "%3A")
+
+
+class LimitName(msgspec.Struct, frozen=True):
+    """What the name of a limit says. kind: job, task or overlap. of: the id of the job, or the name of the task. what:
+    what is limited: concurrency, rate, or breaker."""
+
+    kind: str
+    of: str
+    key: str | None = None
+    what: str = "concurrency"
+
+    def in_words(self, key: str) -> str:
+        """Such as: task charge, payload.account "a1"."""
+        return f"{self.kind} {self.of}" + ("" if self.key is None else f", {self.key} {key}")
+
+
+def read_name(name: str) -> LimitName:
+    what, _, scope = name.partition(":")
+    if what not in ("rate", "breaker"):
+        what, scope = "concurrency", name
+    kind, _, rest = scope.partition(":")
+    of, found, key = rest.partition(":")
+    return LimitName(kind, of.replace("%3A", ":").replace("%25", "%"), key if found else None, what)
+
+
 class NotAKey(ValueError):
     """The value is an object or a list. `path`: where it is."""
 
@@ -127,8 +156,10 @@ class NotAKey(ValueError):
 
 
 def value_at(values: Any, path: str) -> Any:
-    """The value at a path such as payload.account.id; None if there is none. Raises NotAKey if there is an object or a
-    list."""
+    """The value at a path such as payload.account.id; None if there is none. What follows `labels.` is the name of a
+    label. Raises NotAKey if there is an object or a list."""
+    if path.startswith("labels."):
+        return (values["labels"] or {}).get(path.removeprefix("labels."))
     here = values
     walked: list[str] = []
     for part in path.split("."):

@@ -13,7 +13,7 @@ from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
-from mainspring.wire.limits import ConcurrencyView
+from mainspring.wire.limits import CircuitBreakerView, ConcurrencyView, RateLimitView
 from mainspring.wire.runs import RunBrief
 
 NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
@@ -86,6 +86,10 @@ def show_job(
             ConcurrencyView(item.limit, item.key, item.per, "strict" if item.strict else "priority")
             for item in spec.concurrency or ()
         ],
+        rate_limit=[RateLimitView(item.rate, item.burst, item.key, item.per) for item in spec.rate_limit or ()],
+        circuit_breaker=None
+        if spec.circuit_breaker is None
+        else CircuitBreakerView(*msgspec.structs.astuple(spec.circuit_breaker)),
         **plain_values(spec),
     )
 

@@ -144,7 +144,9 @@ async def run_worker(options: WorkerOptions) -> int:
         slots=options.slots,
         weights=options.weights,
         labels=offered_labels(options),
-        task_limits={name: task.concurrency for name, task in app.tasks.items() if task.concurrency is not None},
+        task_limits={
+            name: task.worker_concurrency for name, task in app.tasks.items() if task.worker_concurrency is not None
+        },
         progress=progress,
         run_lines=RunLines() if logs_are_text() else None,
         version=__version__,

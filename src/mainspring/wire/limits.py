@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from mainspring.wire.formats import DurationIn
 from mainspring.wire.states import words
 
 OrderWord = Annotated[str, words("LimitOrder", "priority", "strict")]
@@ -66,8 +67,8 @@ class RateLimitView(msgspec.Struct, omit_defaults=True):
 
 
 class CircuitBreakerIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """So many failures in a row (5) stop the runs of the job for open_for (10m). Then one run is the probe. per: the runs
-    of this job, or of all jobs of its task; for a one-time job without a job_id, the task."""
+    """So many failures in a row (5) stop the runs of the job for open_for (10m). Then one run is the probe. per: the
+    runs of this job, or of all jobs of its task; for a one-time job without a job_id, the task."""
 
     failures: int | None = None
     open_for: DurationIn | None = None

@@ -56,7 +56,7 @@ def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | No
     if at_limit:
         most = max(at_limit) if max(at_limit) == min(at_limit) else f"up to {max(at_limit)}"
         subject = "the worker with free slots runs" if len(at_limit) == 1 else "each worker with free slots runs"
-        reasons.append(f"{subject} {most} of task {lane.task}, as many as its concurrency allows on one worker")
+        reasons.append(f"{subject} {most} of task {lane.task}, as many as its worker_concurrency allows")
     if may_keep:
         reasons.append("the free slots are kept for other queues (weights)")
     return ", or ".join(reasons)

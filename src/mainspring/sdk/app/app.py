@@ -5,7 +5,7 @@ app = Mainspring("billing")
 @app.task("billing.charge", queue="heavy", timeout="5m")
 async def charge(account: str, cents: int, ctx: Context) -> dict: ...
 
-@app.task("reports.render", executor="process", concurrency=2)
+@app.task("reports.render", executor="process", worker_concurrency=2)
 def render(report: str) -> None: ...
 
 @app.cron("0 9 * * MON-FRI", timezone="Europe/Berlin")
@@ -59,7 +59,7 @@ R = TypeVar("R")
 
 class _FirstOptions(TypedDict, total=False):
     executor: ExecutorName | None
-    concurrency: int | None
+    worker_concurrency: int | None
 
     queue: str
     priority: str | int
@@ -68,8 +68,9 @@ class _FirstOptions(TypedDict, total=False):
 
 class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     """Defaults for every job of a task, and how a worker runs it. `executor="process"` runs it in a child interpreter,
-    so that a crash or a leak affects only that run. `concurrency` limits how many runs one worker executes at a
-    time."""
+    so that a crash or a leak affects only that run. `worker_concurrency` limits how many runs one worker executes at
+    a time, `concurrency` how many run at once on all workers: 3, {"limit": 1, "key": "payload.account"}, or a list.
+    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row."""
 
     kill_grace: Duration
     retries: int
@@ -79,6 +80,10 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     limits: dict[str, Any]
     required_labels: dict[str, str]
     keep_payload: bool | int | str
+    concurrency: int | dict[str, Any] | list[dict[str, Any]]
+    rate: str
+    rate_limit: str | dict[str, Any] | list[dict[str, Any]]
+    circuit_breaker: bool | dict[str, Any]
 
 
 class Mainspring:
@@ -246,9 +251,9 @@ class Mainspring:
             known = ", ".join(TaskOptions.__annotations__)
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. The options are: {known}.")
         defaults = options.copy()
-        executor, concurrency = defaults.pop("executor", None), defaults.pop("concurrency", None)
+        executor, at_once = defaults.pop("executor", None), defaults.pop("worker_concurrency", None)
         task: Task[Any, Any] = FunctionTask(
-            self, function, name, cast(JobOptions, defaults), executor=executor, concurrency=concurrency
+            self, function, name, cast(JobOptions, defaults), executor=executor, worker_concurrency=at_once
         )
         if task.name in self.tasks:
             raise ValueError(f"the task {task.name!r} already exists. Give this one another name: @app.task('name')")

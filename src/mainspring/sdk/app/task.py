@@ -34,7 +34,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.signature import payload_schema
-from mainspring.sdk.app.task_options import plain, with_defaults
+from mainspring.sdk.app.task_options import limits_of_task, plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
@@ -63,7 +63,7 @@ class Task(Generic[P, R]):
     is what awaiting it returns.
 
     kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
-    concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs.
+    worker_concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs.
     declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
     task.
     """
@@ -76,7 +76,7 @@ class Task(Generic[P, R]):
         defaults: JobOptions | None = None,
         *,
         executor: ExecutorName | None = None,
-        concurrency: int | None = None,
+        worker_concurrency: int | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__name__} is a generator. A task must return its result.")
@@ -85,11 +85,13 @@ class Task(Generic[P, R]):
         self.function = function
         self.name = _check_name(name if name is not None else getattr(function, "__name__", ""))
         self.executor = _check_executor(executor)
-        self.concurrency = _check_concurrency(concurrency)
+        self.worker_concurrency = _check_worker_concurrency(worker_concurrency)
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
         self.declared_options = plain(self.name, self.defaults, own_process=self.kind == "process")
+        if self.declared_options is not None:
+            self.defaults = limits_of_task(self.defaults, self.declared_options)
         self.signature = inspect.signature(function)
         self.parameters = _payload_parameters(self.name, self.signature)
         self.context_parameter = _context_parameter(self.signature)
@@ -388,10 +390,10 @@ def _check_executor(executor: ExecutorName | None) -> ExecutorName | None:
     return executor
 
 
-def _check_concurrency(concurrency: int | None) -> int | None:
-    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
-        raise ValueError(f"concurrency: {concurrency!r} is not a whole number of 1 or more")
-    return concurrency
+def _check_worker_concurrency(number: int | None) -> int | None:
+    if number is not None and (not isinstance(number, int) or number < 1):
+        raise ValueError(f"worker_concurrency: {number!r} is not a whole number of 1 or more")
+    return number
 
 
 def _payload_parameters(task: str, signature: inspect.Signature) -> dict[str, inspect.Parameter]:
