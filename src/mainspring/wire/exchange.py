@@ -131,6 +131,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     again, so it cannot be snoozed.
     idempotency_key: only if it does not consist of job and fire time alone.
     generation: of the job. It is part of the idempotency key from the second on.
+    paced: it has a rate, so the worker tells soon that it has started.
     """
 
     run_id: UUID
@@ -152,6 +153,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     at_most_once: bool = False
     idempotency_key: str | None = None
     generation: int = 1
+    paced: bool = False
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

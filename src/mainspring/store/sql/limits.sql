@@ -130,12 +130,11 @@ from unnest($1::bigint[]) as k (key_id)
 
 -- name: admit_once
 -- Admit runs ($1) with a rate or a circuit breaker. $2: when each may start. $3, $4: the lines that have a rate, and those
--- that have a breaker.
+-- that have a breaker. The place in the line is kept for a run that is returned, lost or taken back.
 -- moves: HELD -> QUEUED
 -- guard: the caller has locked the runs as HELD, and the lines; it compares the counts.
 update mainspring.runs r
-set state = {{QUEUED}}, held_key = null, held_rank = null,
-    ready_at = greatest(a.at, (select clock_timestamp())),
+set state = {{QUEUED}}, held_key = null, ready_at = a.at,
     rate_keys = nullif(array(select k from unnest(r.limit_keys) as k where k = any ($3::bigint[])), '{}'),
     breaker_key = (select k from unnest(r.limit_keys) as k where k = any ($4::bigint[]) limit 1)
 from unnest($1::uuid[], $2::timestamptz[]) as a (run_id, at)
@@ -191,7 +190,8 @@ with picked as materialized (
     for no key update skip locked
 )
 update mainspring.runs r
-set state = {{HELD}}, held_key = $1, held_rank = r.ready_at - {{boost(r)}}, rate_keys = null, breaker_key = null
+set state = {{HELD}}, held_key = $1, held_rank = coalesce(r.held_rank, r.ready_at - {{boost(r)}}), rate_keys = null,
+    breaker_key = null
 where r.ctid = any (array(select tid from picked)) and r.state + 0 = {{QUEUED}}
 returning r.limit_keys
 
@@ -210,7 +210,8 @@ set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, w
     ready_at = t.now + o.delay * interval '1 second',
     wake_at = case when o.delay > 0 then t.now + o.delay * interval '1 second' end,
     held_key = r.limit_keys[1],
-    held_rank = case when o.delay > 0 then t.now + o.delay * interval '1 second' else r.ready_at end - {{boost(r)}},
+    held_rank = case when o.delay > 0 then t.now + o.delay * interval '1 second' - {{boost(r)}}
+                     else coalesce(r.held_rank, r.ready_at - {{boost(r)}}) end,
     snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[])
          as o (run_id, fence, delay, error, snoozed, lost, given_back),
