@@ -15,6 +15,9 @@ from mainspring.kernel.ids import TenantId
 
 SHOWN_KEY = 200  # characters of a key that are stored; of a longer one, its hash
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
 
 class ConcurrencyLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a job declares: at most `limit` runs at once."""
@@ -89,25 +92,25 @@ def slots_of(
 ) -> list[Slot]:
     """The slots that a run of such a job needs. `lasting`: the job recurs, or its id was chosen. `one_after_another`:
     the overlap rule lets one run of the job live at a time."""
-    values: Any = None
-    if any(limit.key for limit in limits) or any(rate.key for rate in rates):
-        values = {"payload": None if payload is None else msgspec.json.decode(payload), "labels": labels}
-
-    def line(limit: ConcurrencyLimit | RateLimit) -> tuple[str, str]:
-        name = scope(limit.per, keyed=limit.key is not None)
-        return (name, "") if limit.key is None else (f"{name}:{limit.key}", key_text(value_at(values, limit.key)))
-
-    def scope(per: str | None, *, keyed: bool = False) -> str:
-        of_job = (per or ("job" if lasting and not keyed else "task")) == "job"
-        return f"job:{job_id}" if of_job else f"task:{_escaped(task)}"
-
-    found = [Slot(*line(limit), limit.limit, limit.strict) for limit in limits]
-    for rate in rates:
-        name, key = line(rate)
-        found.append(Slot(f"rate:{name}", key, every=rate.every, burst=rate.burst))
+    found: list[Slot] = []
+    values: dict[str, Any] | None = None
+    of_task = f"task:{_escaped(task)}"
+    both: list[ConcurrencyLimit | RateLimit] = [*limits, *rates]
+    for limit in both:
+        path = limit.key
+        name = f"job:{job_id}" if (limit.per or ("job" if lasting and path is None else "task")) == "job" else of_task
+        key = ""
+        if path is not None:
+            if values is None:
+                values = {"payload": None if payload is None else _decode(payload), "labels": labels}
+            name, key = f"{name}:{path}", key_text(value_at(values, path))
+        if isinstance(limit, RateLimit):
+            found.append(Slot(f"rate:{name}", key, every=limit.every, burst=limit.burst))
+        else:
+            found.append(Slot(name, key, limit.limit, limit.strict))
     if breaker is not None:
-        name = f"breaker:{scope(breaker.per)}"
-        found.append(Slot(name, failures=breaker.failures, open_for=breaker.open_for))
+        name = f"job:{job_id}" if (breaker.per or ("job" if lasting else "task")) == "job" else of_task
+        found.append(Slot(f"breaker:{name}", failures=breaker.failures, open_for=breaker.open_for))
     if one_after_another:
         found.append(overlap_slot(job_id, strict=not found))
     return found
@@ -161,24 +164,27 @@ def value_at(values: Any, path: str) -> Any:
     if path.startswith("labels."):
         return (values["labels"] or {}).get(path.removeprefix("labels."))
     here = values
-    walked: list[str] = []
-    for part in path.split("."):
-        if isinstance(here, list):
-            raise NotAKey(".".join(walked), "a list")
-        here = here.get(part) if isinstance(here, dict) else None
-        walked.append(part)
-    if isinstance(here, dict):
-        raise NotAKey(path, "an object")
-    if isinstance(here, list):
-        raise NotAKey(path, "a list")
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if type(here) is dict:
+            here = here.get(part)
+        elif type(here) is list:
+            raise NotAKey(".".join(parts[:place]), "a list")
+        else:
+            return None
+    if type(here) is dict or type(here) is list:
+        raise NotAKey(path, "an object" if type(here) is dict else "a list")
     return here
 
 
 def key_text(value: Any) -> str:
     """The line of a value. 7, "7" and null are three lines; 7 and 7.0 are one."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
-        value = int(value)
-    text = msgspec.json.encode(value).decode()
+    if type(value) is int:
+        text = str(value)
+    elif type(value) is float and value.is_integer() and abs(value) < 1 << 53:
+        text = str(int(value))
+    else:
+        text = _encode(value).decode()
     if len(text) <= SHOWN_KEY:
         return text
     return f"{text[: SHOWN_KEY - 66]} {hashlib.sha256(text.encode()).hexdigest()}"

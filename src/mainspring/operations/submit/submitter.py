@@ -14,8 +14,8 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
-from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, has_limits, line_of, stored_spec
-from mainspring.domain.limits import Slot
+from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
+from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -65,7 +65,7 @@ class Submitter:
         self._signatures = signatures
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
-        self._lines = LineOpener()
+        self._lines = LineOpener(lambda: clock.timestamp())
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
@@ -189,6 +189,7 @@ class _Batch:
         self.generations: list[int] = [1] * len(definitions)
         self.created: dict[int, int] = {}
         self.lines: set[int] = set()
+        self._slots: dict[int, list[Slot]] = {}
         self.soonest: datetime | None = None
         self._plain = plain
 
@@ -203,12 +204,10 @@ class _Batch:
 
     def slots(self) -> list[Slot]:
         """What the runs of its jobs need."""
-        return [
-            slot
-            for item, job_id in zip(self._definitions, self.job_ids, strict=True)
-            if has_limits(item)
-            for slot in line_of(item, job_id)
-        ]
+        for index, item in enumerate(self._definitions):
+            if has_limits(item):
+                self._slots[index] = line_of(item, self.job_ids[index])
+        return list({slot for line in self._slots.values() for slot in line})
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
@@ -218,7 +217,7 @@ class _Batch:
 
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
-        full, limited = runs.NewRuns(), runs.NewRuns()
+        full, limited = runs.NewRuns(), runs.NewHeldRuns()
         bare: dict[int, list[int]] = {}
         weight = 0
         slices = TimeSlices()
@@ -237,22 +236,26 @@ class _Batch:
                 if _is_default(item) and item.name is None and item.job_id is None:
                     bare.setdefault(lane_id, []).append(index)
                     continue
-                self._add_run(limited if held else full, index, item)
+                if held:
+                    self._add_held_run(limited, index, item)
+                else:
+                    self._add_run(full, index, item, None if _is_default(item) else stored_spec(item))
             weight += _weight(item)
             if weight > _CHUNK_BYTES or max(len(full.run_ids), len(limited.run_ids), len(new_jobs)) >= _CHUNK:
                 await self._insert_full(connection, full, limited, new_jobs)
-                full, limited, new_jobs, weight = runs.NewRuns(), runs.NewRuns(), [], 0
+                full, limited, new_jobs, weight = runs.NewRuns(), runs.NewHeldRuns(), [], 0
         await self._insert_full(connection, full, limited, new_jobs)
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
 
     async def _insert_full(
-        self, connection: Connection, full: runs.NewRuns, limited: runs.NewRuns, new_jobs: list[jobs.NewJob]
+        self, connection: Connection, full: runs.NewRuns, limited: runs.NewHeldRuns, new_jobs: list[jobs.NewJob]
     ) -> None:
         if full.run_ids:
             await runs.insert(connection, self._tenant, full)
         if limited.run_ids:
-            self.lines |= await runs.insert_limited(connection, self._tenant, limited)
+            await runs.insert_held(connection, self._tenant, limited)
+            self.lines.update(line for lines in limited.lines for line in lines)
         if new_jobs:
             await jobs.insert(connection, self._tenant, new_jobs)
 
@@ -280,14 +283,20 @@ class _Batch:
         if chunk:
             yield chunk
 
-    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
+    def _add_held_run(self, new: runs.NewHeldRuns, index: int, item: JobDefinition) -> None:
+        line = self._slots[index]
+        self._add_run(new, index, item, stored_spec(item, line=line))
+        new.lines.append(sorted({key_id(self._tenant, slot) for slot in line}))
+        new.boosts.append(boost_in(line, item.priority))
+
+    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition, spec: str | None) -> None:
         new.run_ids.append(self._run_ids[index])
         new.lane_ids.append(self._lane_ids[index])
         new.max_attempts.append(item.spec.retry.max_attempts)
         new.job_ids.append(item.job_id)
         new.names.append(item.name)
         new.payloads.append(item.payload)
-        new.specs.append(None if _is_default(item) else stored_spec(item, self.job_ids[index]))
+        new.specs.append(spec)
         new.generations.append(self.generations[index])
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
