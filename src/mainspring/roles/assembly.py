@@ -29,6 +29,7 @@ from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -152,6 +153,7 @@ async def assemble(
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
+        breakers=BreakerControl(store, signals),
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),

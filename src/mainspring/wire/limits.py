@@ -81,6 +81,34 @@ class CircuitBreakerView(msgspec.Struct, omit_defaults=True):
     per: PerWord | None = None
 
 
+BreakerState = Annotated[str, words("BreakerState", "closed", "open", "half_open")]
+
+
+class BreakerView(msgspec.Struct):
+    """A circuit breaker: that of the job, or of all jobs of the task. failed: the failures in a row so far; `failures`
+    of them open it. probe_at: when the next run may start. probe: the run that finds out whether it may close. held:
+    the runs that wait in its line."""
+
+    breaker_id: int
+    job_id: str | None
+    task: str | None
+    state: BreakerState
+    failed: int
+    failures: int
+    open_for: float
+    opened_at: datetime | None
+    probe_at: datetime | None
+    probe: str | None
+    held: int
+
+
+class BreakerList(msgspec.Struct):
+    """more: there are more than are shown."""
+
+    breakers: list[BreakerView]
+    more: bool = False
+
+
 class LimitView(msgspec.Struct, omit_defaults=True):
     """A limit. name: what it limits. limit: how many runs at once. declared: false if a person has set the limit; what
     jobs and tasks declare then has no effect. keys: how many lines it has; in_use: the runs that have a slot now; held:

@@ -639,3 +639,8 @@ from (select) as one
 left join (
     select run_id::text as id, lane_id, name from newest where tenant_id = $1 limit $5
 ) as found on true
+
+-- fragment: breaker_columns
+-- BreakerRow in store/breakers.py.
+l.limit_id, k.key_id, l.name, l.failures, l.open_for, k.failed, k.opened_at, k.next_at, k.probe,
+(select count(*) from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}})::int as held
