@@ -196,3 +196,44 @@ async def test_true_means_five_failures_and_false_none(api: httpx.AsyncClient) -
     view = (await api.get("/v1/jobs/a")).json()
     assert view["circuit_breaker"] == {"failures": 5, "open_for": 600.0}
     assert (await api.patch("/v1/jobs/a", json={"circuit_breaker": False})).json()["circuit_breaker"] is None
+
+
+async def why(api: httpx.AsyncClient, run_id: str) -> str:
+    sentence: str = (await api.get(f"/v1/runs/{run_id}/why")).json()["why"]
+    return sentence
+
+
+async def test_it_is_visible_and_can_be_reset(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter
+) -> None:
+    worker, runs = await opened(api, admitter, 3)
+    [shown] = (await api.get("/v1/breakers")).json()["breakers"]
+    assert (shown["task"], shown["job_id"], shown["state"]) == ("noop", None, "open")
+    assert (shown["failed"], shown["failures"], shown["open_for"], shown["held"]) == (2, 2, 3600.0, 3)
+    assert "the circuit breaker of task noop is open after 2 failures in a row, until" in await why(api, runs[1])
+    await let_pass(connection, HOUR)
+    await admitter.run_once()
+    [shown] = (await api.get("/v1/breakers")).json()["breakers"]
+    assert (shown["state"], shown["probe"], shown["held"]) == ("half_open", runs[0], 2)
+    assert f"run {runs[0]} is its probe" in await why(api, runs[1])
+    answer = await api.post(f"/v1/breakers/{shown['breaker_id']}:reset")
+    assert (answer.status_code, answer.json()["state"], answer.json()["failed"]) == (200, "closed", 0)
+    await admitter.run_once()
+    assert await statuses(api, *runs) == ["QUEUED"] * 3
+    await check_counts(connection)
+    [order, *_] = await worker.claim(3)
+    await worker.report(outcome(order, "FAILED", error="no"))
+    assert await statuses(api, *await made(api, 1)) == ["QUEUED"], "the failures before the reset do not count"
+
+
+@pytest.mark.parametrize("breaker_id", ["0", "999", "x", "-1", "9999999999999", "٣"])
+async def test_a_breaker_that_does_not_exist(api: httpx.AsyncClient, breaker_id: str) -> None:
+    await submit(api, concurrency={"limit": 1, "per": "task"})
+    assert (await api.post(f"/v1/breakers/{breaker_id}:reset")).status_code == 404
+
+
+async def test_no_number_of_runs_is_set_for_it(api: httpx.AsyncClient) -> None:
+    await submit(api, circuit_breaker=True, rate="5/m")
+    for limit in (await api.get("/v1/limits")).json()["limits"]:
+        answer = await api.put(f"/v1/limits/{limit['limit_id']}", json={"limit": 3})
+        assert (answer.status_code, answer.json()["code"]) == (409, "not_a_number_of_runs")

@@ -181,6 +181,15 @@ async def test_a_line_that_is_not_full_yet_is_kept(
         assert await limits.prune_lines(hot, -1, 10) == 1
 
 
+async def test_it_is_visible(api: httpx.AsyncClient) -> None:
+    first, second = [await submit(api, rate="1/h") for _ in range(2)]
+    [shown] = (await api.get("/v1/limits")).json()["limits"]
+    assert (shown["name"], shown["limit"], shown["rate"], shown["burst"]) == ("rate:task:noop", None, "1/h", 1)
+    said = (await api.get(f"/v1/runs/{second}/why")).json()["why"]
+    assert said.startswith("It is held: waiting for its turn under the rate of task noop: 1/h. It is the next in line")
+    assert first not in said
+
+
 BAD = [
     ({"rate": "100 per fortnight"}, "rate", "100/m"),
     ({"rate": "0/s"}, "rate", "pause"),

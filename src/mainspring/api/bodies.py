@@ -19,6 +19,7 @@ from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
+from mainspring.wire.limits import LimitRequest
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
@@ -40,6 +41,7 @@ _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
@@ -96,6 +98,10 @@ def decode_declaration(body: bytes) -> DeclarationRequest:
 
 def decode_token(body: bytes) -> TokenRequest:
     return _decoded(_decode_token, body, TokenRequest)
+
+
+def decode_limit(body: bytes) -> LimitRequest:
+    return _decoded(_decode_limit, body, LimitRequest)
 
 
 def decode_nothing(body: bytes) -> Nothing:
@@ -206,6 +212,10 @@ class TenantBody(Body[TenantRequest]):
 
 class TokenBody(Body[TokenRequest]):
     decode = staticmethod(decode_token)
+
+
+class LimitBody(Body[LimitRequest]):
+    decode = staticmethod(decode_limit)
 
 
 class DeclarationBody(Body[DeclarationRequest]):

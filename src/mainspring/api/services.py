@@ -19,11 +19,13 @@ from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.breaker_control import BreakerControl
+from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
@@ -42,6 +44,8 @@ class Services:
     run_reader: RunReader
     job_timeline: JobTimelineReader
     queue_reader: QueueReader
+    limit_reader: LimitReader
+    limit_setter: LimitSetter
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
     id_reader: IdReader

@@ -25,7 +25,8 @@ def workers(seen: Overview) -> str:
 
 def runs(seen: Overview) -> str:
     oldest = "" if seen.oldest_seconds is None else f" (oldest {span(seen.oldest_seconds)})"
-    return f"{seen.waiting:,} waiting{oldest}, {seen.scheduled:,} backing off, {seen.busy:,} running"
+    held = f"{seen.held:,} held by limits, " if seen.held else ""
+    return f"{seen.waiting:,} waiting{oldest}, {held}{seen.scheduled:,} backing off, {seen.busy:,} running"
 
 
 def last_minute(seen: Overview) -> str:

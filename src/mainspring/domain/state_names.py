@@ -29,7 +29,7 @@ def named_states(names: Sequence[str], parameter: str = "status") -> set[RunStat
     for name in names:
         match name.upper():
             case "PENDING":
-                wanted |= {RunState.SCHEDULED, RunState.WAITING, RunState.QUEUED}
+                wanted |= {RunState.SCHEDULED, RunState.WAITING, RunState.HELD, RunState.QUEUED}
             case "COMPLETED":
                 wanted.add(RunState.SUCCESS)
             case folded if folded in RunState.__members__:

@@ -33,6 +33,9 @@ class StoredState(IntEnum):
     SKIPPED = 13
 
 
+SHOWN_SCHEDULED = 0  # no run is stored with it; SQL shows it for one that backs off
+
+
 class StoredJobStatus(IntEnum):
     """The number in `jobs.status`."""
 

@@ -59,6 +59,10 @@ async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None,
     return sorted(set.intersection(*sets))
 
 
+def no_limit(limit_id: str) -> NotFound:
+    return NotFound(f"there is no limit {limit_id!r}", hint="a limit_id is a number; see GET /v1/limits")
+
+
 def no_job(job_id: str, generation: int | None = None) -> NotFound:
     if generation is not None:
         return NotFound(

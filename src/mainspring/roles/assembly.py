@@ -30,6 +30,7 @@ from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.breaker_control import BreakerControl
+from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -37,6 +38,7 @@ from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
@@ -143,6 +145,8 @@ async def assemble(
         run_reader=run_reader,
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
+        limit_reader=LimitReader(store),
+        limit_setter=LimitSetter(store, signals),
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),

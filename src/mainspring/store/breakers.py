@@ -30,7 +30,6 @@ class BreakerRow(msgspec.Struct, frozen=True):
 
 _list = RowQuery(BreakerRow, _SQL["list_breakers"])
 _get = RowQuery(BreakerRow, _SQL["get_breaker"])
-_of_line = RowQuery(BreakerRow, _SQL["breaker_of_line"])
 
 
 async def listed(connection: Connection, tenant: TenantId, limit: int) -> list[BreakerRow]:
@@ -40,8 +39,3 @@ async def listed(connection: Connection, tenant: TenantId, limit: int) -> list[B
 
 async def get(connection: Connection, tenant: TenantId, limit_id: int) -> BreakerRow | None:
     return await _get.first(connection, tenant, limit_id)
-
-
-async def of_line(connection: Connection, tenant: TenantId, line: int) -> BreakerRow | None:
-    """The breaker whose line this is."""
-    return await _of_line.first(connection, tenant, line)

@@ -44,8 +44,8 @@ class RunRow(PageRow, frozen=True):
 
 class LiveRun(RunRow, frozen=True):
     """A run that has not ended. `started_at`: when its present attempt began, if that is known. `expires_at`: when it
-    expires if it is not claimed before. `snoozed_until`: the end of its last snooze. `now` is the database's time at
-    which the row was read."""
+    expires if it is not claimed before. `snoozed_until`: the end of its last snooze. `held_key`: the line in which it
+    is HELD. `now` is the database's time at which the row was read."""
 
     ready_at: datetime
     claimed_at: datetime | None
@@ -56,6 +56,7 @@ class LiveRun(RunRow, frozen=True):
     progress_text: str | None
     expires_at: datetime | None
     snoozed_until: datetime | None
+    held_key: int | None
     now: datetime
 
     @property
@@ -88,11 +89,13 @@ Run = LiveRun | EndedRun
 
 
 class LaneDepth(msgspec.Struct, frozen=True):
-    """How many runs of a lane wait, back off and run. `oldest`: seconds for which the oldest has waited."""
+    """How many runs of a lane wait for a worker, back off, are held by limits, and run. `oldest`: seconds for which
+    the oldest has waited."""
 
     lane_id: int
     depth: int
     scheduled: int
+    held: int
     running: int
     oldest: float | None
 
@@ -140,7 +143,6 @@ class RunFilter(msgspec.Struct, frozen=True):
     lane_ids: Sequence[int] | None = None
     live_states: Sequence[int] | None = None
     ended_states: Sequence[int] | None = None
-    backing_off: bool | None = None
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -177,7 +179,6 @@ async def live_runs(
         contains(chosen.error),
         chosen.since,
         chosen.until,
-        chosen.backing_off,
         chosen.own,
         chosen.created_after,
         chosen.created_before,

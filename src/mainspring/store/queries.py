@@ -17,7 +17,7 @@ from importlib.resources import files
 
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
-from mainspring.domain.transitions import ENDED, TRANSITIONS, StoredJobStatus, StoredState
+from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
@@ -29,6 +29,7 @@ _INSERT = re.compile(r"\{\{(\w+)(?:\(([^(){}]*)\))?\}\}")
 
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
+    "SHOWN_SCHEDULED": str(SHOWN_SCHEDULED),
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
     "JOBS_ENDED": f"{StoredJobStatus.CANCELLED:d}, {StoredJobStatus.COMPLETED:d}",
     **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},

@@ -109,20 +109,25 @@ class BreakerList(msgspec.Struct):
     more: bool = False
 
 
-class LimitView(msgspec.Struct, omit_defaults=True):
-    """A limit. name: what it limits. limit: how many runs at once. declared: false if a person has set the limit; what
-    jobs and tasks declare then has no effect. keys: how many lines it has; in_use: the runs that have a slot now; held:
+class LimitView(msgspec.Struct):
+    """A limit. name: what it limits: job:ID, task:NAME, either with :PATH of its key, or overlap:JOB_ID; rate: before
+    it for a rate, breaker: for a circuit breaker. limit: how many runs at once, for each key. rate, burst: how often
+    they may start. declared: what jobs and tasks have declared last. pinned: a person has set the
+    limit, and what is declared has no effect. keys: how many lines it has. in_use: the runs that have a slot now. held:
     the runs that wait for one."""
 
     limit_id: int
     name: str
     limit: int | None
+    declared: int | None
+    pinned: bool
     order: OrderWord
-    declared: bool
     keys: int
     in_use: int
     held: int
     updated_at: datetime
+    rate: str | None = None
+    burst: int | None = None
 
 
 class LimitList(msgspec.Struct):
@@ -130,8 +135,9 @@ class LimitList(msgspec.Struct):
     next: str | None = None
 
 
-class LimitKeyView(msgspec.Struct):
-    """A line of a limit. runs: those that have a slot, at most 20."""
+class LimitLineView(msgspec.Struct):
+    """A line of a limit. key: the value as JSON; an empty text if the limit has no key. runs: the ids of those that
+    have a slot, at most 20."""
 
     key: str
     in_use: int
@@ -140,13 +146,13 @@ class LimitKeyView(msgspec.Struct):
 
 
 class LimitDetails(msgspec.Struct):
-    """A limit with its lines, the busiest first, at most 100."""
+    """A limit with its lines, at most 100, those with most runs that wait first."""
 
     limit: LimitView
-    lines: list[LimitKeyView]
+    lines: list[LimitLineView]
 
 
-class LimitPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class LimitRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PUT /v1/limits/{limit_id}`. limit: how many runs at once from now on; null returns to what jobs and
     tasks declare."""
 

@@ -150,7 +150,7 @@ class TimelineEntry(msgspec.Struct):
 
 class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
-    last minute, and how many of these succeeded and failed."""
+    last minute, and how many of these succeeded and failed. held: the runs that wait for room in a limit."""
 
     name: str
     depth: int
@@ -161,6 +161,7 @@ class QueueView(msgspec.Struct):
     workers: int
     succeeded: int = 0
     failed: int = 0
+    held: int = 0
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):

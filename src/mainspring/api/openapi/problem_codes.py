@@ -39,6 +39,8 @@ CODES: dict[str, tuple[int, str]] = {
     "overlap": (409, "another run of the job is alive, and its overlap rule is skip"),
     "replayed": (409, "the run was repeated before"),
     "payload_dropped": (409, "the payload of the run was not kept; give one"),
+    "overlap_rule": (409, "the limit belongs to the overlap rule of a job"),
+    "not_a_number_of_runs": (409, "the limit is a rate or a circuit breaker"),
     "last_admin": (409, "it is the last admin token of its tenant"),
     "worker_gone": (409, "the worker has stopped or was lost"),
     "unknown_worker": (409, "the worker is not registered"),
@@ -72,6 +74,10 @@ CODES: dict[str, tuple[int, str]] = {
     "busy": (503, "a concurrent change was in conflict; nothing was stored"),
     "unavailable": (503, "it cannot be done at this moment"),
     "too_many_searches": (503, "too many lists of the tenant are under way"),
+    "admissions_open": (
+        503,
+        "the limit is set; a transaction that began before may still use the old one",
+    ),
     "list_too_slow": (503, "the list took too long"),
     "log_store_down": (503, "the log store fails"),
 }

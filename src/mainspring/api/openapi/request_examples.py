@@ -31,6 +31,7 @@ DECLARATIONS: Examples = {
     "two schedules": {"job_ids": ["nightly-report", "cleanup"], "fingerprint": "9f86d081", "source": "2c26b46b"}
 }
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
+LIMITS: Examples = {"at most five at once": {"limit": 5}, "as declared": {"limit": None}}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {
     "hello": {

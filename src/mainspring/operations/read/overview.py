@@ -56,6 +56,7 @@ class OverviewReader:
             shards_held=scheduling.held,
             shards=SHARD_COUNT,
             queues=nlargest(_QUEUES, queues, key=_activity),
+            held=sum(queue.held for queue in queues),
         )
 
 
@@ -82,4 +83,4 @@ def _runs(number: int) -> str:
 
 
 def _activity(queue: QueueView) -> tuple[int, float]:
-    return queue.depth + queue.running, queue.rate
+    return queue.depth + queue.held + queue.running, queue.rate

@@ -74,4 +74,5 @@ def _view(
         workers=offering,
         succeeded=sum(each.succeeded for each in ends),
         failed=sum(each.failed for each in ends),
+        held=sum(depth.held for depth in found),
     )

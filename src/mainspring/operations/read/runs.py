@@ -18,8 +18,8 @@ from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
-from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
-from mainspring.store import dead_letters, history, jobs, workers
+from mainspring.operations.read.why import A_MOMENT, held_sentence, lacking, left_waiting, sentence
+from mainspring.store import dead_letters, history, jobs, limit_reads, workers
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
@@ -27,6 +27,7 @@ from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.runs import RunList, RunView, TimelineEntry, Why
 
+_SHOWN_HOLDERS = 3
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
 
 
@@ -50,13 +51,12 @@ class RunReader:
 
     async def runs(self, caller: Caller, query: RunQuery) -> RunList:
         tenant = caller.tenant
-        live, ended, backing_off = run_states(query.statuses)
+        live, ended = run_states(query.statuses)
         chosen = RunFilter(
             job_id=query.job,
             lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, query.task),
             live_states=live,
             ended_states=ended,
-            backing_off=backing_off,
             error=query.error,
             since=query.due_from,
             until=query.due_until,
@@ -106,10 +106,22 @@ class RunReader:
             view = await self.view(caller, connection, run)
             if not isinstance(run, LiveRun):
                 return Why(view.run_id, view.status, sentence(view, 0))
+            if view.status == RunState.HELD and run.held_key is not None:
+                return Why(view.run_id, view.status, await self._why_held(connection, caller.tenant, run, run.held_key))
             ahead = 0
             if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)
         return Why(view.run_id, view.status, sentence(view, ahead, run.deadline, run.expires_at))
+
+    async def _why_held(self, connection: Connection, tenant: TenantId, run: LiveRun, line_id: int) -> str:
+        line = (await limit_reads.lines_by_id(connection, [line_id])).get(line_id)
+        owners = await limit_reads.holders(connection, tenant, [line_id], _SHOWN_HOLDERS)
+        named = [
+            (owner, owner.name or owner.job_id or (await load_lane(self._lanes, connection, owner.lane_id)).task)
+            for owner in owners
+        ]
+        ahead = await limit_reads.ahead_in_line(connection, run.run_id)
+        return held_sentence(line, named, ahead, run.expires_at)
 
     async def timeline(self, caller: Caller, run_id: UUID) -> list[TimelineEntry]:
         """Every state of a run with its time, attempt, node, worker and reason, in order."""
@@ -159,16 +171,22 @@ async def _facts(connection: Connection, runs: Sequence[Run]) -> RunFacts:
     """What is shown of these runs and is not in their rows."""
     executors = sorted({run.worker_id for run in runs if run.worker_id is not None})
     under_way = sorted({run.worker_id for run in runs if _has_started(run) and run.worker_id is not None})
-    backing_off = [run.run_id for run in runs if _is_queued(run) and run.ready_at > run.now]
+    backing_off = [run.run_id for run in runs if _waits(run) and run.ready_at > run.now]
+    lines = sorted({run.held_key for run in runs if isinstance(run, LiveRun) and run.held_key is not None})
     return RunFacts(
         heard=await workers.last_beats(connection, under_way) if under_way else {},
         names=await history.worker_names(connection, executors) if executors else {},
         ends=await history.last_attempts(connection, backing_off) if backing_off else {},
+        lines=await limit_reads.lines_by_id(connection, lines) if lines else {},
     )
 
 
 def _has_started(run: Run) -> bool:
     return isinstance(run, LiveRun) and run.state == StoredState.RUNNING and run.started_at is not None
+
+
+def _waits(run: Run) -> TypeGuard[LiveRun]:
+    return isinstance(run, LiveRun) and run.state in (StoredState.QUEUED, StoredState.HELD)
 
 
 def _is_queued(run: Run) -> TypeGuard[LiveRun]:

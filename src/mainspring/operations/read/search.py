@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.state_names import named_states
-from mainspring.domain.transitions import LIVE, RunState, StoredState
+from mainspring.domain.transitions import LIVE, SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Store
 from mainspring.store.searches import SearchesBusy, SearchTooSlow
@@ -160,14 +160,11 @@ def search_in_words(what: str, query: Query | None = None) -> Iterator[None]:
         ) from None  # fmt: skip
 
 
-def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None, bool | None]:
-    """Live states, ended states, and whether QUEUED means backing off (True), ready (False) or either (None)."""
+def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None]:
+    """The numbers of live states, as they are shown, and of ended ones. None for any."""
     if not names:
-        return None, None, None
+        return None, None
     wanted = named_states(names)
-    stored = {StoredState.QUEUED if state is RunState.SCHEDULED else StoredState[state.name] for state in wanted}
-    backing_off: bool | None = None
-    if (RunState.SCHEDULED in wanted) != (RunState.QUEUED in wanted):
-        backing_off = RunState.SCHEDULED in wanted
-    live = sorted(int(state) for state in stored & LIVE)
-    return live, sorted(int(state) for state in stored - LIVE), backing_off
+    stored = {StoredState[state.name] for state in wanted if state is not RunState.SCHEDULED}
+    shown = {SHOWN_SCHEDULED} if RunState.SCHEDULED in wanted else set()
+    return sorted(shown | (stored & LIVE)), sorted(stored - LIVE)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from mainspring.domain.job import spec_from_text
+from mainspring.domain.limits import Slot
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
@@ -14,6 +16,7 @@ from mainspring.wire.runs import AttemptView, TimelineEntry
 from mainspring.wire.states import TimelineState
 
 Names = Mapping[UUID, str]
+_HOLDS_BACK = ("FAILED", TimelineState.SNOOZED)
 
 
 def workers_in(attempts: Sequence[AttemptRow], run: Run | None) -> list[UUID]:
@@ -52,12 +55,15 @@ def attempt_views(attempts: Sequence[AttemptRow], ended: EndedRun | None, names:
 def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_id: UUID | None) -> list[TimelineEntry]:
     """The entries of a run in order. `attempts` are those before the present one."""
     known_until = run.ended_at if isinstance(run, EndedRun) else run.now
-    entries = list(_creation(run))
+    line = spec_from_text(run.spec_text).line
+    entries = list(_creation(run, limited=line is not None))
     if attempts and attempts[0].earlier:
         first = attempts[0].started_at or attempts[0].ended_at
         entries.append(TimelineEntry(first, TimelineState.LEFT_OUT, reason=f"{attempts[0].earlier} earlier attempts"))
     for one in attempts:
-        entries += _past_attempt(one, names, known_until)
+        entries += _past_attempt(one, names, known_until, gives_up=_gives_up(line))
+    if line is not None and isinstance(run, LiveRun):
+        entries += _admission(run, entries)
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)
     if replay_id is not None:
         # The time in an id comes from a server's clock, in milliseconds. All other times are the database's.
@@ -67,7 +73,19 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
     return entries
 
 
-def _creation(run: Run) -> Iterator[TimelineEntry]:
+def _gives_up(line: Sequence[Slot] | None) -> bool:
+    """Whether a run gives up its slots while it backs off."""
+    return line is not None and not any(slot.strict for slot in line)
+
+
+def _admission(run: LiveRun, entries: Sequence[TimelineEntry]) -> Iterator[TimelineEntry]:
+    """When a live run got its slots. It is not recorded for those that have ended."""
+    known = any(entry.state == RunState.QUEUED and entry.at == run.ready_at for entry in entries)
+    if run.state != StoredState.HELD and run.ready_at <= run.now and not known:
+        yield TimelineEntry(run.ready_at, RunState.QUEUED)
+
+
+def _creation(run: Run, *, limited: bool) -> Iterator[TimelineEntry]:
     fired_at, trigger = run.fired_at, run.trigger
     if fired_at is None:
         yield TimelineEntry(run.scheduled_for, TimelineState.SUBMITTED, reason="to run at once")
@@ -77,7 +95,7 @@ def _creation(run: Run) -> Iterator[TimelineEntry]:
             yield TimelineEntry(submitted_at, TimelineState.SUBMITTED, reason=f"to run at {_stamp(run)}")
         yield TimelineEntry(fired_at, TimelineState.FIRED, node_id=_text(run.node_id), reason=_trigger_in_words(run))
     if run.state != StoredState.SKIPPED:
-        yield TimelineEntry(fired_at or run.scheduled_for, RunState.QUEUED)
+        yield TimelineEntry(fired_at or run.scheduled_for, RunState.HELD if limited else RunState.QUEUED)
 
 
 def _trigger_in_words(run: Run) -> str:
@@ -91,8 +109,9 @@ def _trigger_in_words(run: Run) -> str:
             return f"by its schedule, for {_stamp(run)}"
 
 
-def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Iterator[TimelineEntry]:
-    """An attempt that was followed by another one: its start, its end, and the wait after it."""
+def _past_attempt(one: AttemptRow, names: Names, known_until: datetime, *, gives_up: bool) -> Iterator[TimelineEntry]:
+    """An attempt that was followed by another one: its start, its end, and the wait after it. `gives_up`: it stands in
+    the line of its limit again afterwards."""
     attempt, started_at, ended_at, ready_at = one.attempt, one.started_at, one.ended_at, one.ready_at
     worker, name = _worker(one.worker_id, names)
     if started_at is not None:
@@ -105,7 +124,8 @@ def _past_attempt(one: AttemptRow, names: Names, known_until: datetime) -> Itera
         until = f"{waits} until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
         yield TimelineEntry(ended_at, RunState.SCHEDULED, attempt, reason=until)
     if ready_at is None or ready_at <= known_until:
-        yield TimelineEntry(ready_at or ended_at, RunState.QUEUED)
+        again = gives_up and one.outcome in _HOLDS_BACK and ready_at is not None and ready_at > ended_at
+        yield TimelineEntry(ready_at or ended_at, RunState.HELD if again else RunState.QUEUED)
 
 
 def _present(run: LiveRun, names: Names) -> Iterator[TimelineEntry]:

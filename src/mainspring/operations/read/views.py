@@ -18,12 +18,13 @@ from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.one_time import FiredJob, created_at, status_of
-from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT
+from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT, HELD_BY_A_LIMIT, held_by
 from mainspring.store.dead_letters import DeadLetterRow
 from mainspring.store.fired_jobs import BriefRun, brief_of, with_cut_error
 from mainspring.store.history import EndedRun, LiveRun, Run
 from mainspring.store.jobs import JobRow, definition_of
 from mainspring.store.lanes import Lane
+from mainspring.store.limit_reads import LineOfLimit
 from mainspring.store.workers import WorkerRow
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
@@ -39,12 +40,13 @@ class _OfJob(Protocol):
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What the rows of runs do not say: when workers were last heard, their names, and when the last attempts of runs
-    that back off ended."""
+    """What the rows of runs do not say: when workers were last heard, their names, when the last attempts of runs that
+    back off ended, and the lines in which runs are HELD."""
 
     heard: Mapping[UUID, datetime] = {}
     names: Mapping[UUID, str] = {}
     ends: Mapping[UUID, datetime] = {}
+    lines: Mapping[int, LineOfLimit] = {}
 
 
 _NO_FACTS = RunFacts()
@@ -117,7 +119,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         queue=lane.queue,
         priority=Priority(lane.priority).word,
         status=state.value,
-        reason=_why_waiting(row, state, lacking),
+        reason=_held_by(row, facts) if state is RunState.HELD else _why_waiting(row, state, lacking),
         trigger=_trigger(row),
         scheduled_for=row.scheduled_for,
         ready_at=row.ready_at,
@@ -230,6 +232,10 @@ def _last_change(row: Run, facts: RunFacts | None) -> datetime:
     return (facts.ends.get(row.run_id) if facts is not None else None) or created_at(row)
 
 
+def _held_by(row: LiveRun, facts: RunFacts) -> str:
+    return held_by(None if row.held_key is None else facts.lines.get(row.held_key))
+
+
 def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, *, known: bool = True) -> str | None:
     """`known`: whether it is known that no worker lacks."""
     if row.cancel_requested_at is not None:
@@ -238,6 +244,8 @@ def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, 
         return snoozed_until(row.ready_at)
     if state is RunState.SCHEDULED:
         return backing_off(row.attempt, row.max_attempts, row.losses, row.snoozes)
+    if state is RunState.HELD:
+        return HELD_BY_A_LIMIT
     if state is RunState.QUEUED:
         return ASSIGNED if row.state == StoredState.RUNNING else lacking or (FOR_A_SLOT if known else None)
     return None

@@ -7,13 +7,17 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.domain.limits import read_name
+from mainspring.domain.rates import format_rate
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
 from mainspring.store.lanes import Lane
+from mainspring.store.limit_reads import Holder, LineOfLimit
 from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
+HELD_BY_A_LIMIT = "waiting for room in a limit"
 ASSIGNED = "assigned to a worker, not started yet"
 A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 
@@ -60,6 +64,49 @@ def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | No
     if may_keep:
         reasons.append("the free slots are kept for other queues (weights)")
     return ", or ".join(reasons)
+
+
+def held_by(line: LineOfLimit | None) -> str:
+    """What a HELD run waits for, in a few words. `line`: the one in which it stands; None if it is not open yet."""
+    if line is None:
+        return HELD_BY_A_LIMIT
+    name = read_name(line.name)
+    if name.kind == "overlap":
+        return "waiting for an earlier run of its job to end (overlap)"
+    if name.what == "breaker":
+        return f"the circuit breaker of {name.kind} {name.of} {_breaker(line)}"
+    if line.every is not None:
+        return f"waiting for its turn under the rate of {name.in_words(line.key)}: {format_rate(line.every)}"
+    use = f"{line.in_use} in use" if line.slots is None else f"{line.in_use} of {line.slots} in use"
+    return f"waiting for room in the limit of {name.in_words(line.key)}: {use}"
+
+
+def held_sentence(
+    line: LineOfLimit | None, holders: Sequence[tuple[Holder, str]], ahead: int, expires_at: datetime | None
+) -> str:
+    """Which limit holds up a run, who owns its slots, and the place of the run in line. `holders`: with the name of the
+    job of each."""
+    words = f"It is held: {held_by(line)}"
+    if line is not None and holders and line.slots is not None:
+        named = ", ".join(f"run {holder.run_id} ({name})" for holder, name in holders)
+        more = line.in_use - len(holders)
+        words += f", by {named}" + (f" and {more} more" if more > 0 else "")
+    place = "It is the next in line" if not ahead else f"{_runs(ahead)} ahead of it in line"
+    return f"{words}. {place}.{_expiry(expires_at)}"
+
+
+def _breaker(line: LineOfLimit) -> str:
+    """What the circuit breaker of a line does, after `failed` failures in a row."""
+    if line.opened_at is None:
+        return "has just closed"
+    after = f"after {line.failed} failures in a row"
+    if line.probe is not None:
+        return f"is open {after}, and run {line.probe} is its probe"
+    return f"is open {after}" + ("" if line.next_at is None else f", until {_stamp(line.next_at)}")
+
+
+def _runs(number: int) -> str:
+    return "1 run is" if number == 1 else f"{number} runs are"
 
 
 def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expires_at: datetime | None = None) -> str:

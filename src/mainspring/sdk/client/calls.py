@@ -16,7 +16,7 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
-from mainspring.wire.limits import BreakerList, BreakerView
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -109,6 +109,8 @@ _overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _breaker = json_of(BreakerView)
 _breaker_list = json_of(BreakerList)
+_limit = json_of(LimitDetails)
+_limit_list = json_of(LimitList)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
 _task_list = json_of(TaskList)
@@ -272,6 +274,21 @@ def find_ids(part: str, *kinds: str) -> Call[IdList]:
 def queues() -> Call[QueueList]:
     """All queues with depth, oldest run and rate."""
     return Call("GET", "/v1/queues", _queue_list)
+
+
+def limits(*, q: str | None = None, limit: int | None = None, cursor: str | None = None) -> Call[LimitList]:
+    """One page of limits, by name. `q`: a part of the name."""
+    return Call("GET", "/v1/limits", _limit_list, params=_params({"q": q, "limit": limit, "cursor": cursor}))
+
+
+def limit(limit_id: int) -> Call[LimitDetails]:
+    """A limit with its lines: who has its slots, and how many runs wait."""
+    return Call("GET", f"/v1/limits/{limit_id}", _limit)
+
+
+def set_limit(limit_id: int, limit: int | None) -> Call[LimitDetails]:
+    """Set how many runs there may be at once. None returns to what jobs and tasks declare."""
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode({"limit": limit}))
 
 
 def queue(name: str) -> Call[QueueView]:

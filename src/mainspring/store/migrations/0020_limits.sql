@@ -16,13 +16,15 @@ create index runs_asleep on mainspring.runs (wake_at) where wake_at is not null;
 -- The slots and gates that an ended run gave back.
 alter table mainspring.run_history add column held bigint[];
 
--- What was declared by jobs and tasks, or set by a person (pinned). slots: null for a limit of rate only. strict: one
+-- What was declared by jobs and tasks, or set by a person (pinned). slots: what counts; null for a limit of rate only.
+-- declared: what jobs and tasks have declared last. strict: one
 -- after another in the order of submission. every and burst: the seconds per token of its rate, and the size of its bucket.
 create table mainspring.limits (
     limit_id   int generated always as identity primary key,
     tenant_id  int not null,
     name       text not null,
     slots      int,
+    declared   int,
     strict     boolean not null default false,
     every      float8,
     burst      int,

@@ -14,9 +14,3 @@ select {{breaker_columns}}
 from mainspring.limits l
 join mainspring.limit_keys k on k.limit_id = l.limit_id
 where l.tenant_id = $1 and l.limit_id = $2 and l.failures is not null
-
--- name: breaker_of_line
-select {{breaker_columns}}
-from mainspring.limits l
-join mainspring.limit_keys k on k.limit_id = l.limit_id
-where l.tenant_id = $1 and k.key_id = $2 and l.failures is not null

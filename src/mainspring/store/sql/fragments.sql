@@ -56,6 +56,29 @@ case when {{run}}.spec -> 'line' is not null then
 -- How far its priority moves a run forward in a line.
 coalesce(({{run}}.spec ->> 'boost')::float8, 0) * interval '1 second'
 
+-- fragment: limit_columns
+-- LimitRow in store/limit_reads.py.
+l.limit_id, l.name, l.slots, l.strict, l.pinned, l.declared, l.updated_at, l.every, l.burst, u.keys, u.in_use, u.held
+
+-- fragment: use_of_limit
+-- The lines of limit l, the runs that own a slot, and those that wait for one.
+select count(*)::int as keys, coalesce(sum(k.in_use), 0)::int as in_use, coalesce(sum(h.held), 0)::int as held
+from mainspring.limit_keys k
+cross join lateral ({{held_in_line(k.key_id)}}) as h
+where k.limit_id = l.limit_id
+
+-- fragment: held_in_line(line)
+select count(*)::int as held
+from mainspring.runs r
+where r.held_key = {{line}} and r.state = {{HELD}} and r.wake_at is null
+
+-- fragment: owners
+-- The runs that need a slot of the lines $2. The statement says in which state.
+select k.key_id, r.run_id, r.job_id, r.name, r.lane_id
+from mainspring.runs r
+cross join lateral unnest(r.limit_keys) as k (key_id)
+where r.tenant_id = $1 and r.limit_keys && $2::bigint[] and k.key_id = any ($2)
+
 -- fragment: skipped_runs
 -- The runs of `new_run` that are not created because of the overlap rule (skip_reason), as columns of `ended_run`.
 select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
@@ -180,8 +203,10 @@ r.run_id, r.state, r.fence, r.attempt, r.held_key
 case when r.started_at >= r.claimed_at then r.started_at end
 
 -- fragment: shown_state
--- A claimed run is shown as QUEUED until it is known to have started.
-case when r.state = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true then {{QUEUED}} else r.state end
+-- A claimed run is shown as QUEUED until it is known to have started. One that backs off is shown as SCHEDULED.
+case when r.state in ({{QUEUED}}, {{HELD}}) and r.ready_at > (select clock_timestamp()) then {{SHOWN_SCHEDULED}}
+     when r.state = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true then {{QUEUED}}
+     else r.state end
 
 -- fragment: time_left
 extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
@@ -440,7 +465,7 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
-       case when attempt = 0 then expires_at end as expires_at, snoozed_until,
+       case when attempt = 0 then expires_at end as expires_at, snoozed_until, held_key,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns

@@ -13,7 +13,7 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $10: the run that is itself a job;
+-- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $9: the run that is itself a job;
 -- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
 -- that costs most.
 select {{live_run_columns}}
@@ -25,15 +25,14 @@ where r.tenant_id = $1
   and ($5::smallint[] is null or {{shown_state}} = any ($5))
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
-  and ($9::boolean is null or (r.ready_at > (select clock_timestamp())) = $9 or {{shown_state}} <> {{QUEUED}})
-  and ($10::uuid is null or (r.run_id = $10 and r.job_id is null))
-  and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $11)
-  and ($12::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $12)
-  and ($13::text is null or r.spec -> 'labels' ->> $13 = $14)
-  and ($15::int is null or r.generation = $15)
+  and ($9::uuid is null or (r.run_id = $9 and r.job_id is null))
+  and ($10::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $10)
+  and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $11)
+  and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
+  and ($14::int is null or r.generation = $14)
   and ($6::text is null or r.last_error ilike $6)
 order by r.run_id desc
-limit $16
+limit $15
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
@@ -76,11 +75,11 @@ limit $5
 -- name: queue_depths
 -- Waiting and running runs, by lane, as they are shown.
 select lane_id,
-       count(*) filter (where state = {{QUEUED}} and ready_at <= (select clock_timestamp())) as depth,
-       count(*) filter (where state = {{QUEUED}} and ready_at > (select clock_timestamp())) as scheduled,
+       count(*) filter (where state = {{QUEUED}}) as depth,
+       count(*) filter (where state = {{SHOWN_SCHEDULED}}) as scheduled,
+       count(*) filter (where state = {{HELD}}) as held,
        count(*) filter (where state = {{RUNNING}}) as running,
-       extract(epoch from (select clock_timestamp()) - min(ready_at) filter (
-           where state = {{QUEUED}} and ready_at <= (select clock_timestamp())))::float8 as oldest
+       extract(epoch from (select clock_timestamp()) - min(ready_at) filter (where state = {{QUEUED}}))::float8 as oldest
 from (select r.lane_id, r.ready_at, {{shown_state}} as state from mainspring.runs r where r.tenant_id = $1) as shown
 group by lane_id
 

@@ -6,19 +6,20 @@
 select exists (select from mainspring.schema_migrations where name = 'limits_known')
 
 -- name: declare_limits
--- Limits as jobs and tasks declare them. What a person has set stays.
--- guard: the name is unique; a pinned row keeps its values.
-insert into mainspring.limits as l (tenant_id, name, slots, strict, every, burst, failures, open_for)
-select $1, g.name, g.slots, g.strict, g.every, g.burst, g.failures, g.open_for
+-- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict.
+-- guard: the name is unique; a pinned row keeps its number.
+insert into mainspring.limits as l (tenant_id, name, slots, declared, strict, every, burst, failures, open_for)
+select $1, g.name, g.slots, g.slots, g.strict, g.every, g.burst, g.failures, g.open_for
 from unnest($2::text[], $3::int[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::float8[])
     as g (name, slots, strict, every, burst, failures, open_for)
 order by g.name
 on conflict (tenant_id, name) do update
-set slots = excluded.slots, strict = excluded.strict, every = excluded.every, burst = excluded.burst,
-    failures = excluded.failures, open_for = excluded.open_for, updated_at = (select clock_timestamp())
-where not l.pinned
-  and (l.slots, l.strict, l.every, l.burst, l.failures, l.open_for)
-      is distinct from (excluded.slots, excluded.strict, excluded.every, excluded.burst, excluded.failures,
+set slots = case when l.pinned and not excluded.strict then l.slots else excluded.slots end,
+    pinned = l.pinned and not excluded.strict, declared = excluded.declared, strict = excluded.strict,
+    every = excluded.every, burst = excluded.burst, failures = excluded.failures, open_for = excluded.open_for,
+    updated_at = (select clock_timestamp())
+where (l.declared, l.strict, l.every, l.burst, l.failures, l.open_for)
+      is distinct from (excluded.declared, excluded.strict, excluded.every, excluded.burst, excluded.failures,
                         excluded.open_for)
 
 -- name: declared_limits

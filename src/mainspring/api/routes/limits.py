@@ -1,0 +1,58 @@
+"""/v1/limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, get, put
+from litestar.params import QueryParameter
+
+from mainspring.api.answers import LISTS
+from mainspring.api.bodies import LimitBody
+from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.services import caller_of, services_of
+from mainspring.operations.lookup import no_limit
+from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
+
+Http = Request[Any, Any, Any]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+_LARGEST_ID = 2**31 - 1
+
+
+@get("/v1/limits", summary="List limits, by name", operation="limits.list", problems=LISTS)
+async def list_limits(
+    request: Http, q: str | None = None, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[LimitList]:
+    """Every limit that a job or a task has declared, with the runs that have a slot and those that wait. `q`: a part of
+    the name."""
+    page = await services_of(request).limit_reader.limits(caller_of(request), q, cursor, limit)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/v1/limits/{limit_id:str}", summary="Get a limit and its lines", operation="limits.read", problems=LISTS)
+async def get_limit(request: Http, limit_id: str) -> LimitDetails:
+    """Each value of its key has a line. Those with most runs that wait come first."""
+    return await services_of(request).limit_reader.limit(caller_of(request), _id_of(limit_id))
+
+
+@put(
+    "/v1/limits/{limit_id:str}", dto=LimitBody, return_dto=None, summary="Set a limit, or return to what is declared",
+    operation="limits.set", problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open"),
+    examples=examples.LIMITS,
+)  # fmt: skip
+async def set_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDetails:
+    """The number counts from the answer on, and stays whatever jobs and tasks declare, until it is set to null. If more
+    runs have a slot than it allows, nobody is admitted until fewer have one."""
+    services, caller, found = services_of(request), caller_of(request), _id_of(limit_id)
+    await services.limit_setter.change(caller, found, data.limit)
+    return await services.limit_reader.limit(caller, found)
+
+
+def _id_of(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > _LARGEST_ID:
+        raise no_limit(text)
+    return int(text)
+
+
+HANDLERS = [list_limits, get_limit, set_limit]
