@@ -40,6 +40,8 @@ _TAGS = {
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
     "queues": ("queues", "Named lines of work."),
+    "limits": ("limits", "How many runs at once."),
+    "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),
     "tenants": ("access", "Tenants and tokens."),

@@ -64,7 +64,7 @@ cross join lateral unnest(h.limit_keys) as k (key_id)
 -- name: lock_lines
 -- The rows of limits are not locked: a change of one reaches the next admission.
 select k.key_id, k.in_use, l.slots, l.strict, l.every, l.burst, l.failures, l.open_for, k.tat, k.next_at, k.failed,
-       k.opened_at, k.probe, clock_timestamp() as now
+       k.opened_at, k.probe, (select clock_timestamp()) as now
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id
 where k.key_id = any ($1::bigint[])
