@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -11,9 +12,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.store import limits, runs, workers
+from mainspring.store import limits, runs, unique, workers
 from mainspring.store.queries import _fragments
 from mainspring.wire.exchange import Progress
 
@@ -139,6 +141,13 @@ async def forget_assumed_starts(connection: asyncpg.Connection, _: UUID, __: int
     return await workers.forget_assumed_starts(connection, WORKER)
 
 
+async def redefine_waiting_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    waiting = unique.WaitingRun(run_id, str(run_id), 1, 1, 0, None, BEGINNING, 1, None)
+    with suppress(Conflict):  # it compares the number of rows
+        await unique.change_runs(connection, DEFAULT_TENANT, [unique.ChangedRun(waiting, None, True, '{"n": 2}')])
+    return None
+
+
 async def admit(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await limits.admit(connection, [run_id], {}, {})
 
@@ -175,7 +184,8 @@ async def leave_line(connection: asyncpg.Connection, _: UUID, __: int) -> object
 
 ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, report_successes, requeue, request_cancel, note_progress,
-    note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back, hold_back, wake, join_line, leave_line,
+    note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back, hold_back, wake, join_line,
+    leave_line, redefine_waiting_runs,
 ]  # fmt: skip
 
 
@@ -218,6 +228,8 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
     run_id, lane_id = await a_run(connection, state)
     if act is forget_assumed_starts:
         await connection.execute("update mainspring.runs set started_at = claimed_at")
+    if act is redefine_waiting_runs:
+        await connection.execute("update mainspring.runs set attempt = 0")
     if act in (hold_back, wake, leave_line):
         await connection.execute(
             "update mainspring.runs set limit_keys = '{5}', job_id = 'limited', wake_at = claimed_at"

@@ -17,6 +17,7 @@ from mainspring.kernel.ids import parse_uuid
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
+from mainspring.wire.unique import Unique
 
 DEFAULT_TIMEOUT = 3600.0
 NO_LONGER_DECLARED = "no longer declared"  # why a job is paused
@@ -92,6 +93,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     boost: float | None = None
     rate_limit: list[RateLimit] | None = None
     circuit_breaker: CircuitBreaker | None = None
+    unique: Unique | None = None
 
 
 DEFAULT_SPEC = Spec()

@@ -45,6 +45,7 @@ from mainspring.wire.states import (
     SandboxWord,
     ScheduleType,
 )
+from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
 
 
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -142,6 +143,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     circuit_breaker: bool | CircuitBreakerIn | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
+    unique: UniqueIn | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -204,17 +206,21 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobCreated(msgspec.Struct, omit_defaults=True):
-    """generation: left out for the first one."""
+    """generation: left out for the first one. unique: what became of the submission, if another job has its unique key;
+    job_id is that job then."""
 
     job_id: str
     generation: int = 1
+    unique: UniqueAnswerWord | None = None
 
 
-class BatchCreated(msgspec.Struct):
-    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request."""
+class BatchCreated(msgspec.Struct, omit_defaults=True):
+    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request. unique: in the same order, what
+    became of each submission whose unique key another job has; left out if there is none."""
 
     accepted: int
     job_ids: list[str]
+    unique: list[UniqueAnswerWord | None] = []
 
 
 class RetryRuleView(msgspec.Struct, omit_defaults=True):
@@ -295,6 +301,7 @@ class JobView(PlainValues, msgspec.Struct):
     concurrency: list[ConcurrencyView] = []
     rate_limit: list[RateLimitView] = []
     circuit_breaker: CircuitBreakerView | None = None
+    unique: Unique | None = None
 
 
 class JobList(msgspec.Struct):

@@ -11,6 +11,7 @@ from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn, RateText
 from mainspring.wire.states import DeliveryWord, PriorityIn
+from mainspring.wire.unique import UniqueIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
@@ -33,6 +34,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
     rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
     circuit_breaker: bool | CircuitBreakerIn | None = None
+    unique: UniqueIn | None = None
 
 
 class TaskView(msgspec.Struct):

@@ -16,6 +16,7 @@ from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
+from mainspring.domain.intake.unique import check_unique, unique_as_given
 from mainspring.domain.job import (
     HTTP_TASK,
     ONE_AFTER_ANOTHER,
@@ -77,7 +78,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     rule = _SKIP if overlap is None else _overlap(overlap)
     if spec.concurrency is not None or spec.rate_limit is not None or spec.circuit_breaker is not None:
         _check_limits(spec, payload, rule)
-    return JobDefinition(
+    definition = JobDefinition(
         task=task,
         name=job_id if name is None else name,
         payload=payload,
@@ -91,6 +92,9 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
         declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
+    if request.unique is not None:
+        check_unique(definition)
+    return definition
 
 
 def _check_limits(spec: Spec, payload: str | None, rule: Overlap) -> None:
@@ -383,6 +387,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "concurrency": concurrency_as_given(spec),
         "rate_limit": rates_as_given(spec.rate_limit),
         "circuit_breaker": breaker_as_given(spec.circuit_breaker),
+        "unique": unique_as_given(spec.unique),
         **plain_values(spec),
     }
 

@@ -10,6 +10,7 @@ from mainspring.domain.intake.execution import check_statuses, read_setup
 from mainspring.domain.intake.limits import read_concurrency
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.intake.rates import read_breaker, read_rates
+from mainspring.domain.intake.unique import read_unique
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
@@ -53,6 +54,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.rate_limit is None
         and request.rate is None
         and not request.circuit_breaker
+        and request.unique is None
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
@@ -77,6 +79,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         concurrency=None if request.concurrency is None else read_concurrency(request.concurrency),
         rate_limit=read_rates(request),
         circuit_breaker=read_breaker(request.circuit_breaker),
+        unique=None if request.unique is None else read_unique(request.unique),
         **plain,
     )
 

@@ -84,6 +84,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     rate: str
     rate_limit: str | dict[str, Any] | list[dict[str, Any]]
     circuit_breaker: bool | dict[str, Any]
+    unique: dict[str, Any]
 
 
 class Mainspring:

@@ -600,6 +600,10 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
 
+-- fragment: unique_state(run)
+-- The state of a run as the field `unique` names it.
+case {{run}}.state when {{QUEUED}} then 'queued' when {{RUNNING}} then 'running' else 'held' end
+
 -- ------------------------------------------------------------------------------------------- idempotency keys
 
 -- fragment: keys_of_ended_jobs(table, days, limit)
