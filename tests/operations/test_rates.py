@@ -168,6 +168,19 @@ async def test_a_job_that_loses_its_rate(api: httpx.AsyncClient, connection: asy
     assert [(await api.post("/v1/jobs/hourly:runNow")).json()["status"] for _ in range(3)] == ["QUEUED"] * 3
 
 
+async def test_a_rate_that_becomes_faster_counts_at_once(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter
+) -> None:
+    await submit(api, job_id="daily", schedule="manual", overlap="allow", rate="1/30d")
+    runs = [(await api.post("/v1/jobs/daily:runNow")).json()["run_id"] for _ in range(2)]
+    worker = HandWorker(api)
+    await worker.report(outcome((await worker.claim(1))[0]))
+    assert await statuses(api, runs[1]) == ["HELD"]
+    assert (await api.patch("/v1/jobs/daily", json={"rate": "100/s"})).status_code == 200
+    await admitter.run_once()
+    assert await statuses(api, runs[1]) != ["HELD"]
+
+
 async def test_a_line_that_is_not_full_yet_is_kept(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:

@@ -18,7 +18,7 @@ import msgspec
 AHEAD = 0.25
 _MOST_UNSTARTED = 5000  # of one line: they are counted under its lock
 _LOOK = AHEAD / 2  # a line is not looked at more often
-_LOOK_AT_UNSTARTED = 1.0  # while nobody starts for long
+LONGEST_LOOK = 1.0  # while nobody starts for long
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Pace(msgspec.Struct, frozen=True):
         """When the next run of the line may get a token, after `spent` tokens of this time."""
         wait = max(_LOOK, self._missing + (spent + 1 - self.burst) * self.every - AHEAD)
         if not spent and self.unstarted >= most_unstarted(self.every, self.burst):
-            wait = max(wait, AHEAD if self._missing else _LOOK_AT_UNSTARTED)
+            wait = max(wait, AHEAD if self._missing else LONGEST_LOOK)
         return self._after(wait)
 
     @property
@@ -58,6 +58,12 @@ class Pace(msgspec.Struct, frozen=True):
 
     def _after(self, seconds: float) -> datetime:
         return self.now + timedelta(microseconds=math.ceil(seconds * 1e6 - 1e-3))
+
+
+def looked_at_later(now: datetime, next_at: datetime | None, every: float) -> bool:
+    """Whether the line is to be looked at later. A time that is further away than the next token was computed for a
+    slower rate, and does not count."""
+    return next_at is not None and 0 < (next_at - now).total_seconds() <= max(every, LONGEST_LOOK)
 
 
 def most_unstarted(every: float, burst: int) -> int:

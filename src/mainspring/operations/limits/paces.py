@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.domain.pacing import Pace, most_unstarted
+from mainspring.domain.pacing import Pace, looked_at_later, most_unstarted
 from mainspring.store import limits
 from mainspring.store.limits import Line
 from mainspring.store.pool import Connection
@@ -30,7 +30,7 @@ class Paces(msgspec.Struct):
         for line in lines:
             if line.every is None or line.burst is None:
                 continue
-            if line.next_at is not None and line.next_at > line.now and line.key_id not in freed:
+            if line.key_id not in freed and looked_at_later(line.now, line.next_at, line.every):
                 paces.pending.add(line.key_id)
             else:
                 now[line.key_id] = (line, line.every, line.burst)

@@ -2,16 +2,17 @@
 -- Rates and circuit breakers of lines. A run without them has none of this.
 
 -- rate_keys: the lines of rates (at most two) in which an admitted run has a token. breaker_key: the line of its breaker.
+-- Both are null while the run is HELD.
 alter table mainspring.runs
     add column rate_keys   bigint[],
     add column breaker_key bigint;
 
 -- The runs that have a token and have not started as far as known, and those that a breaker that opens takes back.
 create index runs_paced_1 on mainspring.runs ((rate_keys[1]))
-    where rate_keys is not null and state in (1, 2) and started_at is null;
+    where rate_keys is not null and started_at is null;
 create index runs_paced_2 on mainspring.runs ((rate_keys[2]))
-    where rate_keys[2] is not null and state in (1, 2) and started_at is null;
-create index runs_behind_breaker on mainspring.runs (breaker_key) where breaker_key is not null and state = 1;
+    where rate_keys[2] is not null and started_at is null;
+create index runs_behind_breaker on mainspring.runs (breaker_key) where breaker_key is not null;
 
 -- failures: how many in a row open the breaker, for open_for seconds.
 alter table mainspring.limits

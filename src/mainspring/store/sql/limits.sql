@@ -119,13 +119,11 @@ select (select array_agg(lane_id) from admitted) as lanes, (select count(*) from
 select k.key_id,
        (select count(*) from (
             select from mainspring.runs r
-            where r.rate_keys[1] = k.key_id and r.rate_keys is not null and r.state in ({{QUEUED}}, {{RUNNING}})
-              and r.started_at is null
+            where r.rate_keys[1] = k.key_id and r.rate_keys is not null and r.started_at is null
             limit $2) as first)::int
        + (select count(*) from (
             select from mainspring.runs r
-            where r.rate_keys[2] = k.key_id and r.rate_keys[2] is not null and r.state in ({{QUEUED}}, {{RUNNING}})
-              and r.started_at is null
+            where r.rate_keys[2] = k.key_id and r.rate_keys[2] is not null and r.started_at is null
             limit $2) as second)::int as unstarted
 from unnest($1::bigint[]) as k (key_id)
 
@@ -184,7 +182,7 @@ select k.key_id from mainspring.limit_keys k where k.opened_at is not null and k
 with picked as materialized (
     select r.ctid as tid
     from mainspring.runs r
-    where r.breaker_key = $1 and r.breaker_key is not null and r.state = {{QUEUED}}
+    where r.breaker_key = $1 and r.breaker_key is not null and r.state + 0 = {{QUEUED}}
       and exists (select from mainspring.limit_keys k
                   where k.key_id = $1 and k.opened_at is not null and k.probe is distinct from r.run_id)
     limit $2
@@ -239,7 +237,8 @@ returning r.held_key
 
 -- name: lines_with_room
 -- Lines in which runs are HELD although the limit has room, after $1, at most $2 lines are looked at. A missing row
--- counts as room. A line that is looked at later (due_lines) counts as full, and one whose probe lives. Returns the last
+-- counts as room. A line that is looked at later (due_lines) counts as full, unless its rate has become faster meanwhile,
+-- and so does one whose probe lives. Returns the last
 -- line that was looked at as well.
 with recursive line as (
     (select held_key from mainspring.runs
@@ -255,7 +254,10 @@ with recursive line as (
     select held_key from line where held_key is not null limit $2
 )
 select l.held_key,
-       (k.key_id is null or ((i.slots is null or k.in_use < i.slots) and k.next_at is null
+       (k.key_id is null or ((i.slots is null or k.in_use < i.slots)
+                             and (k.next_at is null
+                                  or i.every is not null and k.next_at > (select clock_timestamp())
+                                      + greatest(i.every, {{LONGEST_LOOK}}) * interval '1 second')
                              and (k.probe is null or not exists (select from mainspring.runs r
                                                                  where r.run_id = k.probe and r.state + 0 <> {{HELD}}))))
        and exists (select from mainspring.runs r
