@@ -22,7 +22,7 @@ from .conftest import CannedServer
 CAPTURES = Path(__file__).parent / "captures"
 IDS = [f"01990f3e-8a10-7{n:03x}-9d50-2f1f{n * 40503 % 65536:04x}0a8b" for n in range(40)]
 SCREENS = ("status", "top")
-LISTS = ("runs", "jobs", "workers", "queues", "dead-letters", "tasks", "tokens", "tenants", "timeline")
+LISTS = ("runs", "jobs", "workers", "queues", "limits", "dead-letters", "tasks", "tokens", "tenants", "timeline")
 TRACEBACK = 'ConnectionError: could not reach "warehouse.internal" after 3 tries\nTraceback ...'
 
 
@@ -94,6 +94,15 @@ def queues() -> dict[str, Any]:
     return {"queues": [dict(zip(shape, one, strict=True)) for one in numbers]}
 
 
+def limits() -> dict[str, Any]:
+    shape = ("limit_id", "name", "limit", "declared", "pinned", "order", "keys", "in_use", "held", "updated_at")
+    rows = [
+        (7, "job:daily_report", 1, 1, False, "strict", 1, 1, 0, away(days=-1)),
+        (12, "task:invoice.send:payload.customer.account", 5, 1, True, "priority", 1200, 431, 120345, away(days=-1)),
+    ]
+    return {"limits": [dict(zip(shape, row, strict=True)) for row in rows], "next": None}
+
+
 def dead_letters() -> dict[str, Any]:
     found = [
         {
@@ -147,6 +156,7 @@ ANSWERS: dict[str, tuple[str, Callable[[], Any]]] = {
     "jobs": ("/v1/jobs", jobs),
     "workers": ("/v1/workers", workers),
     "queues": ("/v1/queues", queues),
+    "limits": ("/v1/limits", limits),
     "dead-letters": ("/v1/dead-letters", dead_letters),
     "tasks": ("/v1/tasks", tasks),
     "tokens": ("/v1/tokens", tokens),

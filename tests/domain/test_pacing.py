@@ -38,8 +38,7 @@ class Line:
         spent = min(pace.tokens, most)
         for number in range(1, spent + 1):
             self.waiting.append((pace.moment(number) - BEGIN).total_seconds())
-        if spent:
-            self.tat = pace.tat_after(spent)
+        self.tat = pace.tat_after(spent)
         assert len(self.waiting) <= most_unstarted(self.every, self.burst)
         assert all(moment <= self.now + AHEAD + SLACK for moment in self.waiting)
         return pace
@@ -93,5 +92,9 @@ def test_a_full_bucket_gives_its_burst_at_once_and_then_one_by_one() -> None:
 
 
 def test_a_rate_that_became_faster_does_not_wait_for_the_old_one() -> None:
-    pace = Pace(BEGIN, 0.1, 1, BEGIN + timedelta(days=3), 0)
-    assert pace.look_again(0) - BEGIN < timedelta(seconds=1)
+    line = Line(0.1, 1)
+    line.tat = BEGIN + timedelta(days=3)
+    for _ in range(10):
+        line.now = (line.look(100).look_again(0) - BEGIN).total_seconds()
+        line.start(100)
+    assert line.starts and line.now < 3

@@ -27,6 +27,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "timeout": 3600.0,
         "misfire": {"policy": "once", "grace": None, "cap": 100},
         "overlap": "skip",
+        "concurrency": [],
         "delivery": "at_least_once",
         "idempotency_key": None,
         "owner": None,

@@ -40,8 +40,10 @@ class Pace(msgspec.Struct, frozen=True):
         """When the run that gets the token with this number, from 1, may start."""
         return self._after(max(0.0, self._missing + (number - self.burst) * self.every))
 
-    def tat_after(self, spent: int) -> datetime:
-        return self._after(self._missing + spent * self.every)
+    def tat_after(self, spent: int) -> datetime | None:
+        if spent or (self.tat is not None and self.tat > self._after(self._missing)):
+            return self._after(self._missing + spent * self.every)
+        return self.tat
 
     def look_again(self, spent: int) -> datetime:
         """When the next run of the line may get a token, after `spent` tokens of this time."""

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput
-from mainspring.domain.limits import ConcurrencyLimit, NotAKey, slots_of
+from mainspring.domain.errors import Conflict, InvalidInput
+from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, slots_of
 from mainspring.domain.texts import check_line, shown
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 
@@ -92,6 +92,29 @@ def check_count(limit: int, field: str) -> None:
     if not 1 <= limit <= MOST_AT_ONCE:
         hint = "to stop a job, pause it" if limit == 0 else None
         raise InvalidInput(f"{shown(limit)} is not a limit", field=field, expected=f"1 to {MOST_AT_ONCE:,}", hint=hint)
+
+
+def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
+    """Raise unless a person may set the limit with this name to `limit`. None: back to what is declared."""
+    if limit is not None:
+        check_count(limit, "limit")
+    of = read_name(name)
+    if of.what != "concurrency":
+        what, field = ("rate", "rate_limit") if of.what == "rate" else ("circuit breaker", "circuit_breaker")
+        raise Conflict(
+            f"this is the {what} of {of.kind} {of.of!r}, not a number of runs at once", code="not_a_number_of_runs",
+            hint=f"change {field} of the job or the task",
+        )  # fmt: skip
+    if of.kind == "overlap":
+        raise Conflict(
+            f"the limit belongs to the overlap rule of job {of.of!r}", code="overlap_rule",
+            hint=f"change the rule: PATCH /v1/jobs/{of.of}",
+        )  # fmt: skip
+    if strict and limit not in (None, 1):
+        raise InvalidInput(
+            f"strict order does not go with a limit of {limit}", field="limit", expected="1 or null",
+            hint="declare the limit without the order first",
+        )  # fmt: skip
 
 
 def check_path(path: str, field: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.domain.breakers import Breaker
 from mainspring.domain.errors import NotFound
-from mainspring.domain.limits import read_name
+from mainspring.domain.showing import breaker_view
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.signals import Signals
@@ -52,17 +52,4 @@ def _state(row: BreakerRow) -> Breaker:
 
 
 def _view(row: BreakerRow) -> BreakerView:
-    name = read_name(row.name)
-    return BreakerView(
-        breaker_id=row.limit_id,
-        job_id=name.of if name.kind == "job" else None,
-        task=name.of if name.kind == "task" else None,
-        state=_state(row).word,
-        failed=row.failed,
-        failures=row.failures,
-        open_for=row.open_for,
-        opened_at=row.opened_at,
-        probe_at=row.next_at,
-        probe=None if row.probe is None else str(row.probe),
-        held=row.held,
-    )
+    return breaker_view(row.limit_id, row.name, _state(row), row.failures, row.open_for, row.held)

@@ -57,7 +57,7 @@ class Paces(msgspec.Struct):
         """`tat` and `next_at` of each line. `waiting`: the lines in which somebody still stands."""
         return {
             key: (
-                pace.tat_after(self.spent[key]) if self.spent[key] else pace.tat,
+                pace.tat_after(self.spent[key]),
                 pace.look_again(self.spent[key]) if key in waiting else None,
             )
             for key, pace in self.lines.items()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
-from mainspring.domain.intake.limits import check_count
-from mainspring.domain.limits import read_name
+from mainspring.domain.errors import Unavailable
+from mainspring.domain.intake.limits import check_setting
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.signals import Signals
@@ -26,14 +25,12 @@ class LimitSetter:
 
     async def change(self, caller: Caller, limit_id: int, limit: int | None) -> None:
         """Set the limit, or return to what is declared (None). Afterwards nobody is admitted by the number before."""
-        if limit is not None:
-            check_count(limit, "limit")
         async with self._store.reads.acquire() as connection:
             async with connection.transaction():
                 row = await limit_reads.lock(connection, caller.tenant, limit_id)
                 if row is None:
                     raise no_limit(str(limit_id))
-                _check(row, limit)
+                check_setting(row.name, limit, strict=row.strict)
                 await limit_reads.set_slots(connection, limit_id, limit)
             before = await limit_reads.admissions_under_way(connection)
             waiting = await limit_reads.lines_that_wait(connection, limit_id, _KNOCKED)
@@ -54,23 +51,3 @@ class LimitSetter:
                     " number before", code="admissions_open", hint="try again shortly",
                 )  # fmt: skip
             await asyncio.sleep(_PAUSE)
-
-
-def _check(row: limit_reads.LockedLimit, limit: int | None) -> None:
-    name = read_name(row.name)
-    if name.what != "concurrency":
-        field = "rate_limit" if name.what == "rate" else "circuit_breaker"
-        raise Conflict(
-            f"this is a {'rate' if name.what == 'rate' else 'circuit breaker'} of {name.kind} {name.of!r}, not a number"
-            " of runs at once", code="not_a_number_of_runs", hint=f"change {field} of the job or the task",
-        )  # fmt: skip
-    if name.kind == "overlap":
-        raise Conflict(
-            f"the limit belongs to the overlap rule of job {name.of!r}", code="overlap_rule",
-            hint=f"change the rule: PATCH /v1/jobs/{name.of}",
-        )  # fmt: skip
-    if row.strict and limit not in (None, 1):
-        raise InvalidInput(
-            f"strict order does not go with a limit of {limit}", field="limit", expected="1 or null",
-            hint="declare the limit without the order first",
-        )  # fmt: skip

@@ -14,7 +14,18 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, JobDefinition, Overlap
+from mainspring.domain.job import (
+    DUE_TOGETHER,
+    ONE_AFTER_ANOTHER,
+    REPLACED,
+    STILL_ALIVE,
+    Delivery,
+    JobDefinition,
+    Overlap,
+    has_limits,
+    line_of,
+)
+from mainspring.domain.limits import overlap_slot
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.schedules.misfire import missed_through, plan_fires
@@ -25,6 +36,7 @@ from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
+from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 MOST_AT_ONCE = 100_000
@@ -44,6 +56,7 @@ class Engine:
         self.waiting: dict[str, BoxRun] = {}
         self.dead: dict[str, BoxRun] = {}
         self.replays: dict[str, BoxRun] = {}
+        self.lines = Lines(self._admitted, self.wall)
         self._tasks = tasks
         self._start = start
         self._random = Random(seed)
@@ -68,6 +81,8 @@ class Engine:
         """When something happens next. None if nothing will."""
         self._drop_outdated_entries()
         moments = [line[0][0] for line in (self._fires, self._ready) if line]
+        if (admission := self.lines.next_moment()) is not None:
+            moments.append(admission)
         return max(self.now, min(moments)) if moments else None
 
     def until(self, target: datetime) -> Steps[None]:
@@ -85,8 +100,14 @@ class Engine:
         self._check_runs_at_this_time()
         if self._fires and self._fires[0][0] <= moment:
             self._fire(heapq.heappop(self._fires)[3])
+        elif not self._ready or self._ready[0][0] > moment:
+            self.lines.admit(list(self.lines.lines))
         else:
-            yield from self._try(heapq.heappop(self._ready)[3])
+            run = heapq.heappop(self._ready)[3]
+            if run.line and not run.owns:  # its backoff is over, or its circuit breaker has opened
+                self.lines.stand(run, self.now)
+            else:
+                yield from self._try(run)
 
     def _drop_outdated_entries(self) -> None:
         while self._fires and self._fires[0][2] != self._fires[0][3].arming:
@@ -115,6 +136,7 @@ class Engine:
             job.number, job.version, job.generation = before.number, before.version + 1, before.generation + 1
             job.runs, job.missed, job.live = before.runs, before.missed, before.live
         self.jobs[job_id] = job
+        self.declare(job)
         schedule = definition.schedule
         if schedule.kind is ScheduleKind.NOW:
             self._create_run(job, self.now, run_id=job_id if definition.job_id is None else None)
@@ -122,6 +144,23 @@ class Engine:
         else:
             self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
         return job
+
+    def declare(self, job: BoxJob) -> None:
+        """Store the limits that the job declares."""
+        if has_limits(job.definition):
+            self.lines.declare(line_of(job.definition, job.job_id), self.now)
+
+    def change_rule(self, job: BoxJob, before: Overlap) -> None:
+        """The live runs of the job follow its new overlap rule."""
+        self.declare(job)
+        rule, slot = job.definition.overlap, overlap_slot(job.job_id)
+        live = [run for run in job.runs if run.live]
+        if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
+            for run in live:
+                self.lines.join(run, slot)
+        elif before in ONE_AFTER_ANOTHER and rule is Overlap.ALLOW:
+            for run in live:
+                self.lines.leave(run, slot)
 
     def arm(self, job: BoxJob, moment: datetime | None) -> None:
         """Set the job's next fire to `moment`. It replaces the previous one."""
@@ -172,11 +211,16 @@ class Engine:
         because: str = STILL_ALIVE,
         definition: JobDefinition | None = None,
     ) -> BoxRun:
-        """Create a run of the job. It is skipped if an earlier run is live and the job allows no overlap."""
+        """Create a run of the job. If an earlier one is live the overlap rule decides: the new one is skipped, waits
+        for it, runs beside it, or replaces it."""
         skipped = job.live > 0 and job.definition.overlap is Overlap.SKIP
-        return self._create_run(
+        run = self._create_run(
             job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
         )
+        if job.definition.overlap is Overlap.CANCEL_PREVIOUS:
+            for earlier in [one for one in job.runs if one.live and one is not run]:
+                self.cancel(earlier, REPLACED)
+        return run
 
     # -- runs
 
@@ -184,6 +228,8 @@ class Engine:
         """Create a run with the same job and fire time."""
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
+        if job.definition.overlap in ONE_AFTER_ANOTHER:
+            definition = with_overlap(definition, job.definition)
         run = self.replays[ended.run_id] = self._create_run(
             job,
             ended.scheduled_for,
@@ -194,14 +240,14 @@ class Engine:
         )
         return run
 
-    def cancel(self, run: BoxRun) -> None:
+    def cancel(self, run: BoxRun, reason: str | None = None) -> None:
         if run.status is RunState.RUNNING:
             run.cancel_requested = True
             if run.context is not None:
                 run.context.cancel()
         else:
             waited = "while it waited for its next attempt" if run.attempt else "before it started"
-            self._end(run, RunState.CANCELLED, f"cancelled {waited}")
+            self._end(run, RunState.CANCELLED, reason or f"cancelled {waited}")
 
     def _create_run(
         self,
@@ -231,12 +277,24 @@ class Engine:
         job.live += 1
         if skipped:
             self._end(run, RunState.SKIPPED, skipped)
-        elif run.task in self._tasks:
+            return run
+        if run.task in self._tasks:
             self.waiting[run.run_id] = run
+        if has_limits(definition):
+            run.line = line_of(definition, job.job_id)
+            self.lines.declare(run.line, self.now)
+            self.lines.stand(run, self.now)
+        else:
+            self._admitted(run)
+        return run
+
+    def _admitted(self, run: BoxRun) -> None:
+        """The run may start as soon as a worker has time."""
+        run.status, run.reason = RunState.QUEUED, None
+        if run.task in self._tasks:
             self._queue(run, self.now)
         else:
             run.reason = f"no worker offers task {run.task}"
-        return run
 
     def push(self, run: BoxRun, ready_at: datetime) -> None:
         """Let a run that has not started wait until `ready_at`."""
@@ -261,6 +319,7 @@ class Engine:
         if run.cancel_requested:
             self._end(run, RunState.CANCELLED, "cancelled on request")
         elif failure is None:
+            self.lines.attempt_ended(run, succeeded=True)
             self._end(run, RunState.SUCCESS, None)
         elif failure.snooze is not None:
             self._snooze_or_end(run, failure.snooze)
@@ -273,16 +332,23 @@ class Engine:
     def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
         """Retry a failed or lost run, or end it."""
         verdict = self._after_loss(run) if failure.lost else self._after_failure(run, failure)
+        if not failure.lost:
+            self.lines.attempt_ended(run, succeeded=False)
         if verdict.delay is None:
             self._end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
-        elif verdict.delay == 0.0:
+        elif verdict.delay == 0.0 and not stands_again(run):
             run.status = RunState.QUEUED
             self._queue(run, self.now)
+        elif verdict.delay == 0.0:
+            self._give_up_slots(run)
+            self.lines.stand(run, self.now)
         else:
             run.status = RunState.SCHEDULED
             run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
             self._queue(run, self.now + timedelta(seconds=verdict.delay))
+            if not failure.lost or stands_again(run):
+                self._give_up_slots(run)
 
     def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:
         """The clock of the box stands still during an attempt, so only snoozes and retries use up the run_timeout."""
@@ -300,6 +366,12 @@ class Engine:
         until = self.now + timedelta(seconds=verdict.delay)
         run.reason = snoozed_until(until)
         self._queue(run, until)
+        self._give_up_slots(run)
+
+    def _give_up_slots(self, run: BoxRun) -> None:
+        """While a run backs off others get its slots, unless their order is strict."""
+        if run.owns and not keeps_place(run):
+            self.lines.give_up(run)
 
     def _after_failure(self, run: BoxRun, failure: Failure) -> Verdict:
         return after_failure(
@@ -324,6 +396,8 @@ class Engine:
         run.status, run.reason, run.ended_at, run.ready_at = status, reason, self.now, None
         self.ended.append(run)
         self.waiting.pop(run.run_id, None)
+        if run.line:
+            self.lines.give_up(run)
         job = self.jobs[run.job_id]
         job.live -= 1
         job.updated_at = self.now

@@ -193,7 +193,9 @@ class LocalJobs:
             else:
                 job.status = JobState.SCHEDULED
                 self._engine.arm(job, first)
+        before = job.definition.overlap
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
+        self._engine.change_rule(job, before)
         return self._touched(job)
 
     def _cancel(self, job_id: str, _: Call[Any]) -> JobView:

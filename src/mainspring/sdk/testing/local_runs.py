@@ -19,7 +19,7 @@ from mainspring.sdk.testing.views import dead_letter_view, run_view
 from mainspring.wire.runs import DeadLetterList, Discarded, ReplayRequest, RunList, RunView, Why
 
 _ALIASES = {
-    "PENDING": (RunState.SCHEDULED, RunState.QUEUED),
+    "PENDING": (RunState.SCHEDULED, RunState.HELD, RunState.QUEUED),
     "COMPLETED": (RunState.SUCCESS,),
 }
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.domain.job import STILL_ALIVE, JobDefinition
+from mainspring.domain.limits import Slot
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
@@ -15,13 +16,14 @@ from mainspring.sdk.app.context import Context
 _OF_RUN = {
     RunState.SCHEDULED: JobStatus.SCHEDULED,
     RunState.QUEUED: JobStatus.SCHEDULED,
+    RunState.HELD: JobStatus.SCHEDULED,
     RunState.RUNNING: JobStatus.RUNNING,
     RunState.SUCCESS: JobStatus.COMPLETED,
     RunState.FAILED: JobStatus.FAILED,
     RunState.SKIPPED: JobStatus.FAILED,
     RunState.CANCELLED: JobStatus.CANCELLED,
 }
-_LIVE = frozenset({RunState.SCHEDULED, RunState.QUEUED, RunState.RUNNING})
+_LIVE = frozenset({RunState.SCHEDULED, RunState.HELD, RunState.QUEUED, RunState.RUNNING})
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +59,8 @@ class BoxRun:
     losses: int = 0
     snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
+    line: list[Slot] = field(default_factory=list, repr=False)  # the slots that it needs
+    owns: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
 
     @property

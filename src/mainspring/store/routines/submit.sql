@@ -29,7 +29,9 @@ declare
     how record;
     levels constant text[] := array['low', 'normal', 'high', 'critical'];
     level text;
+    rule text;
     allowed boolean;
+    limited text;
 begin
     if job is null then
         perform mainspring.intake_refuse('the job is null', '$', 'such as {"task": "report.generate"}');
@@ -59,6 +61,13 @@ begin
     -- If the tenant's own workers declare nothing about a task, the declaration of shared ones (tenant 0) applies.
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
                 where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
+    -- Runs with limits are admitted by the servers. This function would let them run without.
+    foreach limited in array array['concurrency', 'rate_limit', 'circuit_breaker'] loop
+        if jsonb_typeof(options -> limited) <> 'null' then
+            perform mainspring.intake_refuse(format('task %s declares %s, which SQL does not know', what.task, limited), 'task',
+                'submit this job over HTTP: POST /v1/jobs');
+        end if;
+    end loop;
     if options is not null then
         select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
     end if;
@@ -72,7 +81,12 @@ begin
             'submit this job over HTTP: POST /v1/jobs');
     end if;
     select * into how from mainspring.intake_spec(given, what.command);
-    allowed := coalesce(mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow']) = 'allow', false);
+    rule := mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'queue', 'allow', 'cancel_previous']);
+    if rule in ('queue', 'cancel_previous') then
+        perform mainspring.intake_refuse(format('overlap %s cannot be given in SQL', rule), 'overlap',
+            'use skip or allow, or submit this job over HTTP: POST /v1/jobs');
+    end if;
+    allowed := coalesce(rule = 'allow', false);
     if allowed and "when".kind in ('IMMEDIATE', 'FUTURE') then -- see Spec in domain/job.py
         how.spec := (coalesce(how.spec::jsonb, '{}') || '{"overlap": 1}')::text::json;
     end if;

@@ -1,0 +1,153 @@
+"""Limits and overlap rules in a box: the same rules as in a server, on the clock of the test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mainspring.testing
+from mainspring import Mainspring
+from mainspring.domain.errors import Conflict, InvalidInput
+from mainspring.sdk.errors import Retry
+from mainspring.sdk.testing.box import Box
+
+START = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def app() -> Mainspring:
+    app = Mainspring("limits")
+
+    @app.task
+    def charge(account: Any = None, fail: bool = False) -> Any:
+        if fail:
+            raise Retry(in_=60)
+        return account
+
+    @app.task(concurrency={"limit": 1, "key": "payload.account"})
+    def once_each(account: Any = None) -> Any:
+        return account
+
+    return app
+
+
+def states(box: Box) -> list[str]:
+    return [run.status for run in box.client.runs().runs[::-1]]
+
+
+def submit(box: Box, count: int = 1, **fields: Any) -> list[str]:
+    return [box.client.submit(**{"task": "charge", **fields}).job_id for _ in range(count)]
+
+
+def order(box: Box) -> list[str]:
+    return [run.job_id for run in box.runs]
+
+
+def test_runs_are_held_and_admitted_one_after_another(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        ids = submit(box, 3, concurrency=1)
+        assert states(box) == ["QUEUED", "HELD", "HELD"]
+        assert box.client.run(ids[1]).reason == "waiting for room in the limit of task charge: 1 of 1 in use"
+        box.run_pending()
+        assert states(box) == ["SUCCESS"] * 3
+
+
+def test_the_option_of_a_task_counts_each_key(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        for account in (1, 1, 2):
+            app.tasks["once_each"].submit(account=account)
+        assert states(box) == ["QUEUED", "HELD", "QUEUED"]
+        [limit] = box.client.limits().limits
+        assert (limit.name, limit.limit, limit.in_use, limit.held) == ("task:once_each:payload.account", 1, 2, 1)
+
+
+def test_a_limit_is_raised_and_reset(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        submit(box, 3, concurrency=1)
+        [limit] = box.client.limits().limits
+        assert box.client.set_limit(limit.limit_id, 2).limit.pinned
+        assert states(box) == ["QUEUED", "QUEUED", "HELD"]
+        assert box.client.set_limit(limit.limit_id, None).limit.limit == 1
+        with pytest.raises(InvalidInput):
+            box.client.set_limit(limit.limit_id, 0)
+        box.run_pending()
+        assert states(box) == ["SUCCESS"] * 3
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_run_that_backs_off_gives_up_its_slot_unless_the_order_is_strict(app: Mainspring, strict: bool) -> None:
+    limit = {"limit": 1, **({"order": "strict"} if strict else {})}
+    with mainspring.testing.run(app, start=START) as box:
+        [first] = submit(box, payload={"fail": True}, retries=1, concurrency=limit)
+        [second] = submit(box, concurrency=limit)
+        box.run_pending()
+        expected = ["SCHEDULED", "HELD"] if strict else ["SCHEDULED", "SUCCESS"]
+        assert states(box) == expected
+        box.settle()
+        assert [run.job_id for run in box.client.runs(status="SUCCESS").runs] == [second]
+        assert box.client.run(first).status == "FAILED"
+
+
+def test_rank_decides_who_is_next_unless_the_order_is_strict(app: Mainspring) -> None:
+    for limit, expected in (({"limit": 1}, [0, 2, 1]), ({"limit": 1, "order": "strict"}, [0, 1, 2])):
+        with mainspring.testing.run(app, start=START) as box:
+            ids = [submit(box, concurrency=limit, priority=word)[0] for word in ("normal", "low", "critical")]
+            box.run_pending()
+            ended = sorted(
+                box.client.runs().runs, key=lambda run: box._engine.ended.index(box._engine.runs[run.run_id])
+            )
+            assert [run.job_id for run in ended] == [ids[n] for n in expected]
+
+
+def test_two_limits_at_once(app: Mainspring) -> None:
+    both = [{"limit": 2, "per": "task"}, {"limit": 1, "key": "payload.account"}]
+    with mainspring.testing.run(app, start=START) as box:
+        for account in (1, 1, 2, 3):
+            submit(box, payload={"account": account}, concurrency=both)
+        assert states(box) == ["QUEUED", "HELD", "QUEUED", "HELD"]
+        box.run_pending()
+        assert states(box) == ["SUCCESS"] * 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("skip", ["QUEUED", "SKIPPED", "SKIPPED"]),
+        ("queue", ["QUEUED", "HELD", "HELD"]),
+        ("allow", ["QUEUED", "QUEUED", "QUEUED"]),
+        ("cancel_previous", ["CANCELLED", "CANCELLED", "QUEUED"]),
+    ],
+)
+def test_the_four_overlap_rules(app: Mainspring, rule: str, expected: list[str]) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        submit(box, job_id="nightly", schedule="manual", overlap=rule)
+        for _ in range(3):
+            box.client.run_now("nightly")
+        assert states(box) == expected
+        box.run_pending()
+        assert {"QUEUED", "HELD"}.isdisjoint(states(box))
+
+
+@pytest.mark.parametrize(("before", "after"), [("allow", "queue"), ("queue", "allow")])
+def test_live_runs_follow_a_change_of_the_rule(app: Mainspring, before: str, after: str) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        submit(box, job_id="nightly", schedule="manual", overlap=before)
+        for _ in range(2):
+            box.client.run_now("nightly")
+        box.client.update_job("nightly", overlap=after)
+        box.client.run_now("nightly")
+        assert states(box) == ["QUEUED", "QUEUED", "HELD" if after == "queue" else "QUEUED"]
+        box.run_pending()
+        assert states(box) == ["SUCCESS"] * 3
+
+
+def test_a_held_run_is_cancelled_and_an_overlap_limit_is_not_set(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START) as box:
+        submit(box, job_id="nightly", schedule="manual", overlap="queue")
+        runs = [box.client.run_now("nightly").run_id for _ in range(2)]
+        assert box.client.cancel_run(runs[1]).status == "CANCELLED"
+        [limit] = box.client.limits().limits
+        with pytest.raises(Conflict):
+            box.client.set_limit(limit.limit_id, 2)
+        box.settle()
