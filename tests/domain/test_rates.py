@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.rates import FASTEST, SLOWEST, format_rate, parse_rate
+from mainspring.domain.rates import FASTEST, SLOWEST, Bucket, Rate, format_rate, parse_rate
+
+START = datetime(2026, 7, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,42 @@ def test_any_text_is_a_rate_or_refused(text: str) -> None:
 @pytest.mark.parametrize(("text", "burst"), [("100/m", 1), ("1/h", 1), ("5/s", 1), ("1000/s", 100), ("25/s", 3)])
 def test_the_usual_burst_is_a_tenth_of_a_second(text: str, burst: int) -> None:
     assert parse_rate(text, "rate").usual_burst == burst
+
+
+@given(
+    count=st.integers(1, 5000),
+    unit=st.sampled_from("smhd"),
+    burst=st.integers(1, 50),
+    steps=st.lists(st.tuples(st.floats(0, 5), st.integers(0, 60)), max_size=60),
+)
+def test_no_window_has_more_starts_than_the_rate_and_one_burst(
+    count: int, unit: str, burst: int, steps: list[tuple[float, int]]
+) -> None:
+    rate = Rate(count, unit)
+    now, tat = START, None
+    starts: list[datetime] = []
+    for gap, wanted in steps:
+        now += timedelta(seconds=gap * min(rate.every * 10, 3600))
+        bucket = Bucket(rate.every, burst, tat)
+        taken = min(wanted, bucket.tokens(now))
+        if taken:
+            tat = bucket.take(taken, now)
+        elif wanted:
+            assert bucket.wait(now) > 0
+            later = now + timedelta(seconds=bucket.wait(now), microseconds=2)
+            assert bucket.tokens(later) >= 1
+        starts += [now] * taken
+    for first, moment in enumerate(starts):
+        for last in range(first, len(starts)):
+            window = (starts[last] - moment).total_seconds()
+            assert last - first + 1 <= window / rate.every + burst + 1e-3
+
+
+def test_a_clock_that_is_set_back_empties_the_bucket_at_most() -> None:
+    bucket = Bucket(1.0, 5, START + timedelta(days=1))
+    assert bucket.tokens(START) == 0
+    assert bucket.wait(START) == 1.0
+    assert bucket.ahead(START)  # so a claim writes the time again
+    written = Bucket(1.0, 5, bucket.take(0, START))
+    assert not written.ahead(START)
+    assert written.tokens(START + timedelta(seconds=1)) == 1

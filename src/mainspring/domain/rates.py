@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -70,3 +71,34 @@ def format_rate(every: float) -> str:
         if count >= 1 - 1e-9 and abs(count - round(count)) < 1e-9 * count:
             return f"{round(count)}/{unit}"
     return f"1/{format_duration(every)}"
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """A token bucket. `tat` is when it is full again; None or a time that has passed: it is full."""
+
+    every: float
+    burst: int
+    tat: datetime | None = None
+
+    def tokens(self, now: datetime) -> int:
+        """How many may start now."""
+        return max(0, math.floor(self.burst - self._missing(now) / self.every + 1e-9))
+
+    def take(self, count: int, now: datetime) -> datetime:
+        """The new `tat` after `count` starts. It is rounded up, so that no window has a start too many."""
+        return now + timedelta(microseconds=math.ceil((self._missing(now) + count * self.every) * 1e6 - 1e-3))
+
+    def wait(self, now: datetime) -> float:
+        """The seconds until a token is there."""
+        return max(0.0, self._missing(now) - (self.burst - 1) * self.every)
+
+    def ahead(self, now: datetime) -> bool:
+        """Whether `tat` is later than it can be: the clock was set back, or the rate has changed. It must be written
+        again, or the bucket would stay empty."""
+        return self.tat is not None and (self.tat - now).total_seconds() > self.burst * self.every
+
+    def _missing(self, now: datetime) -> float:
+        """The seconds until the bucket is full. It is never more than empty, also if the clock was set back or the rate
+        has changed."""
+        left = 0.0 if self.tat is None else (self.tat - now).total_seconds()
+        return min(max(0.0, left), self.burst * self.every)

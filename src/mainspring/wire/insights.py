@@ -16,9 +16,9 @@ class Overview(msgspec.Struct):
 
     `status` is `degraded` if something is wrong, and `problems` says what, in sentences. `rate` is how many runs ended
     per second over the last minute, and `succeeded` and `failed` are how many of these ended so. `fire_lag` is how many
-    seconds the most overdue job is late. `held` is the number of runs that wait for room in
-    a limit. `busy` is the number of running runs and `slots` that of the live workers. The
-    queues are the busiest ones. `schedulers` is the number of live ones, which share the `shards`.
+    seconds the most overdue job is late. `held` is the number of runs that wait for room in a limit. `busy` is the
+    number of running runs and `slots` that of the live workers. The queues are the busiest ones. `schedulers` is the
+    number of live ones, which share the `shards`. `paused` says in sentences what is paused and by whom.
     """
 
     status: Literal["ok", "degraded"]
@@ -41,3 +41,4 @@ class Overview(msgspec.Struct):
     shards: int
     queues: list[QueueView]
     held: int = 0
+    paused: list[str] = []

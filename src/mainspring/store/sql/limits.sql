@@ -211,7 +211,8 @@ set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, w
     held_key = r.limit_keys[1],
     held_rank = case when o.delay > 0 then t.now + o.delay * interval '1 second' - {{boost(r)}}
                      else coalesce(r.held_rank, r.ready_at - {{boost(r)}}) end,
-    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null
+    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null,
+    adopted = null
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[])
          as o (run_id, fence, delay, error, snoozed, lost, given_back),
      (select clock_timestamp() as now) as t
