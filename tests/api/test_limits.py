@@ -215,8 +215,7 @@ async def test_why_names_the_run_that_overlap_queue_waits_for(api: httpx.AsyncCl
     first, second = [(await api.post("/v1/jobs/nightly:runNow")).json()["run_id"] for _ in range(2)]
     why = (await read(api, f"/v1/runs/{second}/why"))["why"]
     assert why == (
-        "It is held: waiting for an earlier run of its job to end (overlap),"
-        f" by run {first} (nightly). It is the next in line."
+        f"It is held: waiting for run {first} (nightly) of the same job to end (overlap). It is the next in line."
     )
 
 

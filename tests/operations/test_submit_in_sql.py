@@ -184,7 +184,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"task": "a", "keep_payload": "257KiB"}, "keep_payload"), ({"task": "a", "keep_payload": -1}, "keep_payload"),
     ({"task": "a", "keep_payload": "64Kib s"}, "keep_payload"), ({"task": "a", "keep_payload": 1.5}, "keep_payload"),
     ({"task": "a", "keep_payload": []}, "keep_payload"), ({"task": "a", "keep_payload": "5ib"}, "keep_payload"),
-    ({"task": "a", "overlap": "queue"}, "overlap"), ({"task": "a", "owner": "a\nb"}, "owner"),
+    ({"task": "a", "overlap": "wait"}, "overlap"), ({"task": "a", "owner": "a\nb"}, "owner"),
     ({"task": "a", "owner": 1}, "owner"), ({"task": "a", "description": 1}, "description"),
     ({"task": "a", "description": "x" * 10_001}, "description"), ({"task": "a", "labels": {"": "x"}}, "labels"),
     ({"task": "a", "labels": {"x": 1}}, "labels"), ({"task": "a", "labels": []}, "labels"),
@@ -228,6 +228,7 @@ ONLY_OVER_HTTP: list[tuple[dict[str, Any], str]] = [
     ({"schedule_time": "2036-12-31T23:59:59", "timezone": "UTC"}, "timezone"),
     ({"env": {"A": "b"}}, "env"), ({"limits": {"cpu": 5}}, "limits"), ({"kill_grace": 5}, "kill_grace"),
     ({"retry": {"rules": [{"error": "ValueError", "then": "give_up"}]}}, "retry.rules"),
+    ({"concurrency": 1}, "concurrency"), ({"overlap": "queue"}, "overlap"), ({"overlap": "Cancel_Previous"}, "overlap"),
     ({"schedule_type": "CRON"}, "schedule_type"), ({"depends_on": ["a"]}, "depends_on"), ({"notify": []}, "notify"),
 ]  # fmt: skip
 
@@ -238,6 +239,20 @@ async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connec
             await submit(connection, {"task": "a", **more})
         assert refused.value.detail == field
         assert "POST /v1/jobs" in refused.value.hint
+
+
+@pytest.mark.parametrize("more", [{}, {"concurrency": None}])
+async def test_a_task_that_declares_concurrency_does_not_run_without_it(
+    connection: asyncpg.Connection, more: dict[str, Any]
+) -> None:
+    schema = {"x-mainspring-options": {"concurrency": [{"limit": 1, "per": "task"}]}}
+    await connection.execute(
+        "insert into mainspring.task_signatures (tenant_id, task, schema) values (1, 'limited', $1)", json.dumps(schema)
+    )
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="task limited declares concurrency") as refused:
+        await submit(connection, {"task": "limited", **more})
+    assert (refused.value.detail, "POST /v1/jobs" in refused.value.hint) == ("task", True)
+    assert await submit(connection, {"task": "another"})
 
 
 async def test_the_routine_knows_the_fields_of_the_table(connection: asyncpg.Connection) -> None:

@@ -101,6 +101,10 @@ TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or run the command in the
 _PHRASES = {
     "take it from `next` or the Link header": "take it from the last line of the list before",
     'set "method": "POST"': "give --method POST",
+    "runs that overlap have no order; set the limit to 1 or leave out the order": (
+        "runs that overlap have no order; give --concurrency 1, or leave out --strict"
+    ),
+    "null removes the limits of a job": "--clear concurrency removes the limits of a job",
     'for a fire now: "schedule": "now", or :runNow': "for a run now: `mainspring run-now`",
     "a server elsewhere is named by url= or MAINSPRING_URL": "a server elsewhere is named by --url or MAINSPRING_URL",
     "send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one": TOKEN_HINT,

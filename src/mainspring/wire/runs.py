@@ -151,9 +151,9 @@ class TimelineEntry(msgspec.Struct):
 
 class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
-    last minute, and how many of these succeeded and failed. held: the runs that wait for room in a limit. paused: no
-    run of it starts, and `paused_why` says whether the queue, the tenant or everything is paused, and by whom. limits:
-    what was set for this queue, with its use now; null if nothing was."""
+    last minute, and how many of these succeeded and failed. paused: no run of it starts, and `paused_why` says whether
+    the queue, the tenant or everything is paused, and by whom. limits: what was set for this queue, with its use now;
+    null if nothing was. held: the runs that wait for room in a limit."""
 
     name: str
     depth: int

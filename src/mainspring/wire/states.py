@@ -97,7 +97,7 @@ Trigger = Annotated[
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "MANUAL")]
-OverlapWord = Annotated[str, words("Overlap", "skip", "queue", "allow", "cancel_previous")]
+OverlapWord = Annotated[str, words("Overlap", "skip", "allow", "queue", "cancel_previous")]
 DeliveryWord = Annotated[str, words("Delivery", "at_least_once", "at_most_once")]
 MISFIRE_POLICIES = ("skip", "once", "all")
 MisfireWord = Annotated[str, words("MisfirePolicy", *MISFIRE_POLICIES)]

@@ -41,7 +41,7 @@ async def get_limit(request: Http, limit_id: str) -> LimitDetails:
     operation="limits.set", problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open"),
     examples=examples.LIMITS,
 )  # fmt: skip
-async def set_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDetails:
+async def put_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDetails:
     """The number counts from the answer on, and stays whatever jobs and tasks declare, until it is set to null. If more
     runs have a slot than it allows, nobody is admitted until fewer have one."""
     services, caller, found = services_of(request), caller_of(request), _id_of(limit_id)
@@ -55,4 +55,4 @@ def _id_of(text: str) -> int:
     return int(text)
 
 
-HANDLERS = [list_limits, get_limit, set_limit]
+HANDLERS = [list_limits, get_limit, put_limit]

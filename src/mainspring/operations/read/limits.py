@@ -9,6 +9,7 @@ from mainspring.domain.rates import format_rate
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.read.runs import ONE_SNAPSHOT
 from mainspring.operations.read.search import searching
 from mainspring.store import limit_reads
 from mainspring.store.limit_reads import LimitRow
@@ -39,7 +40,7 @@ class LimitReader:
         return LimitList([_view(row) for row in rows[:limit]], encode_cursor(rows[limit - 1].name) if more else None)
 
     async def limit(self, caller: Caller, limit_id: int) -> LimitDetails:
-        async with searching(self._store, caller.tenant, "limits") as connection:
+        async with searching(self._store, caller.tenant, "limits", isolation=ONE_SNAPSHOT) as connection:
             row = await limit_reads.get(connection, caller.tenant, limit_id)
             if row is None:
                 raise no_limit(str(limit_id))

@@ -97,8 +97,12 @@ def held_sentence(
     words = f"It is held: {held_by(line)}"
     if line is not None and holders and line.slots is not None:
         named = ", ".join(f"run {holder.run_id} ({name})" for holder, name in holders)
-        more = line.in_use - len(holders)
-        words += f", by {named}" + (f" and {more} more" if more > 0 else "")
+        if line.in_use > len(holders):
+            named += f" and {line.in_use - len(holders)} more"
+        if read_name(line.name).kind == "overlap":
+            words = f"It is held: waiting for {named} of the same job to end (overlap)"
+        else:
+            words += f", by {named}"
     place = "It is the next in line" if not ahead else f"{_runs(ahead)} ahead of it in line"
     return f"{words}. {place}.{_expiry(expires_at)}"
 

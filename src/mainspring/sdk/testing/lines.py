@@ -89,7 +89,8 @@ class Lines:
         """The run is HELD, until all of its lines have room."""
         self._count += 1
         run.status = RunState.HELD
-        entry = (since - _boost(run.definition, run.line), self._count, run)
+        boost = timedelta(seconds=boost_in(run.line, run.definition.priority) or 0)
+        entry = (since - boost, self._count, run)
         for slot in run.line:
             bisect.insort(self.lines[slot.name, slot.key].held, entry, key=lambda one: one[:2])
         self.admit(_ids(run.line))
@@ -239,11 +240,6 @@ def stands_again(run: BoxRun) -> bool:
 def keeps_place(run: BoxRun) -> bool:
     """Whether it keeps its slots while it backs off, because its line is strict."""
     return any(slot.strict for slot in run.line)
-
-
-def _boost(definition: JobDefinition, line: list[Slot]) -> timedelta:
-    """How far its priority moves a run forward."""
-    return timedelta(seconds=boost_in(line, definition.priority) or 0)
 
 
 def _ids(slots: Iterable[Slot]) -> list[LineId]:
