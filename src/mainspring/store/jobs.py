@@ -234,7 +234,7 @@ class KnownKey(msgspec.Struct, frozen=True):
     body_hash: bytes
     job_id: str
     generation: int
-    merged: str | None
+    merged: str | None = None
 
 
 async def take_keys(
