@@ -221,9 +221,9 @@ async def wake(connection: Connection, limit: int) -> list[int]:
 
 async def lines_with_room(connection: Connection, after: int, limit: int) -> tuple[list[int], int | None]:
     """Lines after `after` in which runs are HELD although there is room. Also the last line that was looked at; None if
-    there was none."""
+    there are no more after it."""
     rows = await connection.fetch(_SQL["lines_with_room"], after, limit)
-    return [line for line, room in rows if room], (max(line for line, _ in rows) if rows else None)
+    return [line for line, room in rows if room], (max(line for line, _ in rows) if len(rows) == limit else None)
 
 
 async def prune_limits(connection: Connection, seconds: float, limit: int) -> int:
