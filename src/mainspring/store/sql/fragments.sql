@@ -3,13 +3,17 @@
 -- ------------------------------------------------------------------------------------------- how a run is created
 
 -- fragment: create_runs
--- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
+-- Every run without limits is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
 -- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
 -- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
-    (state, exclusive, {{new_run_columns}})
-select {{QUEUED}}, {{exclusive_by_itself}}, {{new_run_values}}
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+     payload, spec, node_id, fired_at, follows, expires_at, generation)
+select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
+       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: new_run_columns
