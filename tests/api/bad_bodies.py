@@ -196,7 +196,7 @@ MEANING: list[Case] = [
     ({"task": "noop", "owner": "x" * 10_001}, 422, "invalid_input", "owner", None),
     *(
         ({"task": "noop", field: ["x"]}, 422, "not_supported_yet", field, "leave it out")
-        for field in ("depends_on", "dependencies", "notify", "rate_limit", "circuit_breaker")
+        for field in ("depends_on", "dependencies", "notify")
     ),
     ({"task": "noop", "schedule": {"rrule": "FREQ=DAILY"}}, 422, "not_supported_yet", "schedule.rrule", "leave"),
     ({"task": "noop", "schedule": {"after": ["a"]}}, 422, "not_supported_yet", "schedule.after", "leave"),

@@ -46,8 +46,7 @@ OF_THE_COMMAND = {
     "--config",
 }  # fmt: skip
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
-UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any", "rate_limit": "Any",
-             "circuit_breaker": "Any"}  # fmt: skip
+UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any"}
 
 by_name = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 

@@ -240,7 +240,7 @@ async def test_an_interrupted_change_is_finished_by_any_server(
         ({"concurrency": True}, "concurrency", "int"),
         ({"rate": "100 per fortnight"}, "rate", "100/m"),
         ({"rate": "0/s"}, "rate", "pause"),
-        ({"rate": "1000000/s"}, "rate", "at most"),
+        ({"rate": "1000001/s"}, "rate", "at most"),
         ({"rate": 100}, "rate", ""),
         ({"rate": {"rate": "1/s", "burst": 0}}, "rate.burst", "1 to"),
         ({"rate": {"rate": "x"}}, "rate.rate", "100/m"),

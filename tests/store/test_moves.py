@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from uuid import UUID
 
 import asyncpg
@@ -164,6 +165,20 @@ async def admit(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await limits.admit(connection, [run_id], {}, {})
 
 
+async def admit_once(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await limits.admit_once(connection, {run_id: datetime.now(UTC)}, [5], [])
+
+
+async def take_back(connection: asyncpg.Connection, _: UUID, __: int) -> object:
+    limit_id = await connection.fetchval(
+        "insert into mainspring.limits (tenant_id, name) values (1, 'breaker:task:x') returning limit_id"
+    )
+    await connection.execute(
+        "insert into mainspring.limit_keys (key_id, limit_id, key, opened_at) values (5, $1, '', now())", limit_id
+    )
+    return await limits.take_back(connection, 5, 10)
+
+
 async def hold_back(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await limits.hold_back(connection, [limits.HoldBack(run_id, 1, 60.0)])
 
@@ -182,8 +197,8 @@ async def leave_line(connection: asyncpg.Connection, _: UUID, __: int) -> object
 
 ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes, requeue,
-    request_cancel, note_progress, note_starts, assume_started, forget_assumed_starts, admit, hold_back, wake,
-    join_line, leave_line, redefine_waiting_runs,
+    request_cancel, note_progress, note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back,
+    hold_back, wake, join_line, leave_line, redefine_waiting_runs,
 ]  # fmt: skip
 
 
@@ -232,6 +247,8 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
         await connection.execute(
             "update mainspring.runs set limit_keys = '{5}', job_id = 'limited', wake_at = claimed_at"
         )
+    if act is take_back:
+        await connection.execute("update mainspring.runs set limit_keys = '{5}', breaker_key = 5")
     before = await live(connection)
     await act(connection, run_id, lane_id)
     expected = [after for origin, after in said.moves if origin is state]

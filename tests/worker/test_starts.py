@@ -83,3 +83,11 @@ def test_a_server_that_does_not_know_starts_gets_none(monkeypatch: pytest.Monkey
         assert [hello.protocol for hello in hellos] == [BASE_PROTOCOL]
 
     against_a_server(test, clock=clock)
+
+
+def test_the_start_of_a_run_with_a_rate_is_told_at_the_next_look() -> None:
+    starts, order = StartReports(), an_order("sleeps")
+    order.paced = True
+    attempt = Attempt(order, key_of(order), received=9.0, started=10.0)
+    assert starts.look([attempt], 10.01, "a")
+    assert starts.take(10.02) == [(order.run_id, order.fence, 20.0)]

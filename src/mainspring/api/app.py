@@ -19,6 +19,7 @@ from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
     applications,
+    breakers,
     dead_letters,
     exchange,
     health,
@@ -78,6 +79,7 @@ def app_without_a_server() -> Litestar:
             *queues.HANDLERS,
             *limits.HANDLERS,
             *workers.HANDLERS,
+            *breakers.HANDLERS,
             tasks.list_tasks,
             insights.get_overview,
             ids.find_ids,

@@ -19,6 +19,7 @@ from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.gates.changes import GateChanger
+from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
@@ -56,6 +57,7 @@ class Services:
     exchanger: Exchanger
     death_notices: DeathNotices
     drainer: Drainer
+    breakers: BreakerControl
     gate_changer: GateChanger
     logs: LogService
     signatures: SignatureRegistry

@@ -11,7 +11,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.wire.exchange import Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
-from mainspring.wire.limits import ConcurrencyIn
+from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
 from mainspring.wire.unique import UniqueIn
 
@@ -26,6 +26,8 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "misfire": MisfireIn,
     "limits": ResourceLimitsIn,
     "concurrency": ConcurrencyIn,
+    "rate_limit": RateLimitIn,
+    "circuit_breaker": CircuitBreakerIn,
     "rules": RetryRuleIn,
     "unique": UniqueIn,
     "http": HttpCall,

@@ -81,6 +81,8 @@ ROUTES = (
     Route("workers.list", "GET", "/v1/workers", "workers"),
     Route("workers.read", "GET", "/v1/workers/{}", "workers"),
     Route("workers.drain", "POST", "/v1/workers/{}:drain", "drain {}"),
+    Route("breakers.list", "GET", "/v1/breakers", "breakers"),
+    Route("breakers.reset", "POST", "/v1/breakers/{}:reset", "breaker-reset {}"),
     Route("tenants.list", "GET", "/v1/tenants", "tenants"),
     Route("tenants.create", "POST", "/v1/tenants", "tenant-add"),
     Route("tokens.list", "GET", "/v1/tokens", "tokens"),

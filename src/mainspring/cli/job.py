@@ -16,7 +16,7 @@ from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
     from mainspring.wire.jobs import JobView
-    from mainspring.wire.limits import ConcurrencyView
+    from mainspring.wire.limits import CircuitBreakerView, ConcurrencyView, RateLimitView
     from mainspring.wire.runs import RunView
 
 EXAMPLES = ("mainspring job daily_report", "mainspring job daily_report --upcoming 10")
@@ -70,6 +70,8 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
         ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
         ("concurrency", "; ".join(map(limit_in_words, job.concurrency)) or None),
+        ("rate", "; ".join(map(rate_in_words, job.rate_limit)) or None),
+        ("breaker", None if job.circuit_breaker is None else breaker_in_words(job.circuit_breaker)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("declared by", job.declared_by),
@@ -86,6 +88,21 @@ def limit_in_words(limit: ConcurrencyView) -> str:
     if limit.per is not None:
         words += f", of the {limit.per}"
     return words + (", in strict order" if limit.order == "strict" else "")
+
+
+def rate_in_words(rate: RateLimitView) -> str:
+    """Such as: 100/m for each payload.account, burst 2."""
+    words = rate.rate
+    if rate.key is not None:
+        words += f" for each {rate.key}"
+    if rate.per is not None:
+        words += f", of the {rate.per}"
+    return f"{words}, burst {rate.burst}"
+
+
+def breaker_in_words(breaker: CircuitBreakerView) -> str:
+    of = "" if breaker.per is None else f" of the {breaker.per}"
+    return f"open for {span(breaker.open_for)} after {breaker.failures} failures in a row{of}"
 
 
 def _latest(run: RunView, times: Times) -> str:

@@ -60,7 +60,7 @@ def _row(one: LimitView) -> tuple[str, ...]:
     return (
         str(one.limit_id),
         one.name,
-        "any" if one.limit is None else f"{one.limit:,}",
+        one.rate or ("any" if one.limit is None else f"{one.limit:,}"),
         f"{one.in_use:,}",
         f"{one.held:,}",
         f"{one.keys:,}",

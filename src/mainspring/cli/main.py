@@ -24,7 +24,20 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
-    "Operate": ("status", "top", "workers", "tasks", "queues", "queue", "limits", "limit", "drain", "completion"),
+    "Operate": (
+        "status",
+        "top",
+        "workers",
+        "tasks",
+        "queues",
+        "queue",
+        "limits",
+        "limit",
+        "breakers",
+        "breaker-reset",
+        "drain",
+        "completion",
+    ),
     "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"

@@ -177,6 +177,24 @@ def command(
         bool,
         typer.Option("--strict", help="One run after another, in the order of submission.", rich_help_panel=_HOW),
     ] = False,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate",
+            metavar="N/TIME",
+            help='At most so many starts: 100/m. Or JSON: {"rate": "5/s", "burst": 10, "key": "payload.account"}.',
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    circuit_breaker: Annotated[
+        str | None,
+        typer.Option(
+            "--circuit-breaker",
+            metavar="N:TIME",
+            help="So many failures in a row stop its runs for a time: 5:10m, or on. Then one run is the probe.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     misfire: Annotated[
         str | None,
         typer.Option(
@@ -297,7 +315,7 @@ def command(
         timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,
-        concurrency_key=concurrency_key, strict=strict, **plain,
+        concurrency_key=concurrency_key, strict=strict, rate=rate, circuit_breaker=circuit_breaker, **plain,
     )  # fmt: skip
     longest = longest_wait(timeout_wait, wait=wait)
     with connect(url, token_file, data) as client:
@@ -358,6 +376,8 @@ def job_fields(
     concurrency: str | None,
     concurrency_key: str | None,
     strict: bool,
+    rate: str | None,
+    circuit_breaker: str | None,
     unique: str | None = None,
     **plain: Any,
 ) -> dict[str, Any]:
@@ -375,6 +395,8 @@ def job_fields(
         "limits": limits_of(limit or []),
         "required_labels": pairs_of(require or [], "required_labels"),
         "concurrency": concurrency_of(concurrency, concurrency_key, strict=strict),
+        "rate_limit": None if rate is None else _value(rate),
+        "circuit_breaker": None if circuit_breaker is None else breaker_of(circuit_breaker),
         **plain,
     }
 
@@ -405,6 +427,16 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
         raise InvalidInput("--concurrency-key needs a limit", field="concurrency", hint="add --concurrency 1")
     fields = {"limit": 1 if value is None else value, "key": key, "order": "strict" if strict else None}
     return {name: part for name, part in fields.items() if part is not None}
+
+
+def breaker_of(text: str) -> Any:
+    """The field from --circuit-breaker: on, 5, 5:10m or JSON. The server checks the values."""
+    if text in ("on", "off"):
+        return text == "on"
+    failures, _, open_for = text.partition(":")
+    if failures.isdecimal():
+        return {"failures": int(failures), **({"open_for": open_for} if open_for else {})}
+    return _value(text)
 
 
 def unique_of(text: str) -> dict[str, Any]:

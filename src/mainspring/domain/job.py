@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.fairness import AGING_STEP
-from mainspring.domain.limits import ConcurrencyLimit, Slot, slots_of
+from mainspring.domain.limits import CircuitBreaker, ConcurrencyLimit, RateLimit, Slot, slots_of
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
@@ -91,6 +91,8 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     concurrency: list[ConcurrencyLimit] | None = None
     line: list[Slot] | None = None
     boost: float | None = None
+    rate_limit: list[RateLimit] | None = None
+    circuit_breaker: CircuitBreaker | None = None
     unique: Unique | None = None
 
 
@@ -139,7 +141,13 @@ _CRITICAL_BOOST = 100 * 366 * 86400.0
 
 def has_limits(definition: JobDefinition) -> bool:
     """Whether its runs are HELD until a limit has room."""
-    return definition.spec.concurrency is not None or definition.overlap in ONE_AFTER_ANOTHER
+    spec = definition.spec
+    return (
+        spec.concurrency is not None
+        or spec.rate_limit is not None
+        or spec.circuit_breaker is not None
+        or definition.overlap in ONE_AFTER_ANOTHER
+    )
 
 
 def stored_spec(definition: JobDefinition, job_id: str | None = None, line: list[Slot] | None = None) -> str | None:
@@ -161,7 +169,9 @@ def line_of(definition: JobDefinition, job_id: str | None = None) -> list[Slot]:
     if own_id is None:
         raise ValueError("the slots of a job depend on its id")
     return slots_of(
-        definition.spec.concurrency or [],
+        definition.spec.concurrency or (),
+        definition.spec.rate_limit or (),
+        definition.spec.circuit_breaker,
         task=definition.task,
         job_id=own_id,
         lasting=definition.schedule.recurring or not _is_generated(own_id),

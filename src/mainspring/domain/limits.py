@@ -6,6 +6,7 @@ of its lines. Until it has all of them it is HELD. It owns its slots while it is
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,13 +28,41 @@ class ConcurrencyLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool = False
 
 
+class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job declares: at most `rate` starts. every: seconds per start."""
+
+    rate: str
+    every: float
+    burst: int
+    key: str | None = None
+    per: str | None = None
+
+
+class CircuitBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job declares: so many failures in a row open it for so many seconds."""
+
+    failures: int
+    open_for: float
+    per: str | None = None
+
+
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place that a run needs: the limit, the line, and what the job declares about the limit."""
+    """A place that a run needs: the limit, the line, and what the job declares about the limit. every and burst: of a
+    rate. failures and open_for: of a circuit breaker."""
 
     name: str
     key: str = ""
     slots: int | None = None
     strict: bool = False
+    every: float | None = None
+    burst: int | None = None
+    failures: int | None = None
+    open_for: float | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether an attempt uses it up: the next attempt of the run has to get it again."""
+        return self.every is not None or self.failures is not None
 
 
 def key_id(tenant: TenantId | int, slot: Slot) -> int:
@@ -50,7 +79,9 @@ def is_gate(some_id: int) -> bool:
 
 
 def slots_of(
-    limits: list[ConcurrencyLimit],
+    limits: Sequence[ConcurrencyLimit] = (),
+    rates: Sequence[RateLimit] = (),
+    breaker: CircuitBreaker | None = None,
     *,
     task: str,
     job_id: str,
@@ -63,18 +94,23 @@ def slots_of(
     the overlap rule lets one run of the job live at a time."""
     found: list[Slot] = []
     values: dict[str, Any] | None = None
-    for limit in limits:
+    of_task = f"task:{_escaped(task)}"
+    both: list[ConcurrencyLimit | RateLimit] = [*limits, *rates]
+    for limit in both:
         path = limit.key
-        if path is None:
-            per = limit.per or ("job" if lasting else "task")
-            found.append(
-                Slot(f"job:{job_id}" if per == "job" else f"task:{_escaped(task)}", "", limit.limit, limit.strict)
-            )
-            continue
-        if values is None:
-            values = {"payload": None if payload is None else _decode(payload), "labels": labels}
-        name = f"job:{job_id}:{path}" if limit.per == "job" else f"task:{_escaped(task)}:{path}"
-        found.append(Slot(name, key_text(value_at(values, path)), limit.limit, limit.strict))
+        name = f"job:{job_id}" if (limit.per or ("job" if lasting and path is None else "task")) == "job" else of_task
+        key = ""
+        if path is not None:
+            if values is None:
+                values = {"payload": None if payload is None else _decode(payload), "labels": labels}
+            name, key = f"{name}:{path}", key_text(value_at(values, path))
+        if isinstance(limit, RateLimit):
+            found.append(Slot(f"rate:{name}", key, every=limit.every, burst=limit.burst))
+        else:
+            found.append(Slot(name, key, limit.limit, limit.strict))
+    if breaker is not None:
+        name = f"job:{job_id}" if (breaker.per or ("job" if lasting else "task")) == "job" else of_task
+        found.append(Slot(f"breaker:{name}", failures=breaker.failures, open_for=breaker.open_for))
     if one_after_another:
         found.append(overlap_slot(job_id, strict=not found))
     return found
@@ -91,11 +127,13 @@ def _escaped(task: str) -> str:
 
 
 class LimitName(msgspec.Struct, frozen=True):
-    """What the name of a limit says. kind: job, task or overlap. of: the id of the job, or the name of the task."""
+    """What the name of a limit says. kind: job, task or overlap. of: the id of the job, or the name of the task. what:
+    what is limited: concurrency, rate, or breaker."""
 
     kind: str
     of: str
     key: str | None = None
+    what: str = "concurrency"
 
     def in_words(self, key: str) -> str:
         """Such as: task charge, payload.account "a1"."""
@@ -103,9 +141,12 @@ class LimitName(msgspec.Struct, frozen=True):
 
 
 def read_name(name: str) -> LimitName:
-    kind, _, rest = name.partition(":")
+    what, _, scope = name.partition(":")
+    if what not in ("rate", "breaker"):
+        what, scope = "concurrency", name
+    kind, _, rest = scope.partition(":")
     of, found, key = rest.partition(":")
-    return LimitName(kind, of.replace("%3A", ":").replace("%25", "%"), key if found else None)
+    return LimitName(kind, of.replace("%3A", ":").replace("%25", "%"), key if found else None, what)
 
 
 class NotAKey(ValueError):

@@ -1,4 +1,4 @@
-"""Rates: how often runs may start. A rate is a token bucket (GCRA): one token per start, at most `burst` of them."""
+"""Rates: how often runs may start, such as `"100/m"`, `"5/s"` or `"10/30s"`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from mainspring.domain.durations import format_duration, is_duration, parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 
-MOST_PER_SECOND = 100_000
+FASTEST = 1e-6  # seconds per start: 1,000,000/s
+SLOWEST = 30 * 86400.0
 MOST_BURST = 1_000_000
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WORDS = {"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
-_RATE = re.compile(r"(\d{1,12})\s*/\s*([a-z]+)\Z", re.ASCII)
-_EXPECTED = 'a number of starts per s, m, h or d, such as "100/m"'
-_BURST_PART = 10  # the default burst is what comes in a tenth of a second
+_RATE = re.compile(r"(\d{1,12})\s*/\s*(\S+)\Z", re.ASCII)
+_LONGEST_TEXT = 100
+_HINT = 'write a number of starts and a time, such as "100/m", "5/s", "1000/h" or "10/30s"'
+_RANGE = "at most 1000000/s, at least 1/30d"
+_BURST_PART = 10  # the usual burst is what comes in a tenth of a second
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """`count` starts per unit: s, m, h or d."""
+    """`count` starts per unit: s, m, h, d or a duration."""
 
     count: int
     unit: str
@@ -32,35 +37,40 @@ class Rate(msgspec.Struct, frozen=True):
     @property
     def every(self) -> float:
         """Seconds per start."""
-        return _UNITS[self.unit] / self.count
+        return (_UNITS.get(self.unit) or parse_duration(self.unit, "rate")) / self.count
 
     @property
     def usual_burst(self) -> int:
         """The burst where none is given: what comes in a tenth of a second, at least 1."""
-        return max(1, -(-self.count // (_UNITS[self.unit] * _BURST_PART)))
+        return max(1, math.ceil(1 / (self.every * _BURST_PART) - 1e-9))
 
 
 def parse_rate(text: str, field: str) -> Rate:
     """Read a rate such as "100/m". Raises InvalidInput that names `field`."""
-    found = _RATE.match(text.strip().lower())
-    unit = None if found is None else _WORDS.get(found[2], found[2])
-    if found is None or unit not in _UNITS:
-        raise InvalidInput(
-            f"{shown(text)} is not a rate", code="invalid_rate", field=field, expected=_EXPECTED,
-            hint='write "10/s", "100/m", "5000/h" or "20000/d"',
-        )  # fmt: skip
-    count = int(found[1])
+    found = _RATE.match(text.strip().lower()) if len(text) <= _LONGEST_TEXT else None
+    unit = "" if found is None else _WORDS.get(found[2], found[2])
+    if found is None or not (unit in _UNITS or is_duration(unit)):
+        raise InvalidInput(f"{shown(text)} is not a rate", code="invalid_rate", field=field, hint=_HINT)
+    count, period = int(found[1]), _UNITS.get(unit) or parse_duration(unit, field)
     if count == 0:
         raise InvalidInput(
-            "a rate of 0 lets nothing start", code="invalid_rate", field=field, expected=_EXPECTED,
+            "a rate of 0 lets nothing start", code="invalid_rate", field=field, expected=_RANGE,
             hint="to stop all starts, pause instead; null removes the rate",
         )  # fmt: skip
-    if count > MOST_PER_SECOND * _UNITS[unit]:
+    if not FASTEST <= period / count <= SLOWEST:
         raise InvalidInput(
-            f"{shown(text)} is out of range", code="invalid_rate", field=field,
-            expected=f"at most {MOST_PER_SECOND}/s", hint="null removes the rate",
-        )  # fmt: skip
+            f"{shown(text)} is out of range", code="invalid_rate", field=field, expected=_RANGE, hint=_HINT
+        )
     return Rate(count, unit)
+
+
+def format_rate(every: float) -> str:
+    """The rate of one start in so many seconds, in the first unit in which it is a whole number."""
+    for unit, seconds in _UNITS.items():
+        count = seconds / every
+        if count >= 1 - 1e-9 and abs(count - round(count)) < 1e-9 * count:
+            return f"{round(count)}/{unit}"
+    return f"1/{format_duration(every)}"
 
 
 class Bucket(msgspec.Struct, frozen=True):

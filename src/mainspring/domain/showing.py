@@ -6,14 +6,16 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.domain.breakers import Breaker
 from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, plain_values
+from mainspring.domain.limits import read_name
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
-from mainspring.wire.limits import ConcurrencyView
+from mainspring.wire.limits import BreakerView, CircuitBreakerView, ConcurrencyView, RateLimitView
 from mainspring.wire.runs import RunBrief
 
 NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
@@ -87,7 +89,28 @@ def show_job(
             ConcurrencyView(item.limit, item.key, item.per, "strict" if item.strict else "priority")
             for item in spec.concurrency or ()
         ],
+        rate_limit=[RateLimitView(item.rate, item.burst, item.key, item.per) for item in spec.rate_limit or ()],
+        circuit_breaker=None
+        if spec.circuit_breaker is None
+        else CircuitBreakerView(*msgspec.structs.astuple(spec.circuit_breaker)),
         **plain_values(spec),
+    )
+
+
+def breaker_view(breaker_id: int, name: str, state: Breaker, failures: int, open_for: float, held: int) -> BreakerView:
+    of = read_name(name)
+    return BreakerView(
+        breaker_id=breaker_id,
+        job_id=of.of if of.kind == "job" else None,
+        task=of.of if of.kind == "task" else None,
+        state=state.word,
+        failed=state.failed,
+        failures=failures,
+        open_for=open_for,
+        opened_at=state.opened_at,
+        probe_at=state.next_at,
+        probe=None if state.probe is None else str(state.probe),
+        held=held,
     )
 
 

@@ -71,13 +71,14 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     },
     _S.QUEUED: {
         _S.RUNNING: "claimed by a worker",
+        _S.HELD: "its circuit breaker opened",
         _S.FAILED: "its run_timeout passed while it waited",
         _S.SKIPPED: "it was not started in time",
         _S.CANCELLED: "cancelled before it started",
     },
     _S.RUNNING: {
         _S.QUEUED: "failed with tries left, snoozed, rescued from a lost worker, or handed back unstarted",
-        _S.HELD: "failed with tries left or snoozed, and gives up its slots meanwhile",
+        _S.HELD: "it is tried again, and gives up its slots meanwhile",
         _S.SUCCESS: "reported",
         _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",

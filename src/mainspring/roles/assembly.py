@@ -34,6 +34,7 @@ from mainspring.operations.gates.depths import Depths
 from mainspring.operations.gates.keeper import GateKeeper
 from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
@@ -168,6 +169,7 @@ async def assemble(
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
+        breakers=BreakerControl(store, signals),
         gate_changer=gate_changer,
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,

@@ -27,6 +27,8 @@ class LimitRow(msgspec.Struct, frozen=True):
     pinned: bool
     declared: int | None
     updated_at: datetime
+    every: float | None
+    burst: int | None
     keys: int
     in_use: int
     held: int
@@ -40,7 +42,8 @@ class LineRow(msgspec.Struct, frozen=True):
 
 
 class LineOfLimit(msgspec.Struct, frozen=True):
-    """A line and its limit. `slots`: None if any number may run at once."""
+    """A line and its limit. `slots`: None if any number may run at once. every, burst: of its rate. failed, opened_at,
+    next_at, probe: of its circuit breaker."""
 
     key_id: int
     limit_id: int
@@ -48,6 +51,12 @@ class LineOfLimit(msgspec.Struct, frozen=True):
     key: str
     in_use: int
     slots: int | None
+    every: float | None
+    burst: int | None
+    failed: int
+    opened_at: datetime | None
+    next_at: datetime | None
+    probe: UUID | None
 
 
 class Holder(msgspec.Struct, frozen=True):

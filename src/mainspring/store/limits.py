@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.breakers import Breaker
 from mainspring.domain.limits import Slot, key_id
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
@@ -20,12 +21,24 @@ FIRST_LINE = -(1 << 63)
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once."""
+    """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once. every,
+    burst, tat: of its rate. failures, open_for, failed, opened_at, probe: of its circuit breaker. next_at: when it is
+    to be looked at. now: the database's time."""
 
     key_id: int
     in_use: int
     slots: int | None
     strict: bool
+    every: float | None
+    burst: int | None
+    failures: int | None
+    open_for: float | None
+    tat: datetime | None
+    next_at: datetime | None
+    failed: int
+    opened_at: datetime | None
+    probe: UUID | None
+    now: datetime
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -40,13 +53,17 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class HoldBack(msgspec.Struct, frozen=True):
-    """A run that gives up its slots and backs off for `delay` seconds. `snoozed` is 1 if it asked for that."""
+    """A run that gives up its slots and backs off for `delay` seconds. `snoozed` is 1 if it asked for that, `lost` if
+    its worker was lost, `given_back` if it was returned unstarted. `failed`: the attempt has failed."""
 
     run_id: UUID
     fence: int
     delay: float
     error: str | None = None
     snoozed: int = 0
+    lost: int = 0
+    given_back: int = 0
+    failed: bool = False
 
 
 _lock_lines = RowQuery(Line, _SQL["lock_lines"])
@@ -70,6 +87,10 @@ async def open_lines(connection: Connection, tenant: TenantId, slots: Sequence[S
             list(declared),
             [slot.slots for slot in declared.values()],
             [slot.strict for slot in declared.values()],
+            [slot.every for slot in declared.values()],
+            [slot.burst for slot in declared.values()],
+            [slot.failures for slot in declared.values()],
+            [slot.open_for for slot in declared.values()],
         )
         limit_ids = dict(await connection.fetch(_SQL["declared_limits"], tenant, list(declared)))
         await connection.execute(
@@ -116,6 +137,67 @@ async def admit(
     return row["lanes"] or [], row["moved"], row["counted"]
 
 
+async def unstarted(connection: Connection, lines: Sequence[int], limit: int) -> dict[int, int]:
+    """How many runs of each line have a token of its rate and have not started as far as known."""
+    return dict(await connection.fetch(_SQL["unstarted"], lines, limit))
+
+
+async def admit_once(
+    connection: Connection, runs: Mapping[UUID, datetime], rates: Collection[int], breakers: Collection[int]
+) -> list[tuple[int, float]]:
+    """Admit runs with a rate or a breaker, each at its moment. Returns the lane of each, and the seconds until then."""
+    ordered = sorted(runs)
+    rows: list[tuple[int, float]] = await connection.fetch(
+        _SQL["admit_once"], ordered, [runs[run] for run in ordered], list(rates), list(breakers)
+    )
+    return rows
+
+
+async def pace_lines(connection: Connection, paced: Mapping[int, tuple[datetime | None, datetime | None]]) -> int:
+    """Store `tat` and `next_at` of locked lines. Returns how many there were."""
+    ordered = sorted(paced)
+    return len(
+        await connection.fetch(
+            _SQL["pace_lines"], ordered, [paced[line][0] for line in ordered], [paced[line][1] for line in ordered]
+        )
+    )
+
+
+async def set_breakers(connection: Connection, breakers: Mapping[int, Breaker]) -> int:
+    """Store the state of breakers whose lines are locked. Returns how many there were."""
+    ordered = sorted(breakers)
+    states = [breakers[line] for line in ordered]
+    return len(
+        await connection.fetch(
+            _SQL["set_breakers"],
+            ordered,
+            [state.failed for state in states],
+            [state.opened_at for state in states],
+            [state.next_at for state in states],
+            [state.probe for state in states],
+        )
+    )
+
+
+async def live_probes(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
+    """Which of these runs are admitted and have not ended."""
+    return {run for (run,) in await connection.fetch(_SQL["live_probes"], runs)}
+
+
+async def due_lines(connection: Connection, limit: int) -> list[int]:
+    """Lines whose time to be looked at has come."""
+    return [line for (line,) in await connection.fetch(_SQL["due_lines"], limit)]
+
+
+async def open_breakers(connection: Connection, after: int, limit: int) -> list[int]:
+    return [line for (line,) in await connection.fetch(_SQL["open_breakers"], after, limit)]
+
+
+async def take_back(connection: Connection, line: int, limit: int) -> list[list[int]]:
+    """Runs that wait for a worker, behind a breaker that has opened, are HELD again. Returns the slots of each."""
+    return [slots for (slots,) in await connection.fetch(_SQL["take_back"], line, limit)]
+
+
 async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[tuple[UUID, list[int]]]:
     """Return the runs that matched, and the slots that they give up."""
     ordered = sorted(items, key=lambda item: item.run_id)
@@ -126,6 +208,8 @@ async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[t
         [item.delay for item in ordered],
         [item.error for item in ordered],
         [item.snoozed for item in ordered],
+        [item.lost for item in ordered],
+        [item.given_back for item in ordered],
     )
     return rows
 
@@ -137,9 +221,9 @@ async def wake(connection: Connection, limit: int) -> list[int]:
 
 async def lines_with_room(connection: Connection, after: int, limit: int) -> tuple[list[int], int | None]:
     """Lines after `after` in which runs are HELD although there is room. Also the last line that was looked at; None if
-    there was none."""
+    there are no more after it."""
     rows = await connection.fetch(_SQL["lines_with_room"], after, limit)
-    return [line for line, room in rows if room], (max(line for line, _ in rows) if rows else None)
+    return [line for line, room in rows if room], (max(line for line, _ in rows) if len(rows) == limit else None)
 
 
 async def prune_limits(connection: Connection, seconds: float, limit: int) -> int:

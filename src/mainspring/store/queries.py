@@ -17,6 +17,7 @@ from importlib.resources import files
 
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
+from mainspring.domain.pacing import LONGEST_LOOK
 from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
@@ -43,6 +44,7 @@ CONSTANTS: dict[str, str] = {
     "DUE_TOGETHER": f"'{DUE_TOGETHER}'",
     "KEPT_PAYLOAD": str(DEFAULT_KEPT_PAYLOAD),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
+    "LONGEST_LOOK": str(LONGEST_LOOK),
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
     # (before, after) of every end that is not a success.
     "ENDS": ", ".join(

@@ -131,6 +131,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     again, so it cannot be snoozed.
     idempotency_key: only if it does not consist of job and fire time alone.
     generation: of the job. It is part of the idempotency key from the second on.
+    paced: it has a rate, so the worker tells soon that it has started.
     start_within: after so many seconds, from the moment at which the exchange was sent, the run must not start, because
     the token of its rate is spent. The worker then hands it back. None: at any time.
     """
@@ -154,6 +155,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     at_most_once: bool = False
     idempotency_key: str | None = None
     generation: int = 1
+    paced: bool = False
     start_within: float | None = None
 
 

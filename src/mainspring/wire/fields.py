@@ -79,6 +79,11 @@ PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 CONCURRENCY = Kind(
     "int | ConcurrencyIn | list[ConcurrencyIn]", keyword="int | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
 )
+RATE = Kind("RateText", keyword="str")
+RATE_LIMIT = Kind(
+    "RateText | RateLimitIn | list[RateLimitIn]", keyword="str | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+)
+CIRCUIT_BREAKER = Kind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
 NAMES = Kind("list[str]")
 ANYTHING = Kind("Any")
 PLAIN_KINDS = (DURATION, COUNT, TEXT)
@@ -175,6 +180,23 @@ FIELDS = (
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
     Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
     Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
+    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",)),
+    Field(
+        "rate",
+        RATE,
+        (_JOB | Place.TASK_OPTION) & _HTTP_ONLY,
+        means="rate_limit",
+        shown=("rate_limit",),
+        option="--rate",
+    ),
+    Field(
+        "circuit_breaker",
+        CIRCUIT_BREAKER,
+        _DEFAULT & _HTTP_ONLY,
+        "spec.circuit_breaker",
+        ("circuit_breaker",),
+        "--circuit-breaker",
+    ),
     Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
     Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
     Field("unique", UNIQUE, _UNIQUE, "spec.unique", ("unique",), "--unique"),
@@ -185,8 +207,6 @@ FIELDS = (
     _later("depends_on", NAMES),
     _later("dependencies", NAMES),
     _later("notify", ANYTHING),
-    _later("rate_limit", ANYTHING),
-    _later("circuit_breaker", ANYTHING),
 )
 
 

@@ -22,7 +22,15 @@ from mainspring.wire.formats import (
     SizeIn,
     TimeZone,
 )
-from mainspring.wire.limits import ConcurrencyIn, ConcurrencyView
+from mainspring.wire.limits import (
+    CircuitBreakerIn,
+    CircuitBreakerView,
+    ConcurrencyIn,
+    ConcurrencyView,
+    RateLimitIn,
+    RateLimitView,
+    RateText,
+)
 from mainspring.wire.runs import RunBrief
 from mainspring.wire.states import (
     BackoffWord,
@@ -130,6 +138,9 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     misfire: MisfireIn | None = None
     overlap: OverlapWord | None = None
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
+    rate: RateText | None = None
+    circuit_breaker: bool | CircuitBreakerIn | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
     unique: UniqueIn | None = None
@@ -140,8 +151,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     notify: Any = None
-    rate_limit: Any = None
-    circuit_breaker: Any = None
 
 
 @with_plain_fields("changed", after="timeout")
@@ -179,6 +188,9 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     misfire: MisfireIn | UnsetType | None = UNSET
     overlap: OverlapWord | UnsetType | None = UNSET
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
+    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | UnsetType | None = UNSET
+    rate: RateText | UnsetType = UNSET
+    circuit_breaker: bool | CircuitBreakerIn | UnsetType | None = UNSET
     delivery: DeliveryWord | UnsetType | None = UNSET
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
@@ -187,8 +199,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     depends_on: list[str] | UnsetType = UNSET
     dependencies: list[str] | UnsetType = UNSET
     notify: Any = UNSET
-    rate_limit: Any = UNSET
-    circuit_breaker: Any = UNSET
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -289,6 +299,8 @@ class JobView(PlainValues, msgspec.Struct):
     pause_reason: str | None = None
     generation: int = 1
     concurrency: list[ConcurrencyView] = []
+    rate_limit: list[RateLimitView] = []
+    circuit_breaker: CircuitBreakerView | None = None
     unique: Unique | None = None
 
 

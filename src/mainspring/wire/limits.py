@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from mainspring.wire.formats import DurationIn
 from mainspring.wire.states import words
 
 OrderWord = Annotated[str, words("LimitOrder", "priority", "strict")]
@@ -39,9 +40,79 @@ class ConcurrencyView(msgspec.Struct, omit_defaults=True):
     order: OrderWord = "priority"
 
 
+RateText = Annotated[
+    str,
+    Meta(
+        description="A number of starts and a time: s, m, h, d or a duration.",
+        extra_json_schema={"examples": ["100/m", "5/s", "10/30s"]},
+    ),
+]
+
+
+class RateLimitIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """At most `rate` starts of runs, retries included. burst: how many may start at once after a pause; by default what
+    comes in a tenth of a second, at least 1. key, per: as for concurrency."""
+
+    rate: RateText
+    burst: int | None = None
+    key: KeyPath | None = None
+    per: PerWord | None = None
+
+
+class RateLimitView(msgspec.Struct, omit_defaults=True):
+    rate: str
+    burst: int
+    key: str | None = None
+    per: PerWord | None = None
+
+
+class CircuitBreakerIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """So many failures in a row (5) stop the runs of the job for open_for (10m). Then one run is the probe. per: the
+    runs of this job, or of all jobs of its task; for a one-time job without a job_id, the task."""
+
+    failures: int | None = None
+    open_for: DurationIn | None = None
+    per: PerWord | None = None
+
+
+class CircuitBreakerView(msgspec.Struct, omit_defaults=True):
+    failures: int
+    open_for: float
+    per: PerWord | None = None
+
+
+BreakerState = Annotated[str, words("BreakerState", "closed", "open", "half_open")]
+
+
+class BreakerView(msgspec.Struct):
+    """A circuit breaker: that of the job, or of all jobs of the task. failed: the failures in a row so far; `failures`
+    of them open it. probe_at: when the next run may start. probe: the run that finds out whether it may close. held:
+    the runs that wait in its line."""
+
+    breaker_id: int
+    job_id: str | None
+    task: str | None
+    state: BreakerState
+    failed: int
+    failures: int
+    open_for: float
+    opened_at: datetime | None
+    probe_at: datetime | None
+    probe: str | None
+    held: int
+
+
+class BreakerList(msgspec.Struct):
+    """more: there are more than are shown."""
+
+    breakers: list[BreakerView]
+    more: bool = False
+
+
 class LimitView(msgspec.Struct):
-    """A limit. name: what it limits: job:ID, task:NAME, either with :PATH of its key, or overlap:JOB_ID. limit: how
-    many runs at once, for each key. declared: what jobs and tasks have declared last. pinned: a person has set the
+    """A limit. name: what it limits: job:ID, task:NAME, either with :PATH of its key, or overlap:JOB_ID; rate: before
+    it for a rate, breaker: for a circuit breaker. limit: how many runs at once, for each key. rate, burst: how often
+    they may start. declared: what jobs and tasks have declared last. pinned: a person has set the
     limit, and what is declared has no effect. keys: how many lines it has. in_use: the runs that have a slot now. held:
     the runs that wait for one."""
 
@@ -55,6 +126,8 @@ class LimitView(msgspec.Struct):
     in_use: int
     held: int
     updated_at: datetime
+    rate: str | None = None
+    burst: int | None = None
 
 
 class LimitList(msgspec.Struct):

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
-from mainspring.wire.limits import ConcurrencyIn
+from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn, RateText
 from mainspring.wire.states import DeliveryWord, PriorityIn
 from mainspring.wire.unique import UniqueIn
 
@@ -32,6 +32,8 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     required_labels: dict[str, str] | None = None
     keep_payload: KeptSizeIn | None = None
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
+    circuit_breaker: bool | CircuitBreakerIn | None = None
     unique: UniqueIn | None = None
 
 

@@ -13,6 +13,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "run_id": ("The id of the run.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
     "worker_id": ("The id of one incarnation of a worker.", "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"),
     "limit_id": ("The id of the limit, a number.", "7"),
+    "breaker_id": ("The id of the circuit breaker, a number.", "8"),
     "token_id": ("The id of the token, not its secret.", "0197a6c0-8d41-7f66-8083-b2cc34de56f0"),
     "name": ("The name of the queue.", "default"),
     "status": ("Only those with one of these statuses.", ["FAILED"]),

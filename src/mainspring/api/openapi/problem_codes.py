@@ -43,6 +43,7 @@ CODES: dict[str, tuple[int, str]] = {
     "replayed": (409, "the run was repeated before"),
     "payload_dropped": (409, "the payload of the run was not kept; give one"),
     "overlap_rule": (409, "the limit belongs to the overlap rule of a job"),
+    "not_a_number_of_runs": (409, "the limit is a rate or a circuit breaker"),
     "migration_needed": (409, "servers of an older version must be stopped first, and the schema migrated"),
     "last_admin": (409, "it is the last admin token of its tenant"),
     "worker_gone": (409, "the worker has stopped or was lost"),

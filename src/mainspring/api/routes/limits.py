@@ -38,7 +38,8 @@ async def get_limit(request: Http, limit_id: str) -> LimitDetails:
 
 @put(
     "/v1/limits/{limit_id:str}", dto=LimitBody, return_dto=None, summary="Set a limit, or return to what is declared",
-    operation="limits.set", problems=(*LISTS, "overlap_rule", "admissions_open"), examples=examples.LIMITS,
+    operation="limits.set", problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open"),
+    examples=examples.LIMITS,
 )  # fmt: skip
 async def put_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDetails:
     """The number counts from the answer on, and stays whatever jobs and tasks declare, until it is set to null. If more

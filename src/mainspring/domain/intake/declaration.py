@@ -15,14 +15,17 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
 from mainspring.domain.intake.limits import per_task
+from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.request import amend, define, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.intake.unique import check_time, check_unchanged, unique_as_given
 from mainspring.domain.job import JobDefinition, Priority, plain_values
+from mainspring.domain.limits import CircuitBreaker
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
+from mainspring.wire.limits import CircuitBreakerIn
 from mainspring.wire.tasks import OPTIONS_KEYWORD, DeclaredOptions
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # options do not depend on the time
@@ -125,10 +128,19 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         required_labels=definition.required_labels,
         keep_payload=None if given.keep_payload is None else spec.keep_payload,
         concurrency=per_task(concurrency_as_given(spec), given.concurrency),
+        rate_limit=per_task(rates_as_given(spec.rate_limit), given.rate_limit, "rate_limit"),
+        circuit_breaker=_breaker_of_task(spec.circuit_breaker),
         unique=unique_as_given(spec.unique),
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options
+
+
+def _breaker_of_task(breaker: CircuitBreaker | None) -> CircuitBreakerIn | None:
+    if (given := breaker_as_given(breaker)) is None:
+        return None
+    per_task([given], None, "circuit_breaker")
+    return msgspec.structs.replace(given, per="task")
 
 
 def _only_given(given: Any, full: Any, also: Collection[str] = ()) -> Any:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, slots_of
 from mainspring.domain.texts import check_line, shown
-from mainspring.wire.limits import ConcurrencyIn
+from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
+
+L = TypeVar("L", ConcurrencyIn, RateLimitIn, CircuitBreakerIn)
 
 MOST_AT_ONCE = 1_000_000
 _MOST_LIMITS = 4
@@ -52,9 +55,7 @@ def _limit(given: ConcurrencyIn, field: str, *, number: bool) -> ConcurrencyLimi
     check_count(given.limit, field if number else f"{field}.limit")
     if given.key is not None:
         check_path(given.key, f"{field}.key")
-    per = None if given.per is None else given.per.lower()
-    if per not in (None, "job", "task"):
-        raise InvalidInput(f"{shown(given.per)} is not a scope", field=f"{field}.per", expected="job or task")
+    per = read_per(given.per, f"{field}.per")
     order = None if given.order is None else given.order.lower()
     if order not in (None, "priority", "strict"):
         raise InvalidInput(
@@ -68,13 +69,20 @@ def _limit(given: ConcurrencyIn, field: str, *, number: bool) -> ConcurrencyLimi
     return ConcurrencyLimit(given.limit, given.key, per, order == "strict")
 
 
-def per_task(limits: list[ConcurrencyIn] | None, given: object) -> list[ConcurrencyIn] | None:
+def read_per(given: str | None, field: str) -> str | None:
+    per = None if given is None else given.lower()
+    if per not in (None, "job", "task"):
+        raise InvalidInput(f"{shown(given)} is not a scope", field=field, expected="job or task")
+    return per
+
+
+def per_task(limits: list[L] | None, given: object, field: str = "concurrency") -> list[L] | None:
     """The limits that a task declares: they count the runs of the task. `given`: as they were written."""
     for place, limit in enumerate(limits or ()):
         if limit.per == "job":
             raise InvalidInput(
                 "a limit that a task declares counts the runs of all its jobs",
-                field=f"concurrency[{place}].per" if isinstance(given, Sequence) else "concurrency.per",
+                field=f"{field}[{place}].per" if isinstance(given, Sequence) else f"{field}.per",
                 expected="task", hint="leave per out, or give the limit with the job",
             )  # fmt: skip
     return None if limits is None else [msgspec.structs.replace(limit, per="task") for limit in limits]
@@ -91,6 +99,12 @@ def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
     if limit is not None:
         check_count(limit, "limit")
     of = read_name(name)
+    if of.what != "concurrency":
+        what, field = ("rate", "rate_limit") if of.what == "rate" else ("circuit breaker", "circuit_breaker")
+        raise Conflict(
+            f"this is the {what} of {of.kind} {of.of!r}, not a number of runs at once", code="not_a_number_of_runs",
+            hint=f"change {field} of the job or the task",
+        )  # fmt: skip
     if of.kind == "overlap":
         raise Conflict(
             f"the limit belongs to the overlap rule of job {of.of!r}", code="overlap_rule",
@@ -109,17 +123,20 @@ def check_path(path: str, field: str) -> None:
     check_line(path, field)
 
 
-def check_keys(limits: list[ConcurrencyLimit], payload: str | None, labels: dict[str, str] | None) -> None:
+def check_keys(
+    keys: Sequence[str | None], payload: str | None, labels: dict[str, str] | None, field: str = "concurrency"
+) -> None:
     """Raise InvalidInput if a key meets an object or a list in this payload."""
-    for place, limit in enumerate(limits):
-        if limit.key is None:
+    for place, key in enumerate(keys):
+        if key is None:
             continue
+        limit = ConcurrencyLimit(1, key)
         try:
             slots_of([limit], task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
         except NotAKey as error:
             raise InvalidInput(
                 f"{error.path} is {error.kind} in this payload, and cannot be the key of a limit",
-                field="concurrency.key" if len(limits) == 1 else f"concurrency[{place}].key",
+                field=f"{field}.key" if len(keys) == 1 else f"{field}[{place}].key",
                 hint="name a text, a number or a boolean inside it",
             ) from None
         except (msgspec.DecodeError, RecursionError) as error:

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.limits import check_keys
+from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
@@ -23,6 +24,7 @@ from mainspring.domain.job import (
     JobDefinition,
     Overlap,
     Priority,
+    Spec,
     plain_values,
 )
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
@@ -74,13 +76,8 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     schedule = read_schedule(request, now) if says_when else NOW
     spec = read_spec(request, command, http)
     rule = _SKIP if overlap is None else _overlap(overlap)
-    if spec.concurrency is not None:
-        check_keys(spec.concurrency, payload, spec.labels)
-        if rule in ONE_AFTER_ANOTHER and spec.concurrency[0].strict:
-            raise InvalidInput(
-                f"strict order does not go with overlap {rule.word}", field="concurrency.order",
-                hint="overlap queue starts the runs of a job in order; leave one of them out",
-            )  # fmt: skip
+    if spec.concurrency is not None or spec.rate_limit is not None or spec.circuit_breaker is not None:
+        _check_limits(spec, payload, rule)
     definition = JobDefinition(
         task=task,
         name=job_id if name is None else name,
@@ -98,6 +95,25 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
     if request.unique is not None:
         check_unique(definition)
     return definition
+
+
+def _check_limits(spec: Spec, payload: str | None, rule: Overlap) -> None:
+    """What the limits of a job mean together, and in its payload."""
+    check_keys([limit.key for limit in spec.concurrency or ()], payload, spec.labels)
+    check_keys([rate.key for rate in spec.rate_limit or ()], payload, spec.labels, "rate_limit")
+    if not any(limit.strict for limit in spec.concurrency or ()):
+        return
+    if rule in ONE_AFTER_ANOTHER:
+        raise InvalidInput(
+            f"strict order does not go with overlap {rule.word}", field="concurrency.order",
+            hint="overlap queue starts the runs of a job in order; leave one of them out",
+        )  # fmt: skip
+    if spec.rate_limit is not None or spec.circuit_breaker is not None:
+        other = "rate_limit" if spec.rate_limit is not None else "circuit_breaker"
+        raise InvalidInput(
+            f"strict order does not go with {other}", field=other,
+            hint=f"a failing run keeps its place in strict order; leave out the order or {other}",
+        )  # fmt: skip
 
 
 def retry_policy_as_retry(request: JobRequest) -> JobRequest:
@@ -167,6 +183,8 @@ def amend(
             base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
+    if "rate" in given:
+        base["rate_limit"] = None
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = merged(base[field], given[field])
@@ -367,6 +385,8 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "idempotency_key": stored.idempotency_key,
         "keep_payload": spec.keep_payload,
         "concurrency": concurrency_as_given(spec),
+        "rate_limit": rates_as_given(spec.rate_limit),
+        "circuit_breaker": breaker_as_given(spec.circuit_breaker),
         "unique": unique_as_given(spec.unique),
         **plain_values(spec),
     }

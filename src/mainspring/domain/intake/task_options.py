@@ -30,6 +30,8 @@ def fill(request: JobRequest, options: DeclaredOptions) -> JobRequest:
         value = getattr(options, name)
         if value is not None and getattr(request, name) is None:
             found[name] = value
+    if request.rate is not None:
+        found.pop("rate_limit", None)
     for name in _BY_NAME:
         value = getattr(options, name)
         if value is not None:

@@ -66,6 +66,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "workers.list": _ADMINS,
     "workers.read": _ADMINS,
     "workers.drain": _ADMINS,
+    "breakers.list": _ADMINS,
+    "breakers.reset": _ADMINS,
     "tenants.list": _ADMINS,
     "tenants.create": _ADMINS,
     "tokens.list": _ADMINS,

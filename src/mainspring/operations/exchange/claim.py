@@ -302,6 +302,7 @@ class Claimer:
                 order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
             order.command = spec.command
             order.setup = spec.setup
+            order.paced = spec.rate_limit is not None
             if spec.repeat is not None:
                 order.idempotency_key = idempotency_key(
                     order.job_id, order.scheduled_for, spec.repeat, order.generation

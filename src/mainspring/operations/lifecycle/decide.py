@@ -40,8 +40,9 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         started_at = None if given_back else _began(run, outcome, lost=lost)
         if run.gates is not None:
             changes.gates += run.gates
-        if run.limited and delay and not (lost or given_back or _keeps_place(run)):
-            changes.holds.append(HoldBack(run.run_id, run.fence, delay, error, snoozed))
+        if run.limited and _stands_in_line_again(run, waits=delay > 0 and not (lost or given_back)):
+            failed = how == "FAILED"
+            changes.holds.append(HoldBack(run.run_id, run.fence, delay, error, snoozed, loss, given_back, failed))
         else:
             changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
         changes.attempts.append(
@@ -70,9 +71,11 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
             again("LOST" if lost else "FAILED", verdict.delay)
 
 
-def _keeps_place(run: HeldRun) -> bool:
-    """Whether the run holds up its line while it backs off, because the line is strict."""
-    return any(slot.strict for slot in spec_from_text(run.spec_text).line or ())
+def _stands_in_line_again(run: HeldRun, *, waits: bool) -> bool:
+    """Whether the run gives up its slots. It does while it waits, unless its line is strict: then it holds up the line.
+    What an attempt has used up, each attempt must get again."""
+    line = spec_from_text(run.spec_text).line or ()
+    return any(slot.once for slot in line) or (waits and not any(slot.strict for slot in line))
 
 
 def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:

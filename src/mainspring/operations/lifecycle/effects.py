@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 import msgspec
@@ -14,7 +14,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.limits.admission import hand_over
+from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.signals import Signals
 from mainspring.store import gates, limits, runs
 from mainspring.store.pool import Connection
@@ -44,7 +44,8 @@ class Effects(msgspec.Struct):
     gates       the gates of these, once their marks are written
     admitted    the runs that each lane got because a limit has room
     knocks      the lines to look at after the commit, those of a set together
-    asleep      the seconds for which runs back off without a slot
+    asleep      the seconds for which runs back off without a slot, or after which a line must be looked at
+    attempts    the attempts of runs with limits that succeeded or failed, by line
     several     whether a run that gave back slots had several of them
     """
 
@@ -58,7 +59,22 @@ class Effects(msgspec.Struct):
     admitted: Counter[int] = msgspec.field(default_factory=Counter)
     knocks: set[frozenset[int]] = set()
     asleep: list[float] = []
+    attempts: dict[int, list[tuple[UUID, bool]]] = {}
     several: bool = False
+
+    def give_back(self, slots: Sequence[int]) -> None:
+        self.freed.update(slots)
+        self.several |= len(slots) > 1
+
+    def attempt_ended(self, run_id: UUID, slots: Iterable[int], *, succeeded: bool) -> None:
+        for line in slots:
+            self.attempts.setdefault(line, []).append((run_id, succeeded))
+
+    def admit(self, done: Admitted) -> None:
+        self.admitted.update(done.lanes)
+        self.requeued += done.later
+        self.asleep += done.timers
+        self.knocks.update(done.again)
 
     def tell(self, signals: Signals) -> None:
         """After the commit: wake those who wait for what has changed."""
@@ -82,7 +98,8 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
     if changes.endings:
         ended = await runs.end(connection, changes.endings)
         _check(len(ended), len(changes.endings))
-        after_end(ended, effects)
+        failed = {item.run_id for item in dead if item.before == StoredState.RUNNING and not item.lost}
+        after_end(ended, effects, failed=failed)
         effects.dead += [item.run_id for item in dead]
         slices = TimeSlices()
         for item in dead:
@@ -99,10 +116,12 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
     if changes.holds:
         held = await limits.hold_back(connection, changes.holds)
         _check(len(held), len(changes.holds))
-        for _, slots in held:
-            effects.freed.update(slots)
-            effects.several |= len(slots) > 1
-        effects.asleep += [item.delay for item in changes.holds]
+        failed = {item.run_id for item in changes.holds if item.failed}
+        for run_id, slots in held:
+            effects.give_back(slots)
+            if run_id in failed:
+                effects.attempt_ended(run_id, slots, succeeded=False)
+        effects.asleep += [item.delay for item in changes.holds if item.delay]
     effects.freed.update(changes.gates)
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
@@ -113,28 +132,29 @@ async def hand_over_freed(connection: Connection, effects: Effects) -> None:
     freed = {line: count for line, count in effects.freed.items() if not is_gate(line)}
     if not freed:
         return
-    done = await hand_over(connection, freed, several=effects.several)
-    effects.admitted.update(done.lanes)
-    effects.knocks.update(done.again)
+    effects.admit(await hand_over(connection, freed, attempts=effects.attempts, several=effects.several))
 
 
 async def admit_knocked(connection: Connection, effects: Effects) -> None:
     """Look at the lines now, before the commit, instead of after it."""
     lines = {line for group in effects.knocks if len(group) == 1 for line in group}
     if lines:
-        done = await hand_over(connection, {}, lines)
-        effects.admitted.update(done.lanes)
-        effects.knocks = {group for group in effects.knocks if len(group) > 1} | set(done.again)
+        effects.knocks = {group for group in effects.knocks if len(group) > 1}
+        effects.admit(await hand_over(connection, {}, lines))
 
 
-def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
-    """Called for every run that ends. A run that nothing follows costs only these checks."""
+def after_end(
+    ended: Iterable[runs.EndedRow], effects: Effects, *, succeeded: bool = False, failed: Collection[UUID] = ()
+) -> None:
+    """Called for every run that ends. A run that nothing follows costs only these checks. `succeeded`: all of them.
+    `failed`: those whose last attempt has failed."""
     for run in ended:
         if run[1]:
             effects.following.append(run)
         if run[2] is not None:
-            effects.freed.update(run[2])
-            effects.several |= len(run[2]) > 1
+            effects.give_back(run[2])
+            if succeeded or run[0] in failed:
+                effects.attempt_ended(run[0], run[2], succeeded=succeeded)
 
 
 async def give_back(connection: Connection, effects: Effects) -> None:

@@ -57,7 +57,7 @@ async def _settle_successes(
         [item.ran_ms for item in successes],
         [str(item.result, "utf-8") or None for item in successes],
     )
-    after_end(rows, effects)
+    after_end(rows, effects, succeeded=True)
     if len(rows) == len(successes):
         return []
     recorded = {row[0] for row in rows}

@@ -7,12 +7,16 @@ snapshot is newer than the locks.
 
 A run with several limits needs a slot in each of its lines, and owns none until it has all. It stands in one of them.
 If another one is full it moves there. If another one is not locked here, its lines are locked together later: they are
-in `again`, for a transaction of their own."""
+in `again`, for a transaction of their own.
+
+A line with a rate admits as many as there are tokens (paces.py), one with a circuit breaker any number or none
+(breakers.py)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -20,6 +24,9 @@ import msgspec
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.limits import key_id
+from mainspring.operations.limits.breakers import NO_ATTEMPTS, Attempts, Breakers
+from mainspring.operations.limits.paces import Paces
+from mainspring.operations.signals import Signals
 from mainspring.store import limits
 from mainspring.store.limits import Head, Line
 from mainspring.store.pool import Connection
@@ -29,28 +36,53 @@ _PEEKED = 5  # runs of each line whose other lines are locked as well
 
 
 class Admitted(msgspec.Struct):
-    """The runs that each lane got, and lines that must be looked at again: sets that are locked together."""
+    """What was admitted, and what follows.
+
+    lanes    the runs that each lane got
+    later    (lane, seconds until ready) of runs that may start a little later
+    again    lines that must be looked at again: sets that are locked together
+    timers   the seconds after which a line must be looked at
+    open     the lines whose breaker is open
+    """
 
     lanes: Counter[int] = msgspec.field(default_factory=Counter)
+    later: list[tuple[int, float]] = []
     again: list[frozenset[int]] = []
+    timers: list[float] = []
+    open: set[int] = set()
+
+    def tell_later(self, signals: Signals) -> None:
+        """After the commit: wake those who wait, when it is time."""
+        for lane_id, delay in self.later:
+            signals.ready_later(lane_id, delay)
+        for delay in self.timers:
+            signals.knock_later(delay)
 
 
 async def hand_over(
-    connection: Connection, freed: Mapping[int, int], knocked: Collection[int] = (), *, several: bool = False
+    connection: Connection,
+    freed: Mapping[int, int],
+    knocked: Collection[int] = (),
+    *,
+    attempts: Attempts = NO_ATTEMPTS,
+    several: bool = False,
 ) -> Admitted:
     """Take back the `freed` slots of lines, and admit the runs at the heads of these and of the `knocked` lines.
-    `several`: those who wait there probably have several limits, so their other lines are locked as well."""
+    `attempts`: those that have ended in these lines. `several`: those who wait there probably have several limits, so
+    their other lines are locked as well."""
     chosen = {*freed, *knocked}
     if several:
         chosen |= await limits.lines_of_heads(connection, sorted(chosen), _PEEKED)
     lines = await _locked(connection, sorted(chosen))
-    room = {
-        line.key_id: _MOST if line.slots is None else max(0, line.slots - line.in_use + freed.get(line.key_id, 0))
-        for line in lines
-    }
+    paces = await Paces.of(connection, lines, freed)
+    breakers = await Breakers.of(connection, lines, attempts)
+    room = {line.key_id: _room(line, freed.get(line.key_id, 0), paces, breakers) for line in lines}
     strict = {line.key_id for line in lines if line.strict}
     heads: list[Head] = []
-    if wanted := {key: min(room[key], _MOST) for key in room if room[key] > 0}:
+    # Of a line with a rate one more is read: whether somebody still waits for its next token.
+    if wanted := {
+        key: min(most + (key in paces.lines), _MOST) for key, most in room.items() if most or key in paces.lines
+    }:
         heads = await limits.pick_heads(connection, wanted)
     plan = _decide(heads, room, strict)
     for key, number in wanted.items():
@@ -58,12 +90,83 @@ async def hand_over(
             plan.admitted.again.append(frozenset({key}))
     changes = {key: plan.taken[key] - freed.get(key, 0) for key in room}
     changes = {key: change for key, change in changes.items() if change}
-    if plan.runs or plan.moves or changes:
-        lanes, moved, counted = await limits.admit(connection, plan.runs, plan.moves, changes)
-        if (len(lanes), moved, counted) != (len(plan.runs), len(plan.moves), len(changes)):
-            raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")
+    plain, once = _by_kind(plan, heads, paces, breakers)
+    if plain or plan.moves or changes:
+        lanes, moved, counted = await limits.admit(connection, plain, plan.moves, changes)
+        _check((len(lanes), moved, counted), (len(plain), len(plan.moves), len(changes)))
         plan.admitted.lanes.update(lanes)
+    if once:
+        rows = await limits.admit_once(connection, once, paces.lines, breakers.states)
+        _check(len(rows), len(once))
+        plan.admitted.lanes.update(lane for lane, delay in rows if delay <= 0)
+        plan.admitted.later += [(lane, delay) for lane, delay in rows if delay > 0]
+    if paces.lines:
+        await _store_paces(connection, lines, paces, plan, heads)
+    if breakers.states:
+        await _store_breakers(connection, breakers, plan.admitted)
     return plan.admitted
+
+
+def _room(line: Line, freed: int, paces: Paces, breakers: Breakers) -> int:
+    """How many runs the line may admit."""
+    key = line.key_id
+    if key in paces:
+        return paces.lines[key].tokens if key in paces.lines else 0
+    if key in breakers:
+        most = breakers.room(key)
+        return _MOST if most is None else most
+    return _MOST if line.slots is None else max(0, line.slots - line.in_use + freed)
+
+
+def _by_kind(
+    plan: _Plan, heads: list[Head], paces: Paces, breakers: Breakers
+) -> tuple[list[UUID], dict[UUID, datetime]]:
+    """The runs to admit: those without a rate or a breaker, and the others with the time from which they may start."""
+    if not paces.lines and not breakers.states:
+        return plan.runs, {}
+    plain: list[UUID] = []
+    once: dict[UUID, datetime] = {}
+    keys = {head.run_id: head.limit_keys for head in heads}
+    for run_id in plan.runs:
+        moment = paces.spend(keys[run_id])
+        breakers.admitted(run_id, keys[run_id])
+        if moment is None:
+            moment = next((breakers.now[key] for key in keys[run_id] if key in breakers), None)
+        if moment is None:
+            plain.append(run_id)
+        else:
+            once[run_id] = moment
+    return plain, once
+
+
+async def _store_paces(connection: Connection, lines: list[Line], paces: Paces, plan: _Plan, heads: list[Head]) -> None:
+    """A line without tokens in which somebody waits says when it must be looked at."""
+    admitted = set(plan.runs)
+    standing = {head.key_id for head in heads if head.run_id not in admitted} | set(plan.moves.values())
+    waiting = {key for key, pace in paces.lines.items() if key in standing and paces.spent[key] >= pace.tokens}
+    before = {line.key_id: (line.tat, line.next_at) for line in lines}
+    changed = {key: state for key, state in paces.states(waiting).items() if state != before[key]}
+    if changed:
+        _check(await limits.pace_lines(connection, changed), len(changed))
+        plan.admitted.timers += [
+            (next_at - paces.lines[key].now).total_seconds() for key, (_, next_at) in changed.items() if next_at
+        ]
+
+
+async def _store_breakers(connection: Connection, breakers: Breakers, admitted: Admitted) -> None:
+    changed = breakers.changed()
+    if changed:
+        _check(await limits.set_breakers(connection, changed), len(changed))
+        admitted.timers += [
+            (state.next_at - breakers.now[key]).total_seconds() for key, state in changed.items() if state.next_at
+        ]
+        admitted.again += [frozenset({key}) for key in breakers.opened()]
+    admitted.open = breakers.open
+
+
+def _check(written: object, wanted: object) -> None:
+    if written != wanted:
+        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
 class _Plan(msgspec.Struct):

@@ -2,6 +2,8 @@
 
 - lines that must be locked together, because one run needs all of them, or in which a run was locked (`knock`);
 - runs whose backoff is over;
+- lines that said when to look at them: the next token of a rate, the probe of a circuit breaker;
+- runs that were admitted before a circuit breaker opened: they stand in its line again;
 - lines that have room although runs are HELD in them: the process that had to look at them was killed, or a limit was
   raised. Every process looks, without waiting for the others.
 """
@@ -9,7 +11,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 import asyncpg
 
@@ -19,6 +24,8 @@ from mainspring.operations.signals import Signals
 from mainspring.store import limits
 from mainspring.store.pool import AWAY, Connection, Store
 
+T = TypeVar("T")
+
 log = get_logger("admitter")
 
 _WOKEN = 500  # runs per round
@@ -26,6 +33,8 @@ _LOOKED_AT = 1000  # lines per round
 _TOGETHER = 100  # lines that are locked in one transaction
 _ROUNDS = 20  # of one call; what is left is for the next
 _TRIES = 5
+_TAKEN_BACK = 500  # runs per transaction
+_OPEN = 1000  # breakers per round
 
 
 class Admitter:
@@ -36,6 +45,7 @@ class Admitter:
         self._store = store
         self._signals = signals
         self._after = limits.FIRST_LINE
+        self._after_breaker = limits.FIRST_LINE
         self._knocked: set[frozenset[int]] = set()
         self._knocking: asyncio.Task[None] | None = None
         signals.on_knock(self.knock)
@@ -51,7 +61,10 @@ class Admitter:
         admitted = await self._wake()
         async with self._store.hot.acquire() as connection:
             lines, last = await limits.lines_with_room(connection, self._after, _LOOKED_AT)
+            breakers = await limits.open_breakers(connection, self._after_breaker, _OPEN)
         self._after = limits.FIRST_LINE if last is None else last
+        self._after_breaker = breakers[-1] if len(breakers) == _OPEN else limits.FIRST_LINE
+        await self._take_back(breakers)
         return admitted + await self._admit({frozenset({line}) for line in lines})
 
     async def close(self) -> None:
@@ -71,40 +84,63 @@ class Admitter:
             log.warning("lines could not be looked at; the next round does it", error=repr(error))
 
     async def _wake(self) -> int:
-        """Let runs whose backoff is over stand in their lines, and admit them."""
+        """Let runs whose backoff is over stand in their lines, and look at these and at the lines that are due."""
         async with self._store.hot.acquire() as connection:
-            lines = set(await limits.wake(connection, _WOKEN))
-        return await self._admit({frozenset({line}) for line in lines})
+            lines = {*await limits.wake(connection, _WOKEN), *await limits.due_lines(connection, _LOOKED_AT)}
+        return await self._admit({frozenset({line}) for line in lines}, several=True)
 
-    async def _admit(self, waiting: set[frozenset[int]]) -> int:
+    async def _admit(self, waiting: set[frozenset[int]], *, several: bool = False) -> int:
         """Look at these lines, and at those that follow from it."""
         admitted = 0
+        opened: set[int] = set()
         for _ in range(_ROUNDS):
             if not waiting:
                 break
             following: set[frozenset[int]] = set()
             for group in _groups(waiting):
-                done = await self._hand_over(group)
-                self._signals.ready(done.lanes)
-                admitted += done.lanes.total()
+                done = await self._hand_over(group, several=several)
+                admitted += self._tell(done)
                 following.update(done.again)
+                opened |= done.open
             waiting = following
+        await self._take_back(opened)
         return admitted
 
-    async def _hand_over(self, lines: frozenset[int]) -> Admitted:
+    def _tell(self, done: Admitted) -> int:
+        self._signals.ready(done.lanes)
+        done.tell_later(self._signals)
+        return done.lanes.total() + len(done.later)
+
+    async def _take_back(self, breakers: Iterable[int]) -> None:
+        """Let runs that wait for a worker behind an open breaker stand in its line again."""
+        for line in breakers:
+            taken = _TAKEN_BACK
+            while taken == _TAKEN_BACK:
+                taken, done = await self._retried(partial(_take_back, line=line))
+                self._tell(done)
+                self.knock(done.again)
+
+    async def _hand_over(self, lines: frozenset[int], *, several: bool) -> Admitted:
+        return await self._retried(partial(hand_over, freed={}, knocked=lines, several=several))
+
+    async def _retried(self, write: Callable[[Connection], Awaitable[T]]) -> T:
         for attempt in range(_TRIES):
             try:
                 async with self._store.hot.acquire() as connection, connection.transaction():
-                    return await _knock(connection, lines)
+                    return await write(connection)
             except asyncpg.DeadlockDetectedError:
                 if attempt == _TRIES - 1:
                     raise
-                log.info("deadlock: looking at lines again", lines=len(lines))
+                log.info("deadlock: looking at lines again")
         raise AssertionError
 
 
-async def _knock(connection: Connection, lines: frozenset[int]) -> Admitted:
-    return await hand_over(connection, {}, lines)
+async def _take_back(connection: Connection, line: int) -> tuple[int, Admitted]:
+    taken = await limits.take_back(connection, line, _TAKEN_BACK)
+    if not taken:
+        return 0, Admitted()
+    freed = Counter(key for slots in taken for key in slots)
+    return len(taken), await hand_over(connection, freed, several=any(len(slots) > 1 for slots in taken))
 
 
 def _groups(waiting: set[frozenset[int]]) -> Iterable[frozenset[int]]:

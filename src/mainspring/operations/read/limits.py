@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.rates import format_rate
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
@@ -65,4 +66,6 @@ def _view(row: LimitRow) -> LimitView:
         in_use=row.in_use,
         held=row.held,
         updated_at=row.updated_at,
+        rate=None if row.every is None else format_rate(row.every),
+        burst=row.burst,
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.limits import read_name
+from mainspring.domain.rates import format_rate
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
 from mainspring.operations.gates.views import closed_in_words, own_gates, pause_in_words
@@ -80,6 +81,10 @@ def held_by(line: LineOfLimit | None) -> str:
     name = read_name(line.name)
     if name.kind == "overlap":
         return "waiting for an earlier run of its job to end (overlap)"
+    if name.what == "breaker":
+        return f"the circuit breaker of {name.kind} {name.of} {_breaker(line)}"
+    if line.every is not None:
+        return f"waiting for its turn under the rate of {name.in_words(line.key)}: {format_rate(line.every)}"
     use = f"{line.in_use} in use" if line.slots is None else f"{line.in_use} of {line.slots} in use"
     return f"waiting for room in the limit of {name.in_words(line.key)}: {use}"
 
@@ -90,7 +95,7 @@ def held_sentence(
     """Which limit holds up a run, who owns its slots, and the place of the run in line. `holders`: with the name of the
     job of each."""
     words = f"It is held: {held_by(line)}"
-    if line is not None and holders:
+    if line is not None and holders and line.slots is not None:
         named = ", ".join(f"run {holder.run_id} ({name})" for holder, name in holders)
         if line.in_use > len(holders):
             named += f" and {line.in_use - len(holders)} more"
@@ -100,6 +105,16 @@ def held_sentence(
             words += f", by {named}"
     place = "It is the next in line" if not ahead else f"{_runs(ahead)} ahead of it in line"
     return f"{words}. {place}.{_expiry(expires_at)}"
+
+
+def _breaker(line: LineOfLimit) -> str:
+    """What the circuit breaker of a line does, after `failed` failures in a row."""
+    if line.opened_at is None:
+        return "has just closed"
+    after = f"after {line.failed} failures in a row"
+    if line.probe is not None:
+        return f"is open {after}, and run {line.probe} is its probe"
+    return f"is open {after}" + ("" if line.next_at is None else f", until {_stamp(line.next_at)}")
 
 
 def _runs(number: int) -> str:

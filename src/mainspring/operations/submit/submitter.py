@@ -25,7 +25,7 @@ from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.gates.depths import Depths
-from mainspring.operations.limits.admission import hand_over
+from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.lookup import own_run
 from mainspring.operations.signals import Signals
@@ -122,7 +122,7 @@ class Submitter:
         if not definitions:
             return Submitted([], [], [], [])
         plain = all(map(_plain, definitions))
-        knocks: list[frozenset[int]] = []
+        admitted = Admitted()
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
@@ -147,10 +147,10 @@ class Submitter:
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
-                        knocks = admitted.again
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
-        self._signals.knock(knocks)
+        self._signals.knock(admitted.again)
+        admitted.tell_later(self._signals)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()
         return Submitted(batch.job_ids, batch.repeated, batch.generations, batch.unique)

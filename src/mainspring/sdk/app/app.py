@@ -69,7 +69,8 @@ class _FirstOptions(TypedDict, total=False):
 class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     """Defaults for every job of a task, and how a worker runs it. `executor="process"` runs it in a child interpreter,
     so that a crash or a leak affects only that run. `worker_concurrency` limits how many runs one worker executes at
-    a time, `concurrency` how many run at once on all workers: 3, {"limit": 1, "key": "payload.account"}, or a list."""
+    a time, `concurrency` how many run at once on all workers: 3, {"limit": 1, "key": "payload.account"}, or a list.
+    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row."""
 
     kill_grace: Duration
     retries: int
@@ -80,6 +81,9 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     required_labels: dict[str, str]
     keep_payload: bool | int | str
     concurrency: int | dict[str, Any] | list[dict[str, Any]]
+    rate: str
+    rate_limit: str | dict[str, Any] | list[dict[str, Any]]
+    circuit_breaker: bool | dict[str, Any]
     unique: dict[str, Any]
 
 

@@ -44,6 +44,7 @@ _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other sched
 _SHOWN_AS = {
     "schedule": ("schedule_type", "cron_expression", "timezone", "every"),
     "retries": ("max_retries",),
+    "rate": ("rate_limit",),
 }
 """The fields of a job that show a field of the request under other names."""
 _MERGED = ("retry", "misfire", "limits")

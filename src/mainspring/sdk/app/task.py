@@ -34,7 +34,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK
 from mainspring.sdk.app.context import Context
 from mainspring.sdk.app.signature import payload_schema
-from mainspring.sdk.app.task_options import plain, with_defaults
+from mainspring.sdk.app.task_options import limits_of_task, plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
@@ -90,9 +90,8 @@ class Task(Generic[P, R]):
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
         self.declared_options = plain(self.name, self.defaults, own_process=self.kind == "process")
-        if self.declared_options is not None and self.declared_options.concurrency is not None:
-            # In a submission a number would be a limit of the job. That of a task counts the runs of the task.
-            self.defaults = {**self.defaults, "concurrency": msgspec.to_builtins(self.declared_options.concurrency)}
+        if self.declared_options is not None:
+            self.defaults = limits_of_task(self.defaults, self.declared_options)
         self.signature = inspect.signature(function)
         self.parameters = _payload_parameters(self.name, self.signature)
         self.context_parameter = _context_parameter(self.signature)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from mainspring.domain.errors import MainspringError
-from mainspring.sdk.client.job_fields import job_request
+from mainspring.sdk.client.job_fields import JobOptions, job_request
 from mainspring.wire.fields import task_options
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 from mainspring.wire.tasks import DeclaredOptions
 
+_LIMITS = ("concurrency", "rate_limit", "circuit_breaker")
 _OBJECTS = tuple(field.name for field in task_options() if field.kind.merged)
 
 
@@ -34,6 +35,14 @@ def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> Declar
     return declared
 
 
+def limits_of_task(options: JobOptions, declared: DeclaredOptions) -> JobOptions:
+    """`options` with the limits as declared. In a submission 3 would be a limit of the job; that of a task counts the
+    runs of the task."""
+    limits = {name: value for name in _LIMITS if (value := getattr(declared, name)) is not None}
+    kept = {name: value for name, value in options.items() if name != "rate"}
+    return cast("JobOptions", {**kept, **msgspec.to_builtins(limits)})
+
+
 def with_defaults(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """`given` with `options` as defaults. The server applies the same rule (domain/intake/task_options.py)."""
     said = {name: value for name, value in given.items() if value is not None}
@@ -43,6 +52,8 @@ def with_defaults(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[
         under["retry"] = {name: value for name, value in _object(under, "retry").items() if name != "max_attempts"}
         if not under["retry"]:
             del under["retry"]
+    if "rate" in said:
+        under.pop("rate_limit", None)
     if _recurs(said):
         under.pop("unique", None)  # only a job that runs once is unique
     for name in _OBJECTS:

@@ -20,7 +20,7 @@ from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateReque
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
-from mainspring.wire.limits import LimitDetails, LimitList
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -112,6 +112,8 @@ _gate = json_of(GateView)
 _queue = json_of(QueueView)
 _overview = json_of(Overview)
 _queue_list = json_of(QueueList)
+_breaker = json_of(BreakerView)
+_breaker_list = json_of(BreakerList)
 _limit = json_of(LimitDetails)
 _limit_list = json_of(LimitList)
 _worker = json_of(WorkerView)
@@ -366,6 +368,16 @@ def worker(worker_id: str) -> Call[WorkerView]:
 def drain_worker(worker_id: str) -> Call[WorkerView]:
     """Ask a worker to finish its runs and to shut down."""
     return _verb(f"/v1/workers/{quote(worker_id, safe='')}:drain", _worker)
+
+
+def breakers() -> Call[BreakerList]:
+    """The circuit breakers of jobs and tasks, open ones first."""
+    return Call("GET", "/v1/breakers", _breaker_list)
+
+
+def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
+    """Close a circuit breaker and forget its failures."""
+    return _verb(f"/v1/breakers/{quote(str(breaker_id), safe='')}:reset", _breaker)
 
 
 def dead_letters(

@@ -46,6 +46,9 @@ class _Settings(PlainKeywords, total=False):
     labels: Mapping[str, str] | None
     keep_payload: bool | int | str | None
     concurrency: int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    rate: str | None
+    rate_limit: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    circuit_breaker: bool | Mapping[str, Any] | None
 
 
 class _TaskFields(TypedDict, total=False):

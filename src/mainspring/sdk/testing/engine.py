@@ -36,7 +36,7 @@ from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
-from mainspring.sdk.testing.lines import Lines, keeps_place, with_overlap
+from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 MOST_AT_ONCE = 100_000
@@ -56,7 +56,7 @@ class Engine:
         self.waiting: dict[str, BoxRun] = {}
         self.dead: dict[str, BoxRun] = {}
         self.replays: dict[str, BoxRun] = {}
-        self.lines = Lines(self._admitted)
+        self.lines = Lines(self._admitted, self.wall)
         self._tasks = tasks
         self._start = start
         self._random = Random(seed)
@@ -81,6 +81,8 @@ class Engine:
         """When something happens next. None if nothing will."""
         self._drop_outdated_entries()
         moments = [line[0][0] for line in (self._fires, self._ready) if line]
+        if (admission := self.lines.next_moment()) is not None:
+            moments.append(admission)
         return max(self.now, min(moments)) if moments else None
 
     def until(self, target: datetime) -> Steps[None]:
@@ -98,9 +100,11 @@ class Engine:
         self._check_runs_at_this_time()
         if self._fires and self._fires[0][0] <= moment:
             self._fire(heapq.heappop(self._fires)[3])
+        elif not self._ready or self._ready[0][0] > moment:
+            self.lines.admit(list(self.lines.lines))
         else:
             run = heapq.heappop(self._ready)[3]
-            if run.line and not run.owns:  # its backoff is over
+            if run.line and not run.owns:  # its backoff is over, or its circuit breaker has opened
                 self.lines.stand(run, self.now)
             else:
                 yield from self._try(run)
@@ -315,6 +319,7 @@ class Engine:
         if run.cancel_requested:
             self._end(run, RunState.CANCELLED, "cancelled on request")
         elif failure is None:
+            self.lines.attempt_ended(run, succeeded=True)
             self._end(run, RunState.SUCCESS, None)
         elif failure.snooze is not None:
             self._snooze_or_end(run, failure.snooze)
@@ -327,17 +332,22 @@ class Engine:
     def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
         """Retry a failed or lost run, or end it."""
         verdict = self._after_loss(run) if failure.lost else self._after_failure(run, failure)
+        if not failure.lost:
+            self.lines.attempt_ended(run, succeeded=False)
         if verdict.delay is None:
             self._end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
-        elif verdict.delay == 0.0:
+        elif verdict.delay == 0.0 and not stands_again(run):
             run.status = RunState.QUEUED
             self._queue(run, self.now)
+        elif verdict.delay == 0.0:
+            self._give_up_slots(run)
+            self.lines.stand(run, self.now)
         else:
             run.status = RunState.SCHEDULED
             run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
             self._queue(run, self.now + timedelta(seconds=verdict.delay))
-            if not failure.lost:
+            if not failure.lost or stands_again(run):
                 self._give_up_slots(run)
 
     def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:

@@ -6,11 +6,15 @@ import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.breakers import Breaker
 from mainspring.domain.job import JobDefinition, boost_in
 from mainspring.domain.limits import Slot, read_name
+from mainspring.domain.pacing import Pace
+from mainspring.domain.rates import format_rate
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.testing.records import BoxRun
 
@@ -28,23 +32,35 @@ class BoxLimit:
     strict: bool
     updated_at: datetime
     pinned: bool = False
+    every: float | None = None
+    burst: int = 1
+    failures: int | None = None
+    open_for: float = 0.0
+
+    def follow(self, slot: Slot) -> None:
+        """What jobs declare about a rate or a circuit breaker."""
+        self.every, self.burst = slot.every, slot.burst or 1
+        self.failures, self.open_for = slot.failures, slot.open_for or 0.0
 
 
 @dataclass(slots=True)
 class Line:
-    """The runs that own a slot of a line, and those that stand in it, by rank."""
+    """The runs that own a slot of a line, and those that stand in it, by rank. tat: of its rate."""
 
     owners: list[BoxRun] = field(default_factory=list)
     held: list[tuple[datetime, int, BoxRun]] = field(default_factory=list)
+    tat: datetime | None = None
+    breaker: Breaker = field(default_factory=Breaker)
 
 
 class Lines:
-    """`admitted` is called for each run that gets its slots."""
+    """`admitted` is called for each run that gets its slots. `now` is the clock of the box."""
 
-    def __init__(self, admitted: Callable[[BoxRun], None]) -> None:
+    def __init__(self, admitted: Callable[[BoxRun], None], now: Callable[[], datetime]) -> None:
         self.limits: dict[str, BoxLimit] = {}
         self.lines: dict[LineId, Line] = {}
         self._admitted = admitted
+        self._now = now
         self._count = 0
 
     def declare(self, slots: Iterable[Slot], now: datetime) -> None:
@@ -58,6 +74,7 @@ class Lines:
                 limit.declared, limit.strict, limit.updated_at = slot.slots, slot.strict, now
                 limit.pinned = limit.pinned and not slot.strict
                 limit.slots = limit.slots if limit.pinned else limit.declared
+            self.limits[slot.name].follow(slot)
             self.lines.setdefault((slot.name, slot.key), Line())
 
     def set(self, limit: BoxLimit, slots: int | None, now: datetime) -> None:
@@ -86,10 +103,34 @@ class Lines:
             line = self.lines[slot.name, slot.key]
             if run.owns:
                 line.owners.remove(run)
+                if line.breaker.probe == UUID(run.run_id):
+                    line.breaker = line.breaker.without_probe()
             else:
                 line.held = [entry for entry in line.held if entry[2] is not run]
         run.owns = False
         self.admit(_ids(run.line))
+
+    def attempt_ended(self, run: BoxRun, *, succeeded: bool) -> None:
+        """Circuit breakers count it."""
+        for slot in run.line:
+            limit, line = self.limits[slot.name], self.lines[slot.name, slot.key]
+            if limit.failures is not None:
+                attempt = (UUID(run.run_id), succeeded)
+                line.breaker = line.breaker.after([attempt], self._now(), limit.failures, limit.open_for)
+                if line.breaker.opened_at is not None and not succeeded:
+                    self._take_back(line)
+
+    def reset(self, name: str) -> None:
+        """Close the circuit breaker with this name."""
+        for line_id in self.of(name):
+            self.lines[line_id].breaker = Breaker()
+        self.admit(self.of(name))
+
+    def next_moment(self) -> datetime | None:
+        """When somebody who is HELD may start, because of a rate or a circuit breaker."""
+        now = self._now()
+        moments = [self._moment(line_id) for line_id, line in self.lines.items() if line.held]
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
     def join(self, run: BoxRun, slot: Slot) -> None:
         """A live run needs another slot. One that runs or is about to owns it at once."""
@@ -134,12 +175,41 @@ class Lines:
         name, limit = read_name(full.name), self.limits[full.name]
         if name.kind == "overlap":
             return "waiting for an earlier run of its job to end (overlap)"
-        use = len(self.lines[full.name, full.key].owners)
+        line = self.lines[full.name, full.key]
+        if limit.failures is not None:
+            failed = line.breaker.failed
+            return f"the circuit breaker of {name.kind} {name.of} is open after {failed} failures in a row"
+        if limit.every is not None:
+            return f"waiting for its turn under the rate of {name.in_words(full.key)}: {format_rate(limit.every)}"
+        use = len(line.owners)
         return f"waiting for room in the limit of {name.in_words(full.key)}: {use} of {limit.slots} in use"
 
     def _room(self, line: LineId) -> bool:
-        slots = self.limits[line[0]].slots
-        return slots is None or len(self.lines[line].owners) < slots
+        limit = self.limits[line[0]]
+        if limit.every is not None or limit.failures is not None:
+            moment = self._moment(line)
+            return moment is not None and moment <= self._now()
+        return limit.slots is None or len(self.lines[line].owners) < limit.slots
+
+    def _moment(self, line_id: LineId) -> datetime | None:
+        """When the rate or the circuit breaker of a line admits the next run. None: not before another run has ended,
+        or if it has neither."""
+        limit, line, now = self.limits[line_id[0]], self.lines[line_id], self._now()
+        if limit.every is not None:
+            return self._pace(limit, line).moment(1)
+        if limit.failures is None or line.breaker.probe is not None:
+            return None
+        return line.breaker.next_at or now
+
+    def _pace(self, limit: BoxLimit, line: Line) -> Pace:
+        return Pace(self._now(), limit.every or 0.0, limit.burst, line.tat, 0)
+
+    def _take_back(self, line: Line) -> None:
+        """Runs that wait for a worker stand in the line of an open breaker again."""
+        for run in [one for one in line.owners if one.status is RunState.QUEUED]:
+            since, run.ready_at = run.ready_at or self._now(), None
+            self.give_up(run)
+            self.stand(run, since)
 
     def _may_start(self, entry: tuple[datetime, int, BoxRun]) -> bool:
         """Whether all of its lines have room, and it is the first in those that are strict."""
@@ -154,7 +224,17 @@ class Lines:
             found = self.lines[line]
             found.held = [entry for entry in found.held if entry[2] is not run]
             found.owners.append(run)
+            limit = self.limits[line[0]]
+            if limit.every is not None:
+                found.tat = self._pace(limit, found).tat_after(1)
+            if found.breaker.opened_at is not None:
+                found.breaker = found.breaker.probing(UUID(run.run_id))
         run.owns = True
+
+
+def stands_again(run: BoxRun) -> bool:
+    """Whether each attempt needs its slots anew, because of a rate or a circuit breaker."""
+    return any(slot.once for slot in run.line)
 
 
 def keeps_place(run: BoxRun) -> bool:

@@ -6,11 +6,21 @@ from typing import Any
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.intake.limits import check_setting
+from mainspring.domain.rates import format_rate
+from mainspring.domain.showing import breaker_view
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, read_body, read_page
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.lines import BoxLimit
-from mainspring.wire.limits import LimitDetails, LimitLineView, LimitList, LimitRequest, LimitView
+from mainspring.wire.limits import (
+    BreakerList,
+    BreakerView,
+    LimitDetails,
+    LimitLineView,
+    LimitList,
+    LimitRequest,
+    LimitView,
+)
 
 
 class LocalLimits:
@@ -23,6 +33,8 @@ class LocalLimits:
             "GET limits": self._list,
             "GET limits/{}": lambda limit_id, _: self._details(self._limit(limit_id)),
             "PUT limits/{}": self._set,
+            "GET breakers": lambda *_: BreakerList([self._breaker(one) for one in self._breakers()]),
+            "POST breakers/{}:reset": self._reset,
         }
 
     def _list(self, _: str, call: Call[Any]) -> LimitList:
@@ -36,6 +48,22 @@ class LocalLimits:
         check_setting(limit.name, number, strict=limit.strict)
         self._lines.set(limit, number, self._engine.now)
         return self._details(limit)
+
+    def _breakers(self) -> list[BoxLimit]:
+        return [limit for limit in self._lines.limits.values() if limit.failures is not None]
+
+    def _reset(self, breaker_id: str, _: Call[Any]) -> BreakerView:
+        for limit in self._breakers():
+            if str(limit.limit_id) == breaker_id:
+                self._lines.reset(limit.name)
+                return self._breaker(limit)
+        raise NotFound(f"there is no circuit breaker {breaker_id!r}", hint="see GET /v1/breakers")
+
+    def _breaker(self, limit: BoxLimit) -> BreakerView:
+        line = self._lines.lines[limit.name, ""]
+        return breaker_view(
+            limit.limit_id, limit.name, line.breaker, limit.failures or 0, limit.open_for, len(line.held)
+        )
 
     def _limit(self, limit_id: str) -> BoxLimit:
         for limit in self._lines.limits.values():
@@ -65,6 +93,8 @@ class LocalLimits:
             in_use=sum(len(line.owners) for line in lines),
             held=sum(len(line.held) for line in lines),
             updated_at=limit.updated_at,
+            rate=None if limit.every is None else format_rate(limit.every),
+            burst=None if limit.every is None else limit.burst,
         )
 
 

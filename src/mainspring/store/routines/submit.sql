@@ -31,6 +31,7 @@ declare
     level text;
     rule text;
     allowed boolean;
+    limited text;
 begin
     if job is null then
         perform mainspring.intake_refuse('the job is null', '$', 'such as {"task": "report.generate"}');
@@ -61,10 +62,12 @@ begin
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
                 where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
     -- Runs with limits are admitted by the servers. This function would let them run without.
-    if jsonb_typeof(options -> 'concurrency') <> 'null' then
-        perform mainspring.intake_refuse(format('task %s declares concurrency, which SQL does not know', what.task), 'task',
-            'submit this job over HTTP: POST /v1/jobs');
-    end if;
+    foreach limited in array array['concurrency', 'rate_limit', 'circuit_breaker'] loop
+        if jsonb_typeof(options -> limited) <> 'null' then
+            perform mainspring.intake_refuse(format('task %s declares %s, which SQL does not know', what.task, limited), 'task',
+                'submit this job over HTTP: POST /v1/jobs');
+        end if;
+    end loop;
     if options is not null then
         select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
     end if;

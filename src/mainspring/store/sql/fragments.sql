@@ -3,13 +3,17 @@
 -- ------------------------------------------------------------------------------------------- how a run is created
 
 -- fragment: create_runs
--- Every run is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
+-- Every run without limits is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
 -- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
 -- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
 -- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
 insert into mainspring.runs
-    (state, exclusive, {{new_run_columns}})
-select {{QUEUED}}, {{exclusive_by_itself}}, {{new_run_values}}
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
+     payload, spec, node_id, fired_at, follows, expires_at, generation)
+select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
+       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: new_run_columns
@@ -58,7 +62,7 @@ coalesce(({{run}}.spec ->> 'boost')::float8, 0) * interval '1 second'
 
 -- fragment: limit_columns
 -- LimitRow in store/limit_reads.py.
-l.limit_id, l.name, l.slots, l.strict, l.pinned, l.declared, l.updated_at, u.keys, u.in_use, u.held
+l.limit_id, l.name, l.slots, l.strict, l.pinned, l.declared, l.updated_at, l.every, l.burst, u.keys, u.in_use, u.held
 
 -- fragment: use_of_limit
 -- The lines of limit l, the runs that own a slot, and those that wait for one.
@@ -690,3 +694,8 @@ from (select) as one
 left join (
     select run_id::text as id, lane_id, name from newest where tenant_id = $1 limit $5
 ) as found on true
+
+-- fragment: breaker_columns
+-- BreakerRow in store/breakers.py.
+l.limit_id, k.key_id, l.name, l.failures, l.open_for, k.failed, k.opened_at, k.next_at, k.probe,
+(select count(*) from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}})::int as held

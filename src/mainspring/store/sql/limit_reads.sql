@@ -28,7 +28,7 @@ limit $2
 
 -- name: lines_by_id
 -- Lines and their limits.
-select k.key_id, l.limit_id, l.name, k.key, k.in_use, l.slots
+select k.key_id, l.limit_id, l.name, k.key, k.in_use, l.slots, l.every, l.burst, k.failed, k.opened_at, k.next_at, k.probe
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id
 where k.key_id = any ($1::bigint[])

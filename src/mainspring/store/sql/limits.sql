@@ -8,15 +8,19 @@ select exists (select from mainspring.schema_migrations where name = 'limits_kno
 -- name: declare_limits
 -- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict.
 -- guard: the name is unique; a pinned row keeps its number.
-insert into mainspring.limits as l (tenant_id, name, slots, declared, strict)
-select $1, g.name, g.slots, g.slots, g.strict
-from unnest($2::text[], $3::int[], $4::boolean[]) as g (name, slots, strict)
+insert into mainspring.limits as l (tenant_id, name, slots, declared, strict, every, burst, failures, open_for)
+select $1, g.name, g.slots, g.slots, g.strict, g.every, g.burst, g.failures, g.open_for
+from unnest($2::text[], $3::int[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::float8[])
+    as g (name, slots, strict, every, burst, failures, open_for)
 order by g.name
 on conflict (tenant_id, name) do update
 set slots = case when l.pinned and not excluded.strict then l.slots else excluded.slots end,
     pinned = l.pinned and not excluded.strict, declared = excluded.declared, strict = excluded.strict,
+    every = excluded.every, burst = excluded.burst, failures = excluded.failures, open_for = excluded.open_for,
     updated_at = (select clock_timestamp())
-where (l.declared, l.strict) is distinct from (excluded.declared, excluded.strict)
+where (l.declared, l.strict, l.every, l.burst, l.failures, l.open_for)
+      is distinct from (excluded.declared, excluded.strict, excluded.every, excluded.burst, excluded.failures,
+                        excluded.open_for)
 
 -- name: declared_limits
 -- The lock keeps them from being pruned until their lines are open.
@@ -59,7 +63,8 @@ cross join lateral unnest(h.limit_keys) as k (key_id)
 
 -- name: lock_lines
 -- The rows of limits are not locked: a change of one reaches the next admission.
-select k.key_id, k.in_use, l.slots, l.strict
+select k.key_id, k.in_use, l.slots, l.strict, l.every, l.burst, l.failures, l.open_for, k.tat, k.next_at, k.failed,
+       k.opened_at, k.probe, (select clock_timestamp()) as now
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id
 where k.key_id = any ($1::bigint[])
@@ -109,19 +114,107 @@ with admitted as (
 select (select array_agg(lane_id) from admitted) as lanes, (select count(*) from moved)::int as moved,
        (select count(*) from counted)::int as counted
 
+-- name: unstarted
+-- How many runs of each line have a token of its rate, and have not started as far as known: at most $2 of each.
+select k.key_id,
+       (select count(*) from (
+            select from mainspring.runs r
+            where r.rate_keys[1] = k.key_id and r.rate_keys is not null and r.started_at is null
+            limit $2) as first)::int
+       + (select count(*) from (
+            select from mainspring.runs r
+            where r.rate_keys[2] = k.key_id and r.rate_keys[2] is not null and r.started_at is null
+            limit $2) as second)::int as unstarted
+from unnest($1::bigint[]) as k (key_id)
+
+-- name: admit_once
+-- Admit runs ($1) with a rate or a circuit breaker. $2: when each may start. $3, $4: the lines that have a rate, and those
+-- that have a breaker. The place in the line is kept for a run that is returned, lost or taken back.
+-- moves: HELD -> QUEUED
+-- guard: the caller has locked the runs as HELD, and the lines; it compares the counts.
+update mainspring.runs r
+set state = {{QUEUED}}, held_key = null, ready_at = a.at,
+    rate_keys = nullif(array(select k from unnest(r.limit_keys) as k where k = any ($3::bigint[])), '{}'),
+    breaker_key = (select k from unnest(r.limit_keys) as k where k = any ($4::bigint[]) limit 1)
+from unnest($1::uuid[], $2::timestamptz[]) as a (run_id, at)
+where r.run_id = a.run_id and r.state + 0 = {{HELD}}
+returning r.lane_id, extract(epoch from r.ready_at - (select clock_timestamp()))::float8 as delay
+
+-- name: pace_lines
+-- guard: the caller has locked the lines.
+update mainspring.limit_keys k
+set tat = p.tat, next_at = p.next_at, used_at = (select clock_timestamp())
+from unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) as p (key_id, tat, next_at)
+where k.key_id = p.key_id
+returning k.key_id
+
+-- name: set_breakers
+-- guard: the caller has locked the lines.
+update mainspring.limit_keys k
+set failed = b.failed, opened_at = b.opened_at, next_at = b.next_at, probe = b.probe, used_at = (select clock_timestamp())
+from unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::uuid[])
+    as b (key_id, failed, opened_at, next_at, probe)
+where k.key_id = b.key_id
+returning k.key_id
+
+-- name: live_probes
+-- Which of these runs are admitted and have not ended.
+select r.run_id from mainspring.runs r where r.run_id = any ($1::uuid[]) and r.state + 0 in ({{QUEUED}}, {{RUNNING}})
+
+-- name: due_lines
+-- Lines whose time to be looked at has come, at most $1.
+select k.key_id
+from mainspring.limit_keys k
+where k.next_at is not null and k.next_at <= (select clock_timestamp())
+order by k.next_at
+limit $1
+
+-- name: open_breakers
+-- Lines after $1 whose breaker is open, at most $2.
+select k.key_id from mainspring.limit_keys k where k.opened_at is not null and k.key_id > $1 order by k.key_id limit $2
+
+-- name: take_back
+-- Runs that were admitted before the breaker of the line $1 opened stand in the line again, at most $2. Returns the slots
+-- that they give back.
+-- moves: QUEUED -> HELD
+-- guard: the rows are locked as QUEUED in the same statement, and the state is checked again. If the breaker was closed
+-- meanwhile, or the run is its probe, the caller's look at the line admits it again.
+with picked as materialized (
+    select r.ctid as tid
+    from mainspring.runs r
+    where r.breaker_key = $1 and r.breaker_key is not null and r.state + 0 = {{QUEUED}}
+      and exists (select from mainspring.limit_keys k
+                  where k.key_id = $1 and k.opened_at is not null and k.probe is distinct from r.run_id)
+    limit $2
+    for no key update skip locked
+)
+update mainspring.runs r
+set state = {{HELD}}, held_key = $1, held_rank = coalesce(r.held_rank, r.ready_at - {{boost(r)}}), rate_keys = null,
+    breaker_key = null
+where r.ctid = any (array(select tid from picked)) and r.state + 0 = {{QUEUED}}
+returning r.limit_keys
+
 -- name: hold_back
--- A failed or snoozed run that gives up its slots while it backs off.
+-- A run that gives up its slots: it failed or was snoozed, and backs off. Or an attempt has used up a slot that the next
+-- one must get again (a rate, a circuit breaker): also after a loss, and if it was returned unstarted. A run that need not
+-- wait stands in its line at once.
 -- moves: RUNNING -> HELD
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
-set state = {{HELD}}, fence = r.fence + 1, worker_id = null, claim_seq = null, claimed_at = null, started_at = null,
-    snoozes = r.snoozes + o.snoozed, max_attempts = r.max_attempts + o.snoozed,
+set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
+    claimed_at = null, started_at = null, losses = r.losses + o.lost,
+    snoozes = r.snoozes + o.snoozed, max_attempts = r.max_attempts + o.lost + o.snoozed,
     last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null, progress_number = null,
-    ready_at = t.now + o.delay * interval '1 second', wake_at = t.now + o.delay * interval '1 second',
+    rate_keys = null, breaker_key = null,
+    ready_at = t.now + o.delay * interval '1 second',
+    wake_at = case when o.delay > 0 then t.now + o.delay * interval '1 second' end,
     held_key = r.limit_keys[1],
-    held_rank = t.now + o.delay * interval '1 second' - {{boost(r)}},
-    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null, adopted = null
-from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[]) as o (run_id, fence, delay, error, snoozed),
+    held_rank = case when o.delay > 0 then t.now + o.delay * interval '1 second' - {{boost(r)}}
+                     else coalesce(r.held_rank, r.ready_at - {{boost(r)}}) end,
+    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null,
+    adopted = null
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[])
+         as o (run_id, fence, delay, error, snoozed, lost, given_back),
      (select clock_timestamp() as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}} and r.limit_keys is not null
 returning r.run_id, r.limit_keys
@@ -145,7 +238,9 @@ returning r.held_key
 
 -- name: lines_with_room
 -- Lines in which runs are HELD although the limit has room, after $1, at most $2 lines are looked at. A missing row
--- counts as room. Returns the last line that was looked at as well.
+-- counts as room. A line that is looked at later (due_lines) counts as full, unless its rate has become faster meanwhile,
+-- and so does one whose probe lives. Returns the last
+-- line that was looked at as well.
 with recursive line as (
     (select held_key from mainspring.runs
      where held_key is not null and state = {{HELD}} and held_key > $1
@@ -160,7 +255,12 @@ with recursive line as (
     select held_key from line where held_key is not null limit $2
 )
 select l.held_key,
-       (k.key_id is null or i.slots is null or k.in_use < i.slots)
+       (k.key_id is null or ((i.slots is null or k.in_use < i.slots)
+                             and (k.next_at is null
+                                  or i.every is not null and k.next_at > (select clock_timestamp())
+                                      + greatest(i.every, {{LONGEST_LOOK}}) * interval '1 second')
+                             and (k.probe is null or not exists (select from mainspring.runs r
+                                                                 where r.run_id = k.probe and r.state + 0 <> {{HELD}}))))
        and exists (select from mainspring.runs r
                    where r.held_key = l.held_key and r.state = {{HELD}} and r.wake_at is null) as room
 from looked l
@@ -174,6 +274,8 @@ with idle as materialized (
     select k.key_id
     from mainspring.limit_keys k
     where k.in_use = 0 and k.used_at < (select clock_timestamp()) - $1 * interval '1 second'
+      and (k.tat is null or k.tat < (select clock_timestamp()))
+      and (k.opened_at is null or k.used_at < (select clock_timestamp()) - interval '30 days')
       and not exists (select from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}} offset 0)
     order by k.used_at
     limit $2

@@ -1,4 +1,5 @@
-"""Tells the server which runs have started. Only runs that last longer than a moment are told, each once."""
+"""Tells the server which runs have started. Only runs that last longer than a moment are told, each once. Those with a
+rate are told at once: until then they count as unstarted, and too many of these hold up the others."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class StartReports:
                 attempt.start_told = False
         before = len(self._fresh)
         for attempt in active:
-            if not attempt.start_told and now - attempt.started >= MOMENT and not attempt.reported:
+            lasts = attempt.order.paced or now - attempt.started >= MOMENT
+            if lasts and not attempt.start_told and not attempt.reported:
                 attempt.start_told = True
                 self._fresh[attempt.key] = attempt
         return len(self._fresh) > before

@@ -1,0 +1,32 @@
+"""/v1/breakers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, get, post
+
+from mainspring.api.bodies import NoBody
+from mainspring.api.services import caller_of, services_of
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.limits import BreakerList, BreakerView
+
+Http = Request[Any, Any, Any]
+
+
+@get("/v1/breakers", summary="List circuit breakers", operation="breakers.list")
+async def list_breakers(request: Http) -> BreakerList:
+    """The circuit breakers of jobs and tasks that have had runs lately. Open ones come first."""
+    return await services_of(request).breakers.breakers(caller_of(request))
+
+
+@post(
+    "/v1/breakers/{breaker_id:str}/reset", verb="reset", dto=NoBody, return_dto=None, status_code=200,
+    summary="Reset a circuit breaker", operation="breakers.reset",
+)  # fmt: skip
+async def reset_breaker(request: Http, breaker_id: str, data: Nothing | None = None) -> BreakerView:
+    """It closes and forgets its failures, and the runs behind it may start."""
+    return await services_of(request).breakers.reset(caller_of(request), breaker_id)
+
+
+HANDLERS = [list_breakers, reset_breaker]

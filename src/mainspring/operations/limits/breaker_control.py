@@ -1,0 +1,55 @@
+"""Circuit breakers as people see them: list, and reset."""
+
+from __future__ import annotations
+
+from mainspring.domain.breakers import Breaker
+from mainspring.domain.errors import NotFound
+from mainspring.domain.showing import breaker_view
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.signals import Signals
+from mainspring.store import breakers, limits
+from mainspring.store.breakers import BreakerRow
+from mainspring.store.pool import Store
+from mainspring.wire.limits import BreakerList, BreakerView
+
+log = get_logger("breakers")
+
+_MOST = 1000
+_BIGGEST_ID = 2**31 - 1
+
+
+class BreakerControl:
+    def __init__(self, store: Store, signals: Signals) -> None:
+        self._store = store
+        self._signals = signals
+
+    async def breakers(self, caller: Caller) -> BreakerList:
+        """Open ones first, at most 1,000."""
+        async with self._store.reads.acquire() as connection:
+            rows = await breakers.listed(connection, caller.tenant, _MOST + 1)
+        return BreakerList([_view(row) for row in rows[:_MOST]], more=len(rows) > _MOST)
+
+    async def reset(self, caller: Caller, breaker_id: str) -> BreakerView:
+        """Close the breaker, whatever it is, and forget its failures. The runs behind it are admitted."""
+        missing = NotFound(f"there is no circuit breaker {breaker_id!r}", hint="see GET /v1/breakers")
+        limit_id = int(breaker_id) if breaker_id.isdecimal() and breaker_id.isascii() else 0
+        if not 0 < limit_id <= _BIGGEST_ID:
+            raise missing
+        async with self._store.change() as connection:
+            row = await breakers.get(connection, caller.tenant, limit_id)
+            if row is None or not await limits.set_breakers(connection, {row.key_id: Breaker()}):
+                raise missing
+        log.info("circuit breaker reset", name=row.name, was=_state(row).word)
+        self._signals.knock([frozenset({row.key_id})])
+        async with self._store.reads.acquire() as connection:
+            after = await breakers.get(connection, caller.tenant, limit_id)
+        return _view(after or row)
+
+
+def _state(row: BreakerRow) -> Breaker:
+    return Breaker(row.failed, row.opened_at, row.next_at, row.probe)
+
+
+def _view(row: BreakerRow) -> BreakerView:
+    return breaker_view(row.limit_id, row.name, _state(row), row.failures, row.open_for, row.held)
