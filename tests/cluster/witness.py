@@ -12,6 +12,14 @@ from tests.cluster.arena import Arena
 from tests.cluster.history import Call, Event, History, Line, Report, StoredLog
 from tests.processes.cluster import Patient
 
+# One snapshot of all lines of limits, and of the runs that own their slots.
+_COUNTS = """
+    select l.name, k.key, k.in_use, (select count(*) from mainspring.runs r
+                                     where r.state in (1, 2) and k.key_id = any (r.limit_keys)) as owners
+    from mainspring.limit_keys k
+    join mainspring.limits l using (limit_id)
+"""
+
 
 async def gather(
     arena: Arena, calls: Sequence[Call] = (), reports: Sequence[Report] = (), *, at_rest: bool = True
@@ -19,18 +27,19 @@ async def gather(
     """The history of this arena so far. PostgreSQL must be up."""
     offset = _ahead(time.time)
     rows = await arena.ask(
-        "select seq, at, tx, process, tbl, op, old::text as old, new::text as new "
+        "select seq, at, began, tx, process, tbl, op, old::text as old, new::text as new "
         "from cluster_audit.events order by seq"
     )
     events = [
         Event(
             row["seq"], row["at"].timestamp() + offset, row["at"], row["tx"], row["process"], row["tbl"], row["op"],
-            _row(row["old"]), _row(row["new"]),
+            _row(row["old"]), _row(row["new"]), row["began"].timestamp() + offset,
         )
         for row in rows
     ]  # fmt: skip
     live = await arena.ask("select to_jsonb(r)::text as row, clock_timestamp() as now from mainspring.runs r")
     keys = await arena.ask("select key, job_id from mainspring.idempotency_keys")
+    counts = await arena.ask(_COUNTS)
     return History(
         events=events,
         lines=read_ledger(arena.ledger),
@@ -41,6 +50,7 @@ async def gather(
         logs=await read_logs(arena) if arena.shape.servers else [],
         live_runs=[_row(row["row"]) | {"now": row["now"]} for row in live],
         keys={row["key"]: row["job_id"] for row in keys},
+        counts=[dict(row) for row in counts],
         offset=offset,
         at_rest=at_rest,
     )
