@@ -12,6 +12,7 @@ from tests.cluster.line_book import LineBook, Stay, read_book, slots, stays
 
 _CANCEL_PREVIOUS = 3
 _ADMITTED_WITHIN = 5.0  # seconds: two rounds of the admitter, and what it takes to wait for locks
+_TOLD_WITHIN = 0.5  # seconds between the creation of a run and the lock of those that it replaces
 _AHEAD = float("inf")
 
 
@@ -111,9 +112,9 @@ def s10_a_later_run_replaces_the_earlier_ones(history: History) -> Iterator[str]
         elif event.table == "runs" and event.op == "I" and (job := event.new["job_id"]) is not None:
             runs[job].add(event.new["run_id"])
             if rule.get(job) == _CANCEL_PREVIOUS and event is _last_birth(history, event):
-                until = history.by_tx[event.tx][-1].seq
+                last = history.by_tx[event.tx][-1]
                 for run in sorted(runs[job] - {event.new["run_id"]}):
-                    if (state := _left_in(history, run, until)) is not None:
+                    if (state := _left_in(history, run, last)) is not None:
                         yield f"{job}: {event.new['run_id']} replaces {run}, which is left in state {state}"
 
 
@@ -123,12 +124,22 @@ def _last_birth(history: History, birth: Event) -> Event:
     return [event for event in same if event.new["job_id"] == birth.new["job_id"]][-1]
 
 
-def _left_in(history: History, run: str, until: int) -> int | None:
-    """The state of a run that lives then and was not told to stop."""
-    last = [event for event in history.runs[run] if event.seq <= until][-1]
-    told = last.new.get("state") == RUNNING and last.new["cancel_requested_at"] is not None
-    ended = last.table == "run_history" or last.op == "D"
-    return None if ended or told else last.new["state"]
+def _left_in(history: History, run: str, last: Event) -> int | None:
+    """The state of a run that lives after this write and was not told to stop. Its worker may have reported its end
+    before it could be told."""
+    life = history.runs[run]
+    now = [event for event in life if event.seq <= last.seq][-1]
+    told = now.new.get("state") == RUNNING and now.new["cancel_requested_at"] is not None
+    soon = history.deadline(last.at, _TOLD_WITHIN)
+    following = [event for event in life if event.seq > last.seq][:1]
+    ending = any(_ends(event) and event.began <= soon for event in following)
+    if _ends(now) or told or ending:
+        return None
+    return int(now.new["state"])
+
+
+def _ends(event: Event) -> bool:
+    return event.table == "run_history" or event.op == "D"
 
 
 def s10_counts_are_exact(history: History) -> Iterator[str]:

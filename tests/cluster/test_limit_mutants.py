@@ -177,7 +177,7 @@ async def a_second_run_of_cancel_previous(stage: LimitStage, _: pytest.MonkeyPat
     await stage.clients.steer("target", "runNow")
     orders = await stage.claim()
     await stage.clients.steer("target", "runNow")
-    await stage.end(*orders, status="CANCELLED")
+    await stage.end(*orders, status="FAILED")
     await stage.finish()
 
 

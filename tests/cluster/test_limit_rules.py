@@ -300,3 +300,15 @@ def test_a_run_that_is_replaced_by_a_later_one_is_fine() -> None:
     asked = story.runs[first] | {"cancel_requested_at": time_of(5)}
     story.write(5.0, "node", ("runs", "I", {}, story.created(5)), ("runs", "U", story.runs[first], asked))
     assert "S10" not in found(story)
+
+
+def test_a_run_that_ends_when_it_is_to_be_replaced_is_fine() -> None:
+    story = plain_story()
+    story.job["overlap"] = 3
+    story.change(3.5)
+    first = story.fire(4.0, 4)
+    story.claim(4.1, first)
+    story.lines(first, 1, start=4.2, end=4.99)
+    story.fire(5.0, 5)
+    story.end(5.01, first)
+    assert "S10" not in found(story)
