@@ -12,6 +12,7 @@ RECURRING: dict[str, dict[str, Any]] = {
         "schedule": {"every": "2s"}, "overlap": "queue", "misfire": {"policy": "all"}, "payload": {"seconds": 0.2},
     },
     "replaced": {"schedule": _EVERY_SECOND, "overlap": "cancel_previous", "payload": {"seconds": 0.9}},
+    "two-at-once": {"schedule": _EVERY_SECOND, "overlap": "allow", "concurrency": 2, "payload": {"seconds": 0.9}},
     "any-rule": {"schedule": _EVERY_SECOND, "payload": {"seconds": 0.7}},
     "never-beside": {"schedule": _EVERY_SECOND, "payload": {"seconds": 0.5}},
 }  # fmt: skip

@@ -120,7 +120,9 @@ async def test_a_run_that_backs_off_gives_up_its_slot_and_comes_back(
     assert [await status_of(api, run) for run in (first, second)] == ["SCHEDULED", "QUEUED"]
     await check(connection)
     await connection.execute("update mainspring.runs set wake_at = clock_timestamp() where wake_at is not null")
-    await connection.execute("update mainspring.runs set ready_at = clock_timestamp() where ready_at > clock_timestamp()")
+    await connection.execute(
+        "update mainspring.runs set ready_at = clock_timestamp() where ready_at > clock_timestamp()"
+    )
     assert await admitter.run_once() == 0
     assert [await status_of(api, run) for run in (first, second)] == ["HELD", "QUEUED"]
     [order] = await worker.claim(1)
@@ -162,9 +164,7 @@ async def test_rank_decides_within_a_key(api: httpx.AsyncClient) -> None:
         assert str(order.run_id) == expected
 
 
-async def test_two_limits_at_once(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter
-) -> None:
+async def test_two_limits_at_once(api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter) -> None:
     both = [{"limit": 2, "per": "task"}, PER_ACCOUNT]
     jobs = [await charge(api, account, concurrency=both) for account in (1, 1, 2, 3)]
     assert [await status_of(api, run) for run in jobs] == ["QUEUED", "HELD", "QUEUED", "HELD"]
