@@ -9,7 +9,7 @@ import httpx
 
 TABLES = (
     "jobs", "runs", "run_history", "attempts", "dead_letters", "missed_fires", "idempotency_keys", "taken_ids", "lanes",
-    "workers",
+    "unique_keys", "workers",
 )  # fmt: skip
 _COUNTS = "select " + ", ".join(f"(select count(*) from mainspring.{table}) as {table}" for table in TABLES)
 

@@ -253,3 +253,30 @@ def test_overlap_and_misfire(accepting: CannedServer, call: Call) -> None:
     assert body["misfire"] == {"policy": "all", "grace": "1h", "cap": 5}
     code, _, err = call("submit", "t", "--misfire", "once,grace")
     assert code == 2 and "'grace' is not key=value" in err
+
+
+def test_a_unique_job(accepting: CannedServer, call: Call) -> None:
+    call("submit", "t", "a=1", "--unique", "task, payload.a,for=10m,while=queued+running,else=keep")
+    assert sent(accepting)["unique"] == {
+        "by": ["task", "payload.a"], "for": "10m", "while": ["queued", "running"], "else": "keep",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("kept", "it stays as it is"),
+        ("replaced", "it has the new payload"),
+        ("later", "it waits until the new time"),
+        ("sent", "sent"),  # by a newer server
+    ],
+)
+def test_a_submission_that_was_merged_is_told_in_words(
+    server: CannedServer, call: Call, answer: str, words: str
+) -> None:
+    server.says("POST /v1/jobs", {"job_id": "j1", "unique": answer})
+    code, out, told = call("submit", "t", "--unique", "task")
+    assert (code, out) == (0, "j1\n")
+    assert told == f"no new job: j1 has the unique key ({words})\n"
+    code, out, told = call("submit", "t", "--unique", "task", "--json")
+    assert (json.loads(out), told) == ({"job_id": "j1", "unique": answer}, "")

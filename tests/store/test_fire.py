@@ -253,7 +253,7 @@ async def test_a_run_knows_whether_two_attempts_of_it_may_overlap(
     else:
         await scene.fire(scene.again())
     [run] = await live(scene.connection)
-    assert run["exclusive"] is (overlap is Overlap.SKIP or delivery is Delivery.AT_MOST_ONCE)
+    assert run["exclusive"] is (overlap is not Overlap.ALLOW or delivery is Delivery.AT_MOST_ONCE)
 
 
 @pytest.mark.parametrize("delivery", list(Delivery), ids=lambda delivery: delivery.value)

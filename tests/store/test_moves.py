@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
 import asyncpg
 import pytest
 
+from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.store import runs, workers
+from mainspring.store import limits, runs, unique, workers
 from mainspring.store.queries import _fragments
 from mainspring.wire.exchange import Progress
 
@@ -26,9 +28,9 @@ Move = tuple[StoredState, StoredState]
 
 WRITES_RUNS = re.compile(r"\b(?:insert\s+into|update|delete\s+from)\s+mainspring\.runs\b")
 DECLARED = re.compile(r"-- (creates|moves|keeps): (.+)")
-# Dependencies and limits come later (docs/guarantees.md, S9 and S10).
-NOT_BUILT: set[Move] = {(S.WAITING, S.QUEUED), (S.HELD, S.QUEUED), (S.QUEUED, S.HELD)}
-NOT_BORN = {S.WAITING, S.HELD}
+# Dependencies come later (docs/guarantees.md, S9).
+NOT_BUILT: set[Move] = {(S.WAITING, S.QUEUED)}
+NOT_BORN = {S.WAITING}
 ENDS = {(before, after) for before in LIVE for after in ENDED if may_follow(before, after)} - {(S.RUNNING, S.SUCCESS)}
 
 
@@ -79,6 +81,8 @@ def test_what_is_declared_is_the_transition_table_as_far_as_it_is_built() -> Non
 def test_what_is_created_is_what_the_fragments_create() -> None:
     for query in (query for file in FILES for query in read(file)):
         created = {S.QUEUED} if uses(query.sql, "create_runs") else set()
+        created |= {S.HELD} if uses(query.sql, "create_held_runs") else set()
+        created |= {S.QUEUED, S.HELD} if uses(query.sql, "create_limited_runs") else set()
         created |= {S.SKIPPED} if uses(query.sql, "skipped_runs") else set()
         assert declared(query).creates == created, query.label
 
@@ -136,9 +140,37 @@ async def forget_assumed_starts(connection: asyncpg.Connection, _: UUID, __: int
     return await workers.forget_assumed_starts(connection, WORKER)
 
 
+async def redefine_waiting_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    waiting = unique.WaitingRun(run_id, str(run_id), 1, 1, 0, None, BEGINNING, 1, None)
+    with suppress(Conflict):  # it compares the number of rows
+        await unique.change_runs(connection, DEFAULT_TENANT, [unique.ChangedRun(waiting, None, True, '{"n": 2}')])
+    return None
+
+
+async def admit(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await limits.admit(connection, [run_id], {}, {})
+
+
+async def hold_back(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await limits.hold_back(connection, [limits.HoldBack(run_id, 1, 60.0)])
+
+
+async def wake(connection: asyncpg.Connection, _: UUID, __: int) -> object:
+    return await limits.wake(connection, 10)
+
+
+async def join_line(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await limits.join_line(connection, [run_id], 6)
+
+
+async def leave_line(connection: asyncpg.Connection, _: UUID, __: int) -> object:
+    return await limits.leave_line(connection, DEFAULT_TENANT, "limited", 5)
+
+
 ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, report_successes, requeue, request_cancel, note_progress,
-    note_starts, assume_started, forget_assumed_starts,
+    note_starts, assume_started, forget_assumed_starts, admit, hold_back, wake, join_line, leave_line,
+    redefine_waiting_runs,
 ]  # fmt: skip
 
 
@@ -181,6 +213,12 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
     run_id, lane_id = await a_run(connection, state)
     if act is forget_assumed_starts:
         await connection.execute("update mainspring.runs set started_at = claimed_at")
+    if act is redefine_waiting_runs:
+        await connection.execute("update mainspring.runs set attempt = 0")
+    if act in (hold_back, wake, leave_line):
+        await connection.execute(
+            "update mainspring.runs set limit_keys = '{5}', job_id = 'limited', wake_at = claimed_at"
+        )
     before = await live(connection)
     await act(connection, run_id, lane_id)
     expected = [after for origin, after in said.moves if origin is state]

@@ -45,6 +45,7 @@ PYTHON_TYPES: dict[str, object] = {
     "timestamptz": datetime,
     "text[]": list[str],
     "int4[]": list[int],
+    "int8[]": list[int],
 }
 
 

@@ -12,6 +12,7 @@ from mainspring.wire.exchange import Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.logs import LogChunk
+from mainspring.wire.unique import UniqueIn
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
@@ -24,6 +25,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "misfire": MisfireIn,
     "limits": ResourceLimitsIn,
     "rules": RetryRuleIn,
+    "unique": UniqueIn,
     "http": HttpCall,
     "success": SuccessRule,
     "hello": WorkerHello,
@@ -64,14 +66,14 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
 
 
 def _known(owner: type[msgspec.Struct]) -> str:
-    names = owner.__struct_fields__
+    names = owner.__struct_encode_fields__
     return "known are: " + ", ".join(names) if names else "this takes no fields; leave the body out"
 
 
 def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
     """What to write instead of an unknown field of `part`. A field of the whole request belongs beside that part."""
     owner = _NESTED.get(part, struct)
-    if owner is not struct and {part, name} <= set(struct.__struct_fields__):
+    if owner is not struct and {part, name} <= set(struct.__struct_encode_fields__):
         return f"{_known(owner)}; {name} stands beside {part}, not in it"
     near = _nearest(name, owner)
     return f"did you mean {near!r}?" if near else _known(owner)
@@ -79,8 +81,8 @@ def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
     """The known name that was meant: the same one a level down (`every`: schedule.every), or one spelt alike."""
-    for part in ("retry", "misfire", "schedule", "limits", "http"):
-        if part in owner.__struct_fields__ and name in _NESTED[part].__struct_fields__:
+    for part in ("retry", "misfire", "schedule", "limits", "http", "unique"):
+        if part in owner.__struct_encode_fields__ and name in _NESTED[part].__struct_encode_fields__:
             return f"{part}.{name}"
-    close = difflib.get_close_matches(name, owner.__struct_fields__, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, owner.__struct_encode_fields__, n=1, cutoff=0.6)
     return close[0] if close else None

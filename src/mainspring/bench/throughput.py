@@ -57,15 +57,29 @@ async def run(jobs: int, pooling: Pooling = Pooling.NONE) -> dict[str, object]:
     }
 
 
-def payload(number: int, size: int = SMALL) -> str:
-    """A payload of about `size` bytes."""
-    return msgspec.json.encode({"number": number, "text": "x" * (size - 30)}).decode()
+def payload(number: int, size: int = SMALL, keys: int | None = None) -> str:
+    """A payload of about `size` bytes. With `keys` it has one of so many."""
+    key = {} if keys is None else {"key": number % keys}
+    return msgspec.json.encode({"number": number, **key, "text": "x" * (size - 30)}).decode()
 
 
-async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop", size: int = SMALL) -> float:
+async def drive(
+    arena: Arena,
+    jobs: int,
+    bar: Progress,
+    task: str = "bench.noop",
+    size: int = SMALL,
+    *,
+    keys: int | None = None,
+    concurrency: str | None = None,
+) -> float:
     """Submit all jobs, wait until all are recorded, and check that each has exactly one ended run, with its payload.
-    Returns the seconds."""
-    bodies = [_body(task, start, min(BATCH, jobs - start), size) for start in range(0, jobs, BATCH)]
+    Returns the seconds. `concurrency`: the limit of each job, as JSON."""
+    limit = "" if concurrency is None else f',"concurrency":{concurrency}'
+    bodies = [
+        _body([f'{{"task":"{task}","payload":{payload(number, size, keys)}{limit}}}' for number in numbers])
+        for numbers in (range(start, min(start + BATCH, jobs)) for start in range(0, jobs, BATCH))
+    ]
     sending = bar.add_task("submitted", total=jobs)
     recording = bar.add_task("recorded", total=jobs)
     connection = await arena.connect()
@@ -90,9 +104,8 @@ async def drive(arena: Arena, jobs: int, bar: Progress, task: str = "bench.noop"
     return seconds
 
 
-def _body(task: str, start: int, count: int, size: int) -> bytes:
-    jobs = ",".join(f'{{"task":"{task}","payload":{payload(number, size)}}}' for number in range(start, start + count))
-    return f'{{"jobs":[{jobs}]}}'.encode()
+def _body(jobs: list[str]) -> bytes:
+    return f'{{"jobs":[{",".join(jobs)}]}}'.encode()
 
 
 async def _send(

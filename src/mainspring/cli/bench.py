@@ -41,6 +41,15 @@ def throughput(
     raise typer.Exit(main(jobs, as_json, pgbouncer))
 
 
+@app.command(epilog="Example: mainspring bench limits --jobs 20000")
+def limits(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """Measure jobs per second under limits of concurrency: 1,000 keys with a limit of 1, and one key with a limit of
+    50, beside the same jobs without limits. Default: 100,000 no-op jobs."""
+    from mainspring.bench.limits import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
 @app.command(epilog="Example: mainspring bench overhead --json")
 def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     """Measure the overhead on top of the jobs' own time. Default: 2,000 jobs that sleep for 1 s, on 200 slots."""

@@ -27,7 +27,7 @@ EXAMPLES = (
 )
 # Options of `submit` that do not describe a job, or say which one it is. --task changes the task.
 _NOT_OF_THE_JOB = (
-    *("task", "params", "job_id", "idempotency_key", "wait", "timeout_wait"),
+    *("task", "params", "job_id", "idempotency_key", "unique", "wait", "timeout_wait"),
     *("as_json", "url", "token_file", "data"),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOpt
 from mainspring.cli.field_options import with_plain_options
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.waiting import longest_wait, wait_and_show
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client.handle import Handle
 
 EXAMPLES = (
     "mainspring submit hello name=you --wait",
@@ -29,7 +32,14 @@ _PAIRS = {
     "limits": "memory=512MB",
     "required_labels": "gpu=a100",
     "misfire": "once,grace=1h",
+    "unique": "for=10m",
     "headers": "'Authorization: Bearer x'",
+}
+
+_MERGED = {
+    "kept": "it stays as it is",
+    "replaced": "it has the new payload",
+    "later": "it waits until the new time",
 }
 
 
@@ -175,6 +185,16 @@ def command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    unique: Annotated[
+        str | None,
+        typer.Option(
+            "--unique",
+            metavar="BY",
+            help="Fields of which one job at a time has the values: task,payload.account. Also for=10m, "
+            "while=queued+running, and else=keep, replace or later: what another submission does to that job.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     keep_payload: Annotated[
         str | None,
         typer.Option(
@@ -249,7 +269,7 @@ def command(
     """Submit a job that runs a task, a command or an HTTP call, now or on a schedule. Prints the job's id."""
     fields = job_fields(
         command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
-        keep_payload=keep_payload,
+        keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
@@ -260,12 +280,19 @@ def command(
         handle = client.submit(**fields)
         if wait:
             if not as_json:
-                say(f"job {handle.job_id}")
+                say(f"job {handle.job_id}{_merged(handle)}")
             raise typer.Exit(wait_and_show(client, handle, timeout=longest, as_json=as_json))
     if as_json:
-        show_json({"job_id": handle.job_id})
+        show_json({"job_id": handle.job_id} | ({} if handle.unique is None else {"unique": handle.unique}))
     else:
         show_line(handle.job_id)
+        if handle.unique is not None:
+            say(f"no new job: {handle.job_id} has the unique key{_merged(handle)}")
+
+
+def _merged(handle: Handle[Any]) -> str:
+    """What became of a submission with the unique key of another job."""
+    return "" if handle.unique is None else f" ({_MERGED.get(handle.unique, handle.unique)})"
 
 
 def job_fields(
@@ -284,6 +311,7 @@ def job_fields(
     env: list[str] | None,
     limit: list[str] | None,
     require: list[str] | None,
+    unique: str | None = None,
     **plain: Any,
 ) -> dict[str, Any]:
     """The fields of a job that the options describe. None for those that are not given."""
@@ -294,6 +322,7 @@ def job_fields(
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),
         "keep_payload": None if keep_payload is None else _value(keep_payload),
+        "unique": None if unique is None else unique_of(unique),
         "labels": pairs_of(label or [], "labels"),
         "env": pairs_of(env or [], "env"),
         "limits": limits_of(limit or []),
@@ -308,6 +337,15 @@ def misfire_of(text: str) -> dict[str, Any]:
     return ({"policy": policy} if policy else {}) | {
         key: _value(value) for key, value in (_pair(part, "misfire") for part in parts)
     }
+
+
+def unique_of(text: str) -> dict[str, Any]:
+    """The field from `task,payload.account,for=10m,while=queued+running,else=keep`. The server checks the values."""
+    parts = [part.strip() for part in text.split(",")]
+    rule: dict[str, Any] = {"by": [part for part in parts if "=" not in part]}
+    for name, value in (_pair(part, "unique") for part in parts if "=" in part):
+        rule[name] = value.split("+") if name == "while" else value
+    return rule
 
 
 def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:

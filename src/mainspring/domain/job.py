@@ -17,6 +17,7 @@ from mainspring.kernel.ids import parse_uuid
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
+from mainspring.wire.unique import Unique
 
 DEFAULT_TIMEOUT = 3600.0
 NO_LONGER_DECLARED = "no longer declared"  # why a job is paused
@@ -90,6 +91,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     concurrency: list[ConcurrencyLimit] | None = None
     line: list[Slot] | None = None
     boost: float | None = None
+    unique: Unique | None = None
 
 
 DEFAULT_SPEC = Spec()
@@ -131,6 +133,7 @@ class JobDefinition(msgspec.Struct, frozen=True):
 
 
 ONE_AFTER_ANOTHER = (Overlap.QUEUE, Overlap.CANCEL_PREVIOUS)
+_SECONDS_PER_LEVEL = AGING_STEP.total_seconds()
 _CRITICAL_BOOST = 100 * 366 * 86400.0
 
 
@@ -139,18 +142,16 @@ def has_limits(definition: JobDefinition) -> bool:
     return definition.spec.concurrency is not None or definition.overlap in ONE_AFTER_ANOTHER
 
 
-def stored_spec(definition: JobDefinition, job_id: str | None = None) -> str | None:
-    """The spec of a job as it is stored. `job_id`: the id of the job if it was generated."""
+def stored_spec(definition: JobDefinition, job_id: str | None = None, line: list[Slot] | None = None) -> str | None:
+    """The spec of a job as it is stored. `job_id`: the id of the job if it was generated. `line`: the slots that its
+    runs need, if they are known."""
     spec = definition.spec
     rule = definition.overlap if definition.schedule.one_time else Overlap.SKIP
-    if spec.overlap is not rule:
-        spec = msgspec.structs.replace(spec, overlap=rule)
     if has_limits(definition):
-        line = line_of(definition, job_id)
-        strict = any(slot.strict for slot in line)
-        spec = msgspec.structs.replace(spec, line=line, boost=None if strict else boost_of(definition.priority) or None)
-    elif spec.line is not None:
-        spec = msgspec.structs.replace(spec, line=None, boost=None)
+        line = line or line_of(definition, job_id)
+        spec = msgspec.structs.replace(spec, overlap=rule, line=line, boost=boost_in(line, definition.priority))
+    elif spec.overlap is not rule or spec.line is not None:
+        spec = msgspec.structs.replace(spec, overlap=rule, line=None, boost=None)
     return spec_to_text(spec)
 
 
@@ -174,6 +175,8 @@ def _is_generated(job_id: str) -> bool:
     return (parsed := parse_uuid(job_id)) is not None and parsed.version == 7
 
 
-def boost_of(priority: int) -> float:
-    """How many seconds a priority moves a run forward in the line of a limit."""
-    return _CRITICAL_BOOST if priority == Priority.CRITICAL else priority * AGING_STEP.total_seconds()
+def boost_in(line: list[Slot], priority: int) -> float | None:
+    """How many seconds a priority moves a run forward in its line. None if it does not."""
+    if not priority or any(slot.strict for slot in line):
+        return None
+    return _CRITICAL_BOOST if priority == Priority.CRITICAL else priority * _SECONDS_PER_LEVEL

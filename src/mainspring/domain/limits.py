@@ -14,7 +14,8 @@ from mainspring.kernel.ids import TenantId
 
 SHOWN_KEY = 200  # characters of a key that are stored; of a longer one, its hash
 
-_DROPPED = object()
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class ConcurrencyLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,18 +62,17 @@ def slots_of(
     """The slots that a run of such a job needs. `lasting`: the job recurs, or its id was chosen. `one_after_another`:
     the overlap rule lets one run of the job live at a time."""
     found: list[Slot] = []
-    values: Any = _DROPPED
+    values: dict[str, Any] | None = None
     for limit in limits:
-        key = ""
-        if limit.key is not None:
-            if values is _DROPPED:
-                values = {"payload": None if payload is None else msgspec.json.decode(payload), "labels": labels}
-            key = key_text(value_at(values, limit.key))
-        per = limit.per or ("job" if lasting and limit.key is None else "task")
-        name = f"job:{job_id}" if per == "job" else f"task:{task}"
-        if limit.key is not None:
-            name += f":{limit.key}"
-        found.append(Slot(name, key, limit.limit, limit.strict))
+        path = limit.key
+        if path is None:
+            per = limit.per or ("job" if lasting else "task")
+            found.append(Slot(f"job:{job_id}" if per == "job" else f"task:{task}", "", limit.limit, limit.strict))
+            continue
+        if values is None:
+            values = {"payload": None if payload is None else _decode(payload), "labels": labels}
+        name = f"job:{job_id}:{path}" if limit.per == "job" else f"task:{task}:{path}"
+        found.append(Slot(name, key_text(value_at(values, path)), limit.limit, limit.strict))
     if one_after_another:
         found.append(overlap_slot(job_id, strict=not found))
     return found
@@ -96,24 +96,27 @@ def value_at(values: Any, path: str) -> Any:
     """The value at a path such as payload.account.id; None if there is none. Raises NotAKey if there is an object or a
     list."""
     here = values
-    walked: list[str] = []
-    for part in path.split("."):
-        if isinstance(here, list):
-            raise NotAKey(".".join(walked), "a list")
-        here = here.get(part) if isinstance(here, dict) else None
-        walked.append(part)
-    if isinstance(here, dict):
-        raise NotAKey(path, "an object")
-    if isinstance(here, list):
-        raise NotAKey(path, "a list")
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if type(here) is dict:
+            here = here.get(part)
+        elif type(here) is list:
+            raise NotAKey(".".join(parts[:place]), "a list")
+        else:
+            return None
+    if type(here) is dict or type(here) is list:
+        raise NotAKey(path, "an object" if type(here) is dict else "a list")
     return here
 
 
 def key_text(value: Any) -> str:
     """The line of a value. 7, "7" and null are three lines; 7 and 7.0 are one."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
-        value = int(value)
-    text = msgspec.json.encode(value).decode()
+    if type(value) is int:
+        text = str(value)
+    elif type(value) is float and value.is_integer() and abs(value) < 1 << 53:
+        text = str(int(value))
+    else:
+        text = _encode(value).decode()
     if len(text) <= SHOWN_KEY:
         return text
     return f"{text[: SHOWN_KEY - 66]} {hashlib.sha256(text.encode()).hexdigest()}"

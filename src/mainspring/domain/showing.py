@@ -66,6 +66,7 @@ def show_job(
         overlap=definition.overlap.word,
         delivery=spec.delivery.value,
         idempotency_key=spec.idempotency_key,
+        unique=spec.unique,
         owner=spec.owner,
         description=spec.description,
         labels=spec.labels or {},
@@ -96,7 +97,9 @@ def _shown_size(kept: int) -> bool | int:
 
 
 def backing_off(attempt: int, max_attempts: int, losses: int, snoozes: int) -> str:
-    """The reason of a run that waits for its next attempt after a failure or a loss."""
+    """The reason of a run that waits for its next attempt after a failure or a loss, or for its first one."""
+    if attempt == 0:
+        return "pushed to a later time by another submission (unique)"
     lost = f", {losses} of them lost" if losses else ""
     snoozed = f", {snoozes} of them snoozed" if snoozes else ""
     return f"backing off after attempt {attempt} of {max_attempts}{lost}{snoozed}"

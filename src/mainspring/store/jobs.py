@@ -229,9 +229,12 @@ async def past(connection: Connection, tenant: TenantId, job_id: str, generation
 
 
 class KnownKey(msgspec.Struct, frozen=True):
+    """merged: what became of the submission, if another job had its unique key."""
+
     body_hash: bytes
     job_id: str
     generation: int
+    merged: str | None
 
 
 async def take_keys(

@@ -59,25 +59,25 @@ async def known(connection: Connection) -> bool:
 
 
 async def open_lines(connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
-    """Store what jobs declare, and the lines that do not exist yet. In a transaction of its own: a line that is being
-    opened holds up everybody who opens it too."""
+    """Store what jobs declare, and the lines that do not exist yet. If possible in a transaction of its own: a line
+    that is being opened holds up everybody who opens it too."""
     declared = {slot.name: slot for slot in sorted(slots, key=lambda slot: slot.name)}
-    limit_ids = dict(
-        await connection.fetch(
+    lines = {key_id(tenant, slot): slot for slot in slots}
+    async with connection.transaction():
+        await connection.execute(
             _SQL["declare_limits"],
             tenant,
             list(declared),
             [slot.slots for slot in declared.values()],
             [slot.strict for slot in declared.values()],
         )
-    )
-    lines = {key_id(tenant, slot): slot for slot in slots if slot.name in limit_ids}
-    await connection.execute(
-        _SQL["open_lines"],
-        list(lines),
-        [limit_ids[slot.name] for slot in lines.values()],
-        [slot.key for slot in lines.values()],
-    )
+        limit_ids = dict(await connection.fetch(_SQL["declared_limits"], tenant, list(declared)))
+        await connection.execute(
+            _SQL["open_lines"],
+            list(lines),
+            [limit_ids[slot.name] for slot in lines.values()],
+            [slot.key for slot in lines.values()],
+        )
 
 
 async def specs_in_lines(connection: Connection, lines: Sequence[int]) -> list[tuple[int, TenantId, str]]:
@@ -140,6 +140,10 @@ async def lines_with_room(connection: Connection, after: int, limit: int) -> tup
     there was none."""
     rows = await connection.fetch(_SQL["lines_with_room"], after, limit)
     return [line for line, room in rows if room], (max(line for line, _ in rows) if rows else None)
+
+
+async def prune_limits(connection: Connection, seconds: float, limit: int) -> int:
+    return len(await connection.fetch(_SQL["prune_limits"], seconds, limit))
 
 
 async def prune_lines(connection: Connection, seconds: float, limit: int) -> int:

@@ -177,10 +177,21 @@ async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None
     )
 
 
-async def insert_limited(connection: Connection, tenant: TenantId, new: NewRuns) -> set[int]:
-    """Insert runs that have limits. They are HELD. Returns their lines."""
-    rows = await connection.fetch(
-        _SQL["insert_limited_runs"],
+class NewHeldRuns(NewRuns):
+    """Runs that have limits: also the lines in which they stand, and how far their priority moves them forward."""
+
+    __slots__ = ("boosts", "lines")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[list[int]] = []
+        self.boosts: list[float | None] = []
+
+
+async def insert_held(connection: Connection, tenant: TenantId, new: NewHeldRuns) -> None:
+    """Insert runs that have limits. They are HELD."""
+    await connection.execute(
+        _SQL["insert_held_runs"],
         tenant,
         new.run_ids,
         new.lane_ids,
@@ -190,8 +201,9 @@ async def insert_limited(connection: Connection, tenant: TenantId, new: NewRuns)
         new.payloads,
         new.specs,
         new.generations,
+        ["{" + ",".join(map(str, lines)) + "}" for lines in new.lines],
+        new.boosts,
     )
-    return {line for (lines,) in rows for line in lines or ()}
 
 
 async def insert_plain(

@@ -1,4 +1,5 @@
-"""Deletes lines of limits that nobody has used for an hour. A limit may have as many lines as there are accounts."""
+"""Deletes lines and limits that nobody has used for an hour. A limit may have as many lines as there are accounts, and
+a job whose runs go one after another has a limit of its own."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ class LinePruner:
     async def run_once(self) -> int:
         """Return how many were deleted."""
         deleted = 0
-        while True:
-            async with self._store.reads.acquire() as connection:
-                some = await limits.prune_lines(connection, _UNUSED, _BATCH)
-            deleted += some
-            if some < _BATCH:
-                return deleted
+        for prune in (limits.prune_lines, limits.prune_limits):
+            some = _BATCH
+            while some == _BATCH:
+                async with self._store.reads.acquire() as connection:
+                    some = await prune(connection, _UNUSED, _BATCH)
+                deleted += some
+        return deleted

@@ -74,6 +74,7 @@ RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
 KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
+UNIQUE = Kind("UniqueIn", keyword="Mapping[str, Any]", stored="Unique")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 CONCURRENCY = Kind(
     "int | ConcurrencyIn | list[ConcurrencyIn]", keyword="int | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
@@ -114,6 +115,7 @@ _JOB = _NEW | Place.PATCH
 _SETTING = _JOB | Place.CLEAR
 _DEFAULT = _SETTING | Place.TASK_OPTION
 _HTTP_ONLY = ~Place.SQL
+_UNIQUE = (_NEW & _HTTP_ONLY) | Place.TASK_OPTION
 
 
 def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
@@ -175,6 +177,7 @@ FIELDS = (
     Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
     Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
     Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
+    Field("unique", UNIQUE, _UNIQUE, "spec.unique", ("unique",), "--unique"),
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner"),
     Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description"),
     Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label"),

@@ -37,6 +37,7 @@ from mainspring.wire.states import (
     SandboxWord,
     ScheduleType,
 )
+from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
 
 
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,6 +132,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
+    unique: UniqueIn | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -194,17 +196,21 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobCreated(msgspec.Struct, omit_defaults=True):
-    """generation: left out for the first one."""
+    """generation: left out for the first one. unique: what became of the submission, if another job has its unique key;
+    job_id is that job then."""
 
     job_id: str
     generation: int = 1
+    unique: UniqueAnswerWord | None = None
 
 
-class BatchCreated(msgspec.Struct):
-    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request."""
+class BatchCreated(msgspec.Struct, omit_defaults=True):
+    """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request. unique: in the same order, what
+    became of each submission whose unique key another job has; left out if there is none."""
 
     accepted: int
     job_ids: list[str]
+    unique: list[UniqueAnswerWord | None] = []
 
 
 class RetryRuleView(msgspec.Struct, omit_defaults=True):
@@ -283,6 +289,7 @@ class JobView(PlainValues, msgspec.Struct):
     pause_reason: str | None = None
     generation: int = 1
     concurrency: list[ConcurrencyView] = []
+    unique: Unique | None = None
 
 
 class JobList(msgspec.Struct):

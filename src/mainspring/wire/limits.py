@@ -21,7 +21,7 @@ KeyPath = Annotated[
 ]
 
 
-class ConcurrencyIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ConcurrencyIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """At most `limit` runs at once. key: each value of it has its own count. per: the runs of this job, or of all jobs
     of its task; with a key, or for a one-time job without a job_id, the task. order: strict starts runs in the order of
     their submission, one after another, and a run that fails holds up those behind it until it has ended."""

@@ -11,6 +11,7 @@ from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import ConcurrencyIn
 from mainspring.wire.states import DeliveryWord, PriorityIn
+from mainspring.wire.unique import UniqueIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
@@ -31,6 +32,7 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     required_labels: dict[str, str] | None = None
     keep_payload: KeptSizeIn | None = None
     concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    unique: UniqueIn | None = None
 
 
 class TaskView(msgspec.Struct):

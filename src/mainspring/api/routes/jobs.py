@@ -45,6 +45,7 @@ Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
+_UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch")
 
 
@@ -52,9 +53,12 @@ _AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for
     "/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create",
     answers={
         201: Answer("The job is stored. It is never lost from now on.", headers=("Location",)),
-        200: Answer("The idempotency key was used before, by the same request: the existing job.", ("Location",)),
+        200: Answer(
+            "The existing job: the idempotency key was used by the same request, or that job has the unique key.",
+            ("Location",),
+        ),
     },
-    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "idempotency_key_reused", "job_exists"),
+    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, *_UNIQUE, "idempotency_key_reused", "job_exists"),
     examples=examples.JOBS,
 )  # fmt: skip
 async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
@@ -64,7 +68,7 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
-        JobCreated(job_id, done.generations[0]),
+        JobCreated(job_id, done.generations[0], done.unique[0]),
         status_code=200 if done.repeated[0] else 201,
         headers={"Location": f"/v1/jobs/{job_id}"},
     )
@@ -80,7 +84,7 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
     problems=(
         *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch",
-        "job_exists",
+        "job_exists", *_UNIQUE,
     ),
     examples=examples.BATCHES,
     body=JobBatch | list[JobRequest],
@@ -91,7 +95,8 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
     if isinstance(data, Undecoded):
         data = await read_batch(data.body)
     done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
-    return BatchCreated(len(done.job_ids), done.job_ids)
+    merged = any(answer is not None for answer in done.unique)
+    return BatchCreated(len(done.job_ids), done.job_ids, done.unique if merged else [])
 
 
 @get("/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES)

@@ -18,6 +18,7 @@ from mainspring.domain.intake.request import amend, define, retry_policy_as_retr
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
 from mainspring.domain.intake.task_options import fill
+from mainspring.domain.intake.unique import check_time, check_unchanged, unique_as_given
 from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
@@ -43,13 +44,19 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
     names the field, also if the payload does not match the task's signature."""
     definition = define(request, now)
     declaration = known.get(definition.task)
-    if declaration is None:
+    if declaration is not None:
+        declaration.check(definition.payload)
+    if declaration is None or declaration.options is None:
+        if definition.spec.unique is not None:
+            check_time(definition)
         return definition
-    declaration.check(definition.payload)
-    if declaration.options is None:
-        return definition
+    options = declaration.options
+    if options.unique is not None and not definition.schedule.one_time:
+        options = msgspec.structs.replace(options, unique=None)  # a recurring job is not unique
     try:
-        return define(fill(retry_policy_as_retry(request), declaration.options), now)
+        definition = define(fill(retry_policy_as_retry(request), options), now)
+        check_time(definition)
+        return definition
     except InvalidInput as error:  # the request is valid without the options
         hint = f"some values are defaults that {definition.task} declares"
         hint = f"{error.hint}; {hint}" if error.hint else hint
@@ -64,10 +71,14 @@ def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mappin
     changed = amend(stored, patch, now)
     declaration = known.get(changed.task)
     if declaration is None:
+        check_unchanged(stored, changed)
         return changed
     if changed.task != stored.task or changed.payload != stored.payload:
         declaration.check(changed.payload)
-    return changed if declaration.options is None else amend(stored, patch, now, declaration.options)
+    if declaration.options is not None:
+        changed = amend(stored, patch, now, declaration.options)
+    check_unchanged(stored, changed)
+    return changed
 
 
 def read_declaration(task: str, schema: object) -> Declaration | None:
@@ -113,6 +124,7 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         required_labels=definition.required_labels,
         keep_payload=None if given.keep_payload is None else spec.keep_payload,
         concurrency=concurrency_as_given(spec),
+        unique=unique_as_given(spec.unique),
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -46,6 +47,7 @@ def read_concurrency(given: int | ConcurrencyIn | Sequence[ConcurrencyIn]) -> li
     return limits
 
 
+@lru_cache(maxsize=1000)
 def _limit(given: ConcurrencyIn, field: str, *, number: bool) -> ConcurrencyLimit:
     check_count(given.limit, field if number else f"{field}.limit")
     if given.key is not None:

@@ -15,6 +15,7 @@ from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.schedule import parse_time, read_schedule
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
+from mainspring.domain.intake.unique import check_unique, unique_as_given
 from mainspring.domain.job import (
     HTTP_TASK,
     ONE_AFTER_ANOTHER,
@@ -80,7 +81,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
                 f"strict order does not go with overlap {rule.word}", field="concurrency.order",
                 hint="overlap queue starts the runs of a job in order; leave one of them out",
             )  # fmt: skip
-    return JobDefinition(
+    definition = JobDefinition(
         task=task,
         name=job_id if name is None else name,
         payload=payload,
@@ -94,6 +95,9 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
         declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
+    if request.unique is not None:
+        check_unique(definition)
+    return definition
 
 
 def retry_policy_as_retry(request: JobRequest) -> JobRequest:
@@ -363,6 +367,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "idempotency_key": stored.idempotency_key,
         "keep_payload": spec.keep_payload,
         "concurrency": concurrency_as_given(spec),
+        "unique": unique_as_given(spec.unique),
         **plain_values(spec),
     }
 

@@ -9,6 +9,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses, read_setup
 from mainspring.domain.intake.limits import read_concurrency
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
+from mainspring.domain.intake.unique import read_unique
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
@@ -49,6 +50,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.idempotency_key is None
         and request.keep_payload is None
         and request.concurrency is None
+        and request.unique is None
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
@@ -71,6 +73,7 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         idempotency_key=request.idempotency_key,
         keep_payload=_kept_bytes(request.keep_payload),
         concurrency=None if request.concurrency is None else read_concurrency(request.concurrency),
+        unique=None if request.unique is None else read_unique(request.unique),
         **plain,
     )
 

@@ -10,6 +10,7 @@ from mainspring.domain.job import ONE_AFTER_ANOTHER, JobDefinition, Overlap, has
 from mainspring.domain.limits import Slot, key_id, overlap_slot
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.limits.lines import check_known
 from mainspring.store import limits, runs
 from mainspring.store.pool import Connection
 
@@ -24,6 +25,7 @@ async def change_lines(
 ) -> None:
     """The caller holds the job's lock and has written the change."""
     if has_limits(changed):
+        await check_known(connection)
         await limits.open_lines(connection, tenant, line_of(changed, job_id))
     before, after = stored.overlap in ONE_AFTER_ANOTHER, changed.overlap in ONE_AFTER_ANOTHER
     slot = overlap_slot(job_id)

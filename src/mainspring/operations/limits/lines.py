@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.limits import Slot
@@ -17,17 +16,20 @@ _CHUNK = 1000
 
 
 class LineOpener:
-    """Opens lines, and remembers for a short time which ones it has opened."""
+    """Opens lines, and remembers for a short time which ones it has opened. `now`: seconds that rise."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._opened: dict[tuple[TenantId, Slot], float] = {}
         self._known = False
 
     async def open(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
         """Store what the slots declare. The caller has no transaction open."""
-        await self.check_known(connection)
-        now = time.monotonic()
-        fresh = [slot for slot in dict.fromkeys(slots) if self._opened.get((tenant, slot), -1.0) < now]
+        if not self._known:
+            await check_known(connection)
+            self._known = True
+        now = self._now()
+        fresh = [slot for slot in slots if self._opened.get((tenant, slot), now) <= now]
         for start in range(0, len(fresh), _CHUNK):
             await limits.open_lines(connection, tenant, fresh[start : start + _CHUNK])
         if len(self._opened) + len(fresh) > _MOST_REMEMBERED:
@@ -35,13 +37,12 @@ class LineOpener:
         for slot in fresh:
             self._opened[tenant, slot] = now + _REMEMBERED_FOR
 
-    async def check_known(self, connection: Connection) -> None:
-        """Raise unless all servers know limits: an older one would end a run and keep its slot."""
-        if not self._known:
-            self._known = await limits.known(connection)
-        if not self._known:
-            raise NotSupportedYet(
-                "limits work when no older server is left",
-                field="concurrency",
-                hint="run `mainspring migrate` after the upgrade (docs/upgrading.md)",
-            )
+
+async def check_known(connection: Connection) -> None:
+    """Raise unless all servers know limits: an older one would end a run and keep its slot."""
+    if not await limits.known(connection):
+        raise NotSupportedYet(
+            "limits work when no older server is left",
+            field="concurrency",
+            hint="run `mainspring migrate` after the upgrade (docs/upgrading.md)",
+        )

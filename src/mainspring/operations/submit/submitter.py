@@ -14,8 +14,9 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
-from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, has_limits, line_of, stored_spec
-from mainspring.domain.limits import Slot
+from mainspring.domain.intake.unique import unique_key
+from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
+from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -31,7 +32,8 @@ from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
-from mainspring.store import jobs, runs
+from mainspring.operations.submit.unique import UniqueItem, UniqueMerge
+from mainspring.store import jobs, runs, unique
 from mainspring.store.lanes import LaneKey, LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
@@ -47,11 +49,12 @@ _TAKING_AT_ONCE = 6
 
 class Submitted(msgspec.Struct, frozen=True):
     """The ids and generations in the order of the request. `repeated` marks jobs that exist already, by their
-    idempotency key."""
+    idempotency key or their unique key. `unique`: what became of those that were merged into another job."""
 
     job_ids: list[str]
     repeated: list[bool]
     generations: list[int]
+    unique: list[str | None]
 
 
 class Submitter:
@@ -65,14 +68,14 @@ class Submitter:
         self._signatures = signatures
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
-        self._lines = LineOpener()
+        self._lines = LineOpener(lambda: clock.timestamp())
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
-            return Submitted([await self._batcher.add(tenant, definition)], [False], [1])
+            return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
         return await self._store_all(tenant, [request], [definition], single=True)
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
@@ -108,15 +111,18 @@ class Submitter:
         single: bool,
     ) -> Submitted:
         if not definitions:
-            return Submitted([], [], [])
+            return Submitted([], [], [], [])
         plain = all(map(_plain, definitions))
         knocks: list[frozenset[int]] = []
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
+        unique_keys = {} if plain else await _unique_keys(definitions)
         async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
             lane_ids = await self._lane_ids(connection, tenant, definitions)
             batch = _Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
+            if unique_keys:
+                batch.merge_into(self._lanes, unique_keys)
             if batch.one_statement:
                 await batch.insert(connection)  # a statement is its own transaction
             else:
@@ -134,7 +140,7 @@ class Submitter:
         self._signals.knock(knocks)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due()
-        return Submitted(batch.job_ids, batch.repeated, batch.generations)
+        return Submitted(batch.job_ids, batch.repeated, batch.generations, batch.unique)
 
     async def _lane_ids(
         self, connection: Connection, tenant: TenantId, definitions: Sequence[JobDefinition]
@@ -187,8 +193,12 @@ class _Batch:
         ]
         self.repeated: list[bool] = [False] * len(definitions)
         self.generations: list[int] = [1] * len(definitions)
+        self.unique: list[str | None] = [None] * len(definitions)
+        self._twins: dict[int, int] = {}  # the same idempotency key twice: the second and the first
+        self._merge: UniqueMerge | None = None
         self.created: dict[int, int] = {}
         self.lines: set[int] = set()
+        self._slots: dict[int, list[Slot]] = {}
         self.soonest: datetime | None = None
         self._plain = plain
 
@@ -203,22 +213,59 @@ class _Batch:
 
     def slots(self) -> list[Slot]:
         """What the runs of its jobs need."""
-        return [
-            slot
-            for item, job_id in zip(self._definitions, self.job_ids, strict=True)
-            if has_limits(item)
-            for slot in line_of(item, job_id)
-        ]
+        for index, item in enumerate(self._definitions):
+            if has_limits(item):
+                self._slots[index] = line_of(item, self.job_ids[index])
+        return list({slot for line in self._slots.values() for slot in line})
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
             return
         await self._take_keys(connection)
+        if self._merge is not None:
+            await self._merge_unique(connection, self._merge)
         await self._take_ids(connection)
+        if self._merge is not None:
+            await self._write_merged(connection, self._merge)
+        for index, first in self._twins.items():
+            self.job_ids[index], self.unique[index] = self.job_ids[first], self.unique[first]
+            self.generations[index] = self.generations[first]
+
+    def merge_into(self, lanes: LaneRegistry, keys: Mapping[int, bytes]) -> None:
+        """Some of the jobs are unique: their keys by index."""
+        items = [UniqueItem(index, key, self.job_ids[index], self._definitions[index]) for index, key in keys.items()]
+        self._merge = UniqueMerge(self._tenant, lanes, items, self._now)
+
+    async def _merge_unique(self, connection: Connection, merge: UniqueMerge) -> None:
+        merge.items = [item for item in merge.items if not self.repeated[item.index]]
+        await merge.decide(connection)
+        if merge.conflicts:
+            raise self._refusal(merge.conflicts)
+        definitions = list(self._definitions)
+        for item in merge.items:
+            definitions[item.index] = item.definition
+        self._definitions = definitions
+        for index, merged in merge.merged.items():
+            self.repeated[index] = True
+            self.job_ids[index], self.generations[index] = merged.job_id, merged.generation
+            self.unique[index] = merged.answer
+
+    async def _write_merged(self, connection: Connection, merge: UniqueMerge) -> None:
+        await merge.write(connection, self.generations)
+        self.soonest = merge.soonest
+        answers = []
+        for index, merged in merge.merged.items():
+            if merged.into is not None:
+                self.generations[index] = self.generations[merged.into]
+            key = self._definitions[index].idempotency_key
+            if key is not None:
+                answers.append((key, merged.job_id, self.generations[index], merged.answer))
+        if answers:
+            await unique.set_merged(connection, self._tenant, answers)
 
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
-        full, limited = runs.NewRuns(), runs.NewRuns()
+        full, limited = runs.NewRuns(), runs.NewHeldRuns()
         bare: dict[int, list[int]] = {}
         weight = 0
         slices = TimeSlices()
@@ -237,22 +284,26 @@ class _Batch:
                 if _is_default(item) and item.name is None and item.job_id is None:
                     bare.setdefault(lane_id, []).append(index)
                     continue
-                self._add_run(limited if held else full, index, item)
+                if held:
+                    self._add_held_run(limited, index, item)
+                else:
+                    self._add_run(full, index, item, None if _is_default(item) else stored_spec(item))
             weight += _weight(item)
             if weight > _CHUNK_BYTES or max(len(full.run_ids), len(limited.run_ids), len(new_jobs)) >= _CHUNK:
                 await self._insert_full(connection, full, limited, new_jobs)
-                full, limited, new_jobs, weight = runs.NewRuns(), runs.NewRuns(), [], 0
+                full, limited, new_jobs, weight = runs.NewRuns(), runs.NewHeldRuns(), [], 0
         await self._insert_full(connection, full, limited, new_jobs)
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
 
     async def _insert_full(
-        self, connection: Connection, full: runs.NewRuns, limited: runs.NewRuns, new_jobs: list[jobs.NewJob]
+        self, connection: Connection, full: runs.NewRuns, limited: runs.NewHeldRuns, new_jobs: list[jobs.NewJob]
     ) -> None:
         if full.run_ids:
             await runs.insert(connection, self._tenant, full)
         if limited.run_ids:
-            self.lines |= await runs.insert_limited(connection, self._tenant, limited)
+            await runs.insert_held(connection, self._tenant, limited)
+            self.lines.update(line for lines in limited.lines for line in lines)
         if new_jobs:
             await jobs.insert(connection, self._tenant, new_jobs)
 
@@ -280,14 +331,20 @@ class _Batch:
         if chunk:
             yield chunk
 
-    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition) -> None:
+    def _add_held_run(self, new: runs.NewHeldRuns, index: int, item: JobDefinition) -> None:
+        line = self._slots[index]
+        self._add_run(new, index, item, stored_spec(item, line=line))
+        new.lines.append(sorted({key_id(self._tenant, slot) for slot in line}))
+        new.boosts.append(boost_in(line, item.priority))
+
+    def _add_run(self, new: runs.NewRuns, index: int, item: JobDefinition, spec: str | None) -> None:
         new.run_ids.append(self._run_ids[index])
         new.lane_ids.append(self._lane_ids[index])
         new.max_attempts.append(item.spec.retry.max_attempts)
         new.job_ids.append(item.job_id)
         new.names.append(item.name)
         new.payloads.append(item.payload)
-        new.specs.append(None if _is_default(item) else stored_spec(item, self.job_ids[index]))
+        new.specs.append(spec)
         new.generations.append(self.generations[index])
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
@@ -315,7 +372,7 @@ class _Batch:
                 if first[1] != digest:
                     raise self._refusal([(index, key_reused(item.idempotency_key))])
                 self.repeated[index] = True
-                self.job_ids[index] = self.job_ids[first[0]]
+                self._twins[index] = first[0]
         if not keyed:
             return
         known = await jobs.take_keys(
@@ -333,6 +390,7 @@ class _Batch:
             self.repeated[index] = True
             self.job_ids[index] = before.job_id
             self.generations[index] = before.generation
+            self.unique[index] = before.merged
         if conflicts:
             raise self._refusal(conflicts)
 
@@ -377,10 +435,6 @@ class _Batch:
             await jobs.delete_ended(connection, self._tenant, run_now)
         if keys:
             await jobs.set_key_generations(connection, self._tenant, keys)
-        # The same key twice in one batch: the second one is a repeat of the first.
-        for index, item in enumerate(self._definitions):
-            if self.repeated[index] and item.idempotency_key in keys:
-                self.generations[index] = keys[item.idempotency_key]
         return []
 
     async def _is_generated(self, connection: Connection, job_id: str) -> bool:
@@ -414,6 +468,7 @@ def _plain(item: JobDefinition) -> bool:
         and item.idempotency_key is None
         and item.schedule.kind is ScheduleKind.NOW
         and not has_limits(item)
+        and item.spec.unique is None
     )
 
 
@@ -450,6 +505,18 @@ async def _digests(requests: Sequence[JobRequest], definitions: Sequence[JobDefi
             if slices.over:
                 await slices.pause()
     return digests
+
+
+async def _unique_keys(definitions: Sequence[JobDefinition]) -> dict[int, bytes]:
+    """The keys of the jobs that are unique, by index."""
+    keys: dict[int, bytes] = {}
+    slices = TimeSlices()
+    for index, item in enumerate(definitions):
+        if item.spec.unique is not None:
+            keys[index] = unique_key(item)
+            if slices.over:
+                await slices.pause()
+    return keys
 
 
 def body_hash(request: JobRequest) -> bytes:

@@ -79,6 +79,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     limits: dict[str, Any]
     required_labels: dict[str, str]
     keep_payload: bool | int | str
+    unique: dict[str, Any]
 
 
 class Mainspring:

@@ -43,6 +43,8 @@ def with_defaults(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[
         under["retry"] = {name: value for name, value in _object(under, "retry").items() if name != "max_attempts"}
         if not under["retry"]:
             del under["retry"]
+    if _recurs(said):
+        under.pop("unique", None)  # only a job that runs once is unique
     for name in _OBJECTS:
         if _object(under, name) and isinstance(said.get(name), Mapping):
             said[name] = {**under[name], **{key: value for key, value in said[name].items() if value is not None}}
@@ -58,6 +60,14 @@ def _process_option(options: DeclaredOptions) -> str | None:
         if getattr(limits, name) is not None
     ]
     return "env" if options.env else next(iter(named), None)
+
+
+def _recurs(said: Mapping[str, Any]) -> bool:
+    """Whether the job does not run just once."""
+    schedule = said.get("schedule")
+    if isinstance(schedule, Mapping):
+        return "at" not in schedule
+    return "every" in said or "cron" in said or (schedule is not None and str(schedule).strip().lower() != "now")
 
 
 def _sets_attempts(said: Mapping[str, Any]) -> bool:

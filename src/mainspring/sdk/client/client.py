@@ -207,7 +207,8 @@ class Client:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
         so that the request can be repeated safely."""
-        return self.handle(self.send(calls.submit(**fields)).job_id)
+        made = self.send(calls.submit(**fields))
+        return self.handle(made.job_id).merged(made.unique)
 
     def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
@@ -383,7 +384,8 @@ class AsyncClient:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
         so that the request can be repeated safely."""
-        return self.handle((await self.send(calls.submit(**fields))).job_id)
+        made = await self.send(calls.submit(**fields))
+        return self.handle(made.job_id).merged(made.unique)
 
     async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""

@@ -97,10 +97,19 @@ def run_id_of(status: JobStatus) -> str | None:
 
 
 class _Handle(Generic[R_co]):
+    """`unique`: what became of the submission if another job had its unique key, and `job_id` is that job: "kept",
+    "replaced" or "later". None if it created the job."""
+
     def __init__(self, job_id: str, run_id: str | None) -> None:
         self.job_id = job_id
         self.run_id = run_id
+        self.unique: str | None = None
         self._result_type: Any = Any
+
+    def merged(self, answer: str | None) -> Self:
+        """This handle, with what became of its submission."""
+        self.unique = answer
+        return self
 
     def returning(self, kind: Any) -> Self:
         """This handle, with the type to which `result` converts. `task.submit` uses the annotation of the task."""
@@ -109,7 +118,8 @@ class _Handle(Generic[R_co]):
 
     def __repr__(self) -> str:
         run = f", run_id={self.run_id!r}" if self.run_id else ""
-        return f"{type(self).__name__}({self.job_id!r}{run})"
+        unique = f", unique={self.unique!r}" if self.unique else ""
+        return f"{type(self).__name__}({self.job_id!r}{run}{unique})"
 
     def _watch(self, timeout: float | None, seen: Seen | None) -> WaitLoop:
         return WaitLoop(self.job_id, timeout, SystemClock(), seen)

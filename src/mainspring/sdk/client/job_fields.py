@@ -68,6 +68,7 @@ class JobOptions(_Settings, total=False):
 
     job_id: str | None
     idempotency_key: str | None
+    unique: Mapping[str, Any] | None
 
 
 class JobFields(JobOptions, _TaskFields, total=False):

@@ -91,7 +91,7 @@ class Engine:
     def _drop_outdated_entries(self) -> None:
         while self._fires and self._fires[0][2] != self._fires[0][3].arming:
             heapq.heappop(self._fires)
-        while self._ready and not self._ready[0][3].live:
+        while self._ready and (not self._ready[0][3].live or self._ready[0][3].ready_at != self._ready[0][0]):
             heapq.heappop(self._ready)
 
     def _check_runs_at_this_time(self) -> None:
@@ -237,6 +237,12 @@ class Engine:
         else:
             run.reason = f"no worker offers task {run.task}"
         return run
+
+    def push(self, run: BoxRun, ready_at: datetime) -> None:
+        """Let a run that has not started wait until `ready_at`."""
+        if run.ready_at is not None and run.ready_at != ready_at:
+            run.status, run.reason = RunState.SCHEDULED, backing_off(0, run.max_attempts, 0, 0)
+            self._queue(run, ready_at)
 
     def _queue(self, run: BoxRun, ready_at: datetime) -> None:
         self._count += 1

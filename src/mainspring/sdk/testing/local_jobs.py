@@ -20,6 +20,7 @@ from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxJob, BoxRun
+from mainspring.sdk.testing.unique_jobs import UniqueJobs
 from mainspring.sdk.testing.views import job_error, job_view, run_view
 from mainspring.wire.jobs import (
     BatchCreated,
@@ -46,6 +47,7 @@ class LocalJobs:
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._engine = engine
         self._known = known
+        self._unique = UniqueJobs(engine)
         self._keys: dict[str, tuple[Any, JobCreated]] = {}
         self._run_now_keys: dict[tuple[str, int, str], tuple[bytes, BoxRun]] = {}
 
@@ -82,8 +84,9 @@ class LocalJobs:
                 problems.append(error.as_field_problem(index))
         if problems:
             raise InvalidBatch(problems)
-        job_ids = [self._add(request, item).job_id for request, item in zip(requests, definitions, strict=True)]
-        return BatchCreated(len(job_ids), job_ids)
+        made = [self._add(request, item) for request, item in zip(requests, definitions, strict=True)]
+        merged = [one.unique for one in made]
+        return BatchCreated(len(made), [one.job_id for one in made], merged if any(merged) else [])
 
     def _defined(self, request: JobRequest) -> JobDefinition:
         return defined(request, self._engine.now, self._known)
@@ -96,13 +99,17 @@ class LocalJobs:
             if before != said:
                 raise key_reused(key)
             return made
-        if definition.job_id is not None:
-            self._check_id(definition.job_id)
-        job = self._engine.add(definition)
-        made = JobCreated(job.job_id, job.generation)
+        made = self._unique.merged(definition) or self._create(definition)
         if key is not None:
             self._keys[key] = (said, made)
         return made
+
+    def _create(self, definition: JobDefinition) -> JobCreated:
+        if definition.job_id is not None:
+            self._check_id(definition.job_id)
+        job = self._engine.add(definition)
+        self._unique.take(definition, job)
+        return JobCreated(job.job_id, job.generation)
 
     def _check_id(self, job_id: str) -> None:
         """Raise Conflict if a job with this id has not ended."""

@@ -16,9 +16,6 @@ create index runs_asleep on mainspring.runs (wake_at) where wake_at is not null;
 -- The slots and gates that an ended run gave back.
 alter table mainspring.run_history add column held bigint[];
 
--- The keys that the runs of the job need: they follow from its definition.
-alter table mainspring.jobs add column limit_keys bigint[];
-
 -- What was declared by jobs and tasks, or set by a person (pinned). slots: null for a limit of rate only. strict: one
 -- after another in the order of submission. every and burst: the seconds per token of its rate, and the size of its bucket.
 create table mainspring.limits (
@@ -47,4 +44,5 @@ create table mainspring.limit_keys (
     used_at  timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 create index limit_keys_of_limit on mainspring.limit_keys (limit_id);
+create index limit_keys_unused on mainspring.limit_keys (used_at) where in_use = 0;
 create index limit_keys_due on mainspring.limit_keys (next_at) where next_at is not null;

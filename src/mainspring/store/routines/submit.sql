@@ -66,6 +66,11 @@ begin
         then to_jsonb((given -> 'priority')::text) else given -> 'priority' end, 'priority',
         levels || array['0', '1', '2', '3']);
     select * into "when" from mainspring.intake_schedule(given);
+    if options -> 'unique' <> 'null' and "when".kind in ('IMMEDIATE', 'FUTURE') then
+        perform mainspring.intake_refuse(
+            format('the task %L declares unique, which cannot be given in SQL', left(what.task, 100)), 'unique',
+            'submit this job over HTTP: POST /v1/jobs');
+    end if;
     select * into how from mainspring.intake_spec(given, what.command);
     allowed := coalesce(mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'allow']) = 'allow', false);
     if allowed and "when".kind in ('IMMEDIATE', 'FUTURE') then -- see Spec in domain/job.py

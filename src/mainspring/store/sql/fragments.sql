@@ -35,6 +35,15 @@ from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select {{line_ids(n)}} as keys) as l
 
+-- fragment: create_held_runs
+-- The same for runs whose lines and boosts are given: `limit_keys` and `boost` of `new_run`. To read them from the spec
+-- takes longer than everything else.
+insert into mainspring.runs
+    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
+select {{HELD}}, true, n.limit_keys, n.limit_keys[1], t.now - coalesce(n.boost, 0) * interval '1 second',
+       {{new_run_values}}
+from new_run n, (select clock_timestamp() as now) as t
+
 -- fragment: line_ids(run)
 -- The ids of the lines of a run, sorted; null if it has none. `key_id` in domain/limits.py computes the same.
 case when {{run}}.spec -> 'line' is not null then
@@ -565,6 +574,10 @@ t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expir
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
 tenant_id, name, created_at
+
+-- fragment: unique_state(run)
+-- The state of a run as the field `unique` names it.
+case {{run}}.state when {{QUEUED}} then 'queued' when {{RUNNING}} then 'running' else 'held' end
 
 -- ------------------------------------------------------------------------------------------- idempotency keys
 

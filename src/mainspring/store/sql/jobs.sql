@@ -88,7 +88,9 @@ on conflict do nothing
 returning key
 
 -- name: known_keys
-select key, body_hash, job_id, generation from mainspring.idempotency_keys where tenant_id = $1 and key = any ($2::text[])
+select key, body_hash, job_id, generation, merged
+from mainspring.idempotency_keys
+where tenant_id = $1 and key = any ($2::text[])
 
 -- name: set_key_generations
 -- Of keys that this transaction has taken: the generation was not known yet.

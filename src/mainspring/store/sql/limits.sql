@@ -8,21 +8,21 @@ select exists (select from mainspring.schema_migrations where name = 'limits_kno
 -- name: declare_limits
 -- Limits as jobs and tasks declare them. What a person has set stays.
 -- guard: the name is unique; a pinned row keeps its values.
-with given as (
-    select * from unnest($2::text[], $3::int[], $4::boolean[]) as g (name, slots, strict)
-), present as (
-    insert into mainspring.limits as l (tenant_id, name, slots, strict)
-    select $1, g.name, g.slots, g.strict from given g order by g.name
-    on conflict (tenant_id, name) do update
-    set slots = excluded.slots, strict = excluded.strict, updated_at = (select clock_timestamp())
-    where not l.pinned and (l.slots, l.strict) is distinct from (excluded.slots, excluded.strict)
-    returning l.name, l.limit_id
-)
-select name, limit_id from present
-union
+insert into mainspring.limits as l (tenant_id, name, slots, strict)
+select $1, g.name, g.slots, g.strict
+from unnest($2::text[], $3::int[], $4::boolean[]) as g (name, slots, strict)
+order by g.name
+on conflict (tenant_id, name) do update
+set slots = excluded.slots, strict = excluded.strict, updated_at = (select clock_timestamp())
+where not l.pinned and (l.slots, l.strict) is distinct from (excluded.slots, excluded.strict)
+
+-- name: declared_limits
+-- The lock keeps them from being pruned until their lines are open.
 select l.name, l.limit_id
 from mainspring.limits l
 where l.tenant_id = $1 and l.name = any ($2::text[])
+order by l.limit_id
+for key share
 
 -- name: open_lines
 -- unguarded: a line that exists stays as it is.
@@ -173,12 +173,29 @@ with idle as materialized (
     from mainspring.limit_keys k
     where k.in_use = 0 and k.used_at < (select clock_timestamp()) - $1 * interval '1 second'
       and not exists (select from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}} offset 0)
-    order by k.key_id
+    order by k.used_at
     limit $2
     for update skip locked
 )
 delete from mainspring.limit_keys k using idle where k.key_id = idle.key_id and k.in_use = 0
 returning k.key_id
+
+-- name: prune_limits
+-- Limits that were declared, and have had no line for $1 seconds.
+-- guard: nobody opens a line of it now; what a person has set stays.
+with idle as materialized (
+    select l.limit_id
+    from mainspring.limits l
+    where not l.pinned and l.updated_at < (select clock_timestamp()) - $1 * interval '1 second'
+      and not exists (select from mainspring.limit_keys k where k.limit_id = l.limit_id offset 0)
+    limit $2
+    for update skip locked
+)
+delete from mainspring.limits l
+using idle
+where l.limit_id = idle.limit_id
+  and not exists (select from mainspring.limit_keys k where k.limit_id = l.limit_id offset 0)
+returning l.limit_id
 
 -- name: join_line
 -- Live runs of a job get another slot: those that are QUEUED or RUNNING own it, HELD ones need it too.
@@ -188,6 +205,7 @@ with joined as (
     update mainspring.runs r
     set limit_keys = array(select distinct k from unnest(r.limit_keys || $2::bigint) as k order by k), exclusive = true
     where r.run_id = any ($1::uuid[]) and not ($2 = any (coalesce(r.limit_keys, '{}')))
+      and r.state + 0 = any (array[{{QUEUED}}, {{RUNNING}}, {{HELD}}])
     returning r.state
 )
 update mainspring.limit_keys k
