@@ -146,7 +146,7 @@ class Load:
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
             (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
-            (5, self._again), (4, self._retry_one), (30, self._limited),
+            (5, self._again), (4, self._retry_one), (30, self._limited), (12, self._unique),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -312,6 +312,14 @@ class Load:
         if call.result == "ok" and self._random.random() < 0.15:
             await self._over_after(self._random.choice((0.0, 0.0, 0.3)))
             await self._clients.cancel(call.answer["job_id"])
+
+    async def _unique(self, number: int) -> None:
+        """Two jobs with the same key at once, or about when the first one ends."""
+        body = load_limits.unique_job(self._random)
+        pause = self._random.choice((0.0, 0.0, 0.1, 0.6))
+        first = asyncio.ensure_future(self._submit(number, **body))
+        await self._over_after(pause)
+        await asyncio.gather(first, self._clients.submit({"idempotency_key": f"second-{number}", **body}))
 
     async def _change_overlap(self) -> None:
         """Change what happens when a job fires while a run of it is alive."""

@@ -1,4 +1,5 @@
-"""Jobs with limits for the load: the limits of one task count together, and each kind has its own keys."""
+"""Jobs with limits and unique jobs for the load: the limits of one task count together, and each kind has its own
+keys."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ CHANGED_RULES = {
 CHANGED_LIMIT = "task:note:labels.changing"  # it is raised and lowered while runs are held
 _RETRY = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
 _ACCOUNTS = ("a", "b", "c")
+# Unique jobs: what their names begin with. The second are not unique any more when they have been claimed.
+KEPT, REPLACED = "unique-kept-", "unique-replaced-"
 
 
 def limited_job(chance: random.Random) -> dict[str, Any]:
@@ -61,4 +64,15 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
             body |= {"concurrency": {"key": "payload.account", "limit": 1}, "delivery": "at_most_once"}
             body.pop("retry", None)
             work.pop("failures", None)
+    return body
+
+
+def unique_job(chance: random.Random) -> dict[str, Any]:
+    """A job that starts at once, with a key that other jobs have too. Some of them have limits as well."""
+    body: dict[str, Any] = {"task": "note", "payload": {"seconds": chance.choice((0, 0.1, 0.6)), "account": "u"}}
+    other = chance.choice(("keep", "replace"))
+    body["name"] = (KEPT if other == "keep" else REPLACED) + chance.choice(_ACCOUNTS)
+    body["unique"] = {"by": ["task", "name"], "else": other}
+    if body["name"].endswith("a"):  # all of a key: a job is not replaced by one that needs other slots
+        body["concurrency"] = {"key": "payload.account", "limit": 1}
     return body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from tests.cluster import rules_client, rules_fire, rules_limits, rules_logs, rules_loss, rules_run
+from tests.cluster import rules_client, rules_fire, rules_limits, rules_logs, rules_loss, rules_run, rules_unique
 from tests.cluster.history import History, Violation
 
 Rule = Callable[[History], Iterator[str]]
@@ -26,6 +26,8 @@ RULES: dict[str, Rule] = {
         rules_client.s7_one_job_per_key,
         rules_client.s7_one_run_per_key_of_run_now,
         rules_client.s7_a_run_is_retried_once,
+        rules_unique.s7_one_live_job_per_unique_key,
+        rules_unique.s7_a_merged_submission_names_a_job_that_lived,
     ),
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
     "S10": _all(

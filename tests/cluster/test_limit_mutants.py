@@ -1,5 +1,5 @@
-"""Tests the rules for limits: each guard is removed in turn, and S10 must find that. The same scenes without a mutant
-must have no violations."""
+"""Tests the rules for limits and unique jobs: each guard is removed in turn, and S10 or S7 must find that. The same
+scenes without a mutant must have no violations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mainspring.store.queries import load
 from mainspring.store.rows import ROW_QUERIES
 from tests.cluster.history import BUSY
 from tests.cluster.limit_stage import PER_ACCOUNT, LimitStage
+from tests.cluster.load_limits import KEPT
 from tests.cluster.rules import judge
 from tests.operations.waiting import until
 
@@ -94,6 +95,11 @@ def without_replacing(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None: ...
 
     patch.setattr(run_now, "cancel_earlier", nothing)
+
+
+def without_the_holder_of_a_unique_key(patch: pytest.MonkeyPatch) -> None:
+    """A submission does not look whether the job that has its key is alive."""
+    replace(patch, "unique", "states_of_holders", ") as live", ") as live where false")
 
 
 # -- what happens
@@ -181,6 +187,13 @@ async def a_second_run_of_cancel_previous(stage: LimitStage, _: pytest.MonkeyPat
     await stage.finish()
 
 
+async def a_unique_job_twice(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    unique = {"name": f"{KEPT}1", "unique": {"by": ["name"]}, "concurrency": None}
+    for _number in range(2):
+        await stage.submit(**unique)
+    await stage.finish()
+
+
 SCENES: dict[Mutant, Scene] = {
     without_the_lock_of_the_line: two_submissions_at_once,
     without_the_true_head: the_head_of_a_strict_line_is_locked,
@@ -190,6 +203,7 @@ SCENES: dict[Mutant, Scene] = {
     without_the_slot_of_the_rescued: a_worker_is_lost,
     without_counting_the_adopted: a_running_job_gets_the_rule_queue,
     without_replacing: a_second_run_of_cancel_previous,
+    without_the_holder_of_a_unique_key: a_unique_job_twice,
 }
 
 
@@ -205,7 +219,8 @@ async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monk
     mutant(monkeypatch)
     await SCENES[mutant](stage, monkeypatch)
     found = judge(await stage.history())
-    assert "S10" in {violation.rule for violation in found}, [str(violation) for violation in found]
+    rule = "S7" if mutant is without_the_holder_of_a_unique_key else "S10"
+    assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=lambda scene: scene.__name__)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, SUCCESS, Call
+from tests.cluster.load_limits import KEPT, REPLACED
 from tests.cluster.rules import judge
 from tests.cluster.story import Story, plain_story, time_of
 
@@ -312,3 +313,33 @@ def test_a_run_that_ends_when_it_is_to_be_replaced_is_fine() -> None:
     story.fire(5.0, 5)
     story.end(5.01, first)
     assert "S10" not in found(story)
+
+
+def unique_story(name: str, state_of_the_first: int) -> LimitStory:
+    """A second job with the key of the first one."""
+    story = limit_story()
+    story.submit(1.0, "a", name=name)
+    if state_of_the_first != HELD:
+        story.admit(1.1, "a")
+    if state_of_the_first == RUNNING:
+        story.claim(1.2, "a")
+    if state_of_the_first == SUCCESS:
+        story.work(1.2, "a", 1.3)
+        story.finish(1.4, "a")
+    story.submit(2.0, "b", name=name)
+    return story
+
+
+@pytest.mark.parametrize("name", [KEPT, REPLACED])
+@pytest.mark.parametrize("state", [HELD, QUEUED, RUNNING, SUCCESS])
+def test_a_second_job_with_a_unique_key_is_found_while_the_first_one_has_it(name: str, state: int) -> None:
+    free = state == SUCCESS or (name == REPLACED and state == RUNNING)
+    assert ("S7" in found(unique_story(f"{name}1", state))) is not free
+
+
+@pytest.mark.parametrize(("at", "fine"), [(1.25, True), (3.0, False)])
+def test_a_submission_that_is_merged_into_a_job_that_has_ended_is_found(at: float, fine: bool) -> None:
+    story = limit_story()
+    one_after_another(story)
+    story.call("submit", at, body={"idempotency_key": "k"}, job_id="a", unique="kept")
+    assert ("S7" not in found(story)) is fine
