@@ -116,6 +116,7 @@ class Stay:
 
 def stays(history: History) -> Iterator[Stay]:
     end = max((event.at for event in history.events), default=0.0)
+    end = max([end, *(row["now"].timestamp() + history.offset for row in history.live_runs if "now" in row)])
     for run, life in history.runs.items():
         standing: tuple[int, float] | None = None
         for event in life:

@@ -72,8 +72,8 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
-        case (1, 1):
-            legal = _kept(old, new) and _adopted(old, new)
+        case (1, 1):  # adopted, or a unique job got the payload of another submission before it started
+            legal = _kept(old, new) and (_adopted(old, new) or (old == new and not new["attempt"]))
         case _:
             legal = False
     if not legal:
